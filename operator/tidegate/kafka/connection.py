@@ -1,0 +1,43 @@
+"""How a cluster is reached: a value without secrets, and the files that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class AuthenticationType(StrEnum):
+    NONE = "none"
+    SCRAM_SHA_256 = "scram-sha-256"
+    SCRAM_SHA_512 = "scram-sha-512"
+    PLAIN = "plain"
+    TLS = "tls"
+    OAUTH = "oauth"
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """Who we are. Secrets are named by the files that hold them, never by value: this travels to Spark executors."""
+
+    type: AuthenticationType = AuthenticationType.NONE
+    username: str | None = None
+    password_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    token_endpoint_uri: str | None = None
+    client_id: str | None = None
+    client_secret_file: Path | None = None
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the cluster is. ``ca_file``: PEM of trusted certificates; ``tls`` without it trusts the system's."""
+
+    bootstrap_servers: str
+    tls: bool = False
+    ca_file: Path | None = None
+    authentication: Authentication = field(default_factory=Authentication)
+    properties: Mapping[str, str] = field(default_factory=dict)

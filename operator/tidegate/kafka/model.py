@@ -1,0 +1,142 @@
+"""The nouns of a Kafka cluster as Tidegate sees them: values only, no I/O.
+
+Offsets are record positions (``int >= 0``); times are aware UTC ``datetime``s. The names are Kafka's own
+(``org.apache.kafka.common.TopicPartition``, ``ConsumerGroupDescription``, ``MemberDescription``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the broker describes it; ``topic_id`` (KIP-516) tells a recreated topic from the one before."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+    def all_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.name, p) for p in range(self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Where a partition's log begins and ends: the first readable offset, and the one the next record will get.
+
+    ``latest`` is the high watermark (isolation level read_uncommitted), as ``kafka-consumer-groups`` uses it.
+    """
+
+    earliest: int
+    latest: int
+
+    def clamp(self, offset: int) -> int:
+        return min(max(offset, self.earliest), self.latest)
+
+
+class GroupType(StrEnum):
+    """``org.apache.kafka.common.GroupType``; ``SIMPLE`` is a group that has offsets and never had members."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    STREAMS = "streams"
+    SHARE = "share"
+    SIMPLE = "simple"
+    UNKNOWN = "unknown"
+
+
+class GroupState(StrEnum):
+    """``org.apache.kafka.common.GroupState``."""
+
+    EMPTY = "Empty"
+    DEAD = "Dead"
+    STABLE = "Stable"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group. For KIP-848 members ``assignment`` includes partitions that are still being revoked."""
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    assignment: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group as its coordinator describes it. A group nobody knows is ``DEAD`` without members."""
+
+    group_id: str
+    state: GroupState
+    type: GroupType
+    assignor: str = ""
+    members: tuple[Member, ...] = ()
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def is_vacant(self) -> bool:
+        """Nobody can act on old offsets: the group is Empty or Dead, or was never joined."""
+        return self.state in (GroupState.EMPTY, GroupState.DEAD) and not self.members
+
+    def owner(self, partition: TopicPartition) -> Member | None:
+        return next((m for m in self.members if partition in m.assignment), None)
+
+    def owners(self, partitions: frozenset[TopicPartition]) -> tuple[Member, ...]:
+        return tuple(m for m in self.members if m.assignment & partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the brokers can do: ``consumer_protocol`` KIP-848, ``streams_protocol`` KIP-1071, ``native_pause`` KIP-1249."""
+
+    consumer_protocol: bool = False
+    streams_protocol: bool = False
+    native_pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster behind a connection."""
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    features: Features = field(default_factory=Features)
+
+
+Offsets = Mapping[TopicPartition, int]
+"""Offsets by partition."""

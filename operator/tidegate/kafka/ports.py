@@ -1,0 +1,158 @@
+"""What Tidegate needs of a Kafka cluster. Adapters implement these; one contract suite runs against each of them.
+
+All calls block, are bounded in time and thread-safe unless said otherwise. They raise subclasses of
+``tidegate.kafka.errors.KafkaFailure`` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Protocol
+
+from tidegate.kafka.model import Cluster, Group, LogBounds, Member, Offsets, Topic, TopicPartition
+
+
+class ClusterReader(Protocol):
+    """Everything that only looks."""
+
+    def cluster(self) -> Cluster: ...
+
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics that the principal may see, internal ones left out."""
+        ...
+
+    def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+        """Describe groups. A group nobody knows is in the answer as ``DEAD``."""
+        ...
+
+    def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
+    ) -> Offsets:
+        """Committed offsets; partitions without a commit are absent. ``partitions=None``: all the group has.
+
+        ``stable``: partitions with a pending transactional commit are absent too (OffsetFetch ``require_stable``,
+        KIP-447); use :meth:`pending` to tell them from partitions without a commit.
+        """
+        ...
+
+    def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """The partitions for which a transaction that commits an offset is still open or just ending."""
+        ...
+
+    def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        """Raises ``UnknownPartitions``."""
+        ...
+
+    def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
+        """The first offset whose record's timestamp is at or after the time; ``None``: no such record (Kafka's −1).
+
+        Raises ``UnknownPartitions``.
+        """
+        ...
+
+    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
+        """Timestamps of the first records at or after the positions; partitions with no such record are absent.
+
+        Reads one record a partition: meant for hundreds of partitions, not for tens of thousands.
+        """
+        ...
+
+
+class GroupTransaction(Protocol):
+    """One open Kafka transaction that commits offsets. Not thread-safe.
+
+    ``send`` may be called again: within a transaction the last offsets sent win. Leaving the context without
+    ``commit`` aborts.
+    """
+
+    def send(self, group_id: str, offsets: Offsets) -> None: ...
+
+    def commit(self) -> None:
+        """Raises ``OutcomeUnknown`` only when the coordinator could not be asked again within the timeout.
+
+        Returns before the offsets are visible: poll ``ClusterReader.pending``.
+        """
+        ...
+
+
+class OffsetWriter(Protocol):
+    """Writes offsets of one group, fencing every earlier writer of that group."""
+
+    def fence(self) -> None:
+        """Abort what an earlier writer with this group's transactional id left open (``initTransactions``).
+
+        Returns when that writer's transaction has ended, one way or the other.
+        """
+        ...
+
+    def transaction(self) -> AbstractContextManager[GroupTransaction]:
+        """Begin a transaction. Needs no membership in the group. Calls ``fence`` first if that was not done yet."""
+        ...
+
+    def alter(self, group_id: str, offsets: Offsets) -> None:
+        """Commit to a group without members. Raises ``GroupNotEmpty``, ``UnknownPartitions``."""
+        ...
+
+    def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Forget the committed offsets; returns the partitions for which the broker refused (still subscribed)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class JoinHold(Protocol):
+    """A rebalance of a classic group, held at its join by a pending member id (KIP-394). See ``Membership.hold``."""
+
+    def blink(self) -> bool:
+        """Let the join go if everybody has rejoined, and hold it again at once if not.
+
+        Returns whether it went: the rebalance is over and nothing is held any more.
+        """
+        ...
+
+    def keep(self) -> None:
+        """Renew the hold before the coordinator forgets it; call at least every ``renew_every_s``."""
+        ...
+
+    def release(self) -> None:
+        """Let go for good; the rebalance ends once every member has rejoined. Idempotent."""
+        ...
+
+
+class Membership(Protocol):
+    """The few group requests that no client library offers: joining without staying, leaving in a member's name."""
+
+    def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
+        """LeaveGroup v3+ in the members' names; returns the ids of those the coordinator still knew."""
+        ...
+
+    def rebalance(self, group_id: str) -> None:
+        """Start one rebalance of a classic group, leaving nothing behind: join with a member id and leave at once."""
+        ...
+
+    def hold(self, group_id: str) -> AbstractContextManager[JoinHold]:
+        """Start a rebalance of a classic group and hold it at its join. Leaving the context releases.
+
+        Should this process die, the coordinator lets go by itself after the pending id's session timeout.
+        """
+        ...
+
+    def subscription_versions(self, group_id: str) -> Mapping[str, int]:
+        """Version of ``ConsumerProtocolSubscription`` by member id of a stable classic group.
+
+        0 is from before incremental rebalancing (KIP-429): such a client may keep its position over a rebalance.
+        """
+        ...
+
+
+class Kafka(ClusterReader, Protocol):
+    """A connection to a cluster with all it offers."""
+
+    @property
+    def membership(self) -> Membership: ...
+
+    def writer(self, group_id: str, *, transaction_timeout_s: float) -> OffsetWriter: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,309 @@
+"""The values of a reset: where to (targets), what it would do (plan), what was asked (request), how it went (result).
+
+Only values; pydantic reads and writes them as JSON (``tidegate.reset.store``), because they travel between the operator,
+the Spark driver and its executors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Literal
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+
+# --- targets: a closed set, matched exhaustively ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    kind: Literal["earliest"] = "earliest"
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    kind: Literal["latest"] = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    offset: int
+    kind: Literal["offset"] = "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class ToTimestamp:
+    """The first record at or after ``at``; the end of the log when there is none."""
+
+    at: datetime
+    kind: Literal["timestamp"] = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class ByDuration:
+    """As ``ToTimestamp`` with the time ``ago`` before the plan was made."""
+
+    ago: timedelta
+    kind: Literal["duration"] = "duration"
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """Relative to the committed offset; negative goes back."""
+
+    records: int
+    kind: Literal["shiftBy"] = "shiftBy"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """Offsets named one by one: the CSV that ``kafka-consumer-groups --export`` writes."""
+
+    offsets: tuple[PartitionOffset, ...]
+    source: str
+    kind: Literal["configMap"] = "configMap"
+
+
+@dataclass(frozen=True, slots=True)
+class FromGroup:
+    """Where another group of the same cluster stands."""
+
+    group_id: str
+    kind: Literal["group"] = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Where the group stood before an earlier run. ``topic_ids`` are those of that run: a recreated topic is refused.
+
+    ``before`` lists only partitions that had a commit; ``absent`` those that had none.
+    """
+
+    run_id: str
+    before: tuple[PartitionOffset, ...]
+    absent: tuple[TopicPartition, ...] = ()
+    topic_ids: tuple[tuple[str, str], ...] = ()
+    kind: Literal["undo"] = "undo"
+
+
+Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ByDuration | ShiftBy | FromFile | FromGroup | Undo
+
+
+# --- plan -------------------------------------------------------------------------------------------------------------
+
+
+class Clamped(StrEnum):
+    """The asked offset was outside the log and was moved to the named end of it."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition: where the group is, where it would go, and what lies between.
+
+    ``committed`` is ``None`` without a commit; then nothing is counted as replayed or skipped.
+    ``replay_from``/``replay_to`` (and ``skip_…``) are timestamps of the first record of the range and of the first after
+    it, where known.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    committed: int | None
+    target: int
+    earliest: int
+    latest: int
+    clamped: Clamped | None = None
+    span_from: datetime | None = None
+    span_to: datetime | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def moves(self) -> bool:
+        return self.committed != self.target
+
+    @property
+    def replayed(self) -> int:
+        """Records (offsets) that would be read again."""
+        return max(0, self.committed - self.target) if self.committed is not None else 0
+
+    @property
+    def skipped(self) -> int:
+        """Records (offsets) that would never be read."""
+        return max(0, self.target - self.committed) if self.committed is not None else 0
+
+
+class Way(StrEnum):
+    """How a group's offsets are changed (design: "How a live group's offsets are changed")."""
+
+    DIRECT = "Direct"
+    GATED = "Gated"
+    BARRIER = "Barrier"
+    HANDOVER = "Handover"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Targets with their evidence. Sorted by topic and partition. ``notes`` are sentences for a person."""
+
+    run_id: str
+    group_id: str
+    made_at: datetime
+    partitions: tuple[PartitionPlan, ...]
+    way: Way | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[TopicPartition, int]:
+        return {p.topic_partition: p.target for p in self.partitions}
+
+    @property
+    def moved(self) -> int:
+        return sum(p.moves for p in self.partitions)
+
+    @property
+    def unchanged(self) -> int:
+        return sum(not p.moves for p in self.partitions)
+
+    @property
+    def clamped(self) -> int:
+        return sum(p.clamped is not None for p in self.partitions)
+
+    @property
+    def records_replayed(self) -> int:
+        return sum(p.replayed for p in self.partitions)
+
+    @property
+    def records_skipped(self) -> int:
+        return sum(p.skipped for p in self.partitions)
+
+
+# --- request ----------------------------------------------------------------------------------------------------------
+
+
+class Owners(StrEnum):
+    """Whether unmanaged owners are known to wait for open transactions (``spec.reset.owners``)."""
+
+    UNKNOWN = "Unknown"
+    WAITING = "Waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Partitions of topics whose name matches ``topic`` (a name, or a pattern with ``*``); ``None``: all of them."""
+
+    topic: str
+    partitions: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """How a reset is applied.
+
+    ``in_flight``: how long an application may hold records before it commits them. ``deadline``: when the run has to be
+    over, by the operator's clock.
+    """
+
+    owners: Owners = Owners.UNKNOWN
+    in_flight: timedelta = timedelta(0)
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources."""
+
+    run_uid: str
+    run_id: str
+    group_id: str
+    connection: Connection
+    selections: tuple[Selection, ...]
+    """Empty: what the group subscribes to or has offsets for."""
+    target: Target
+    settings: ApplySettings = field(default_factory=ApplySettings)
+    allowed_topics: tuple[str, ...] = ("*",)
+    manual_approval: bool = False
+
+
+# --- progress and result ----------------------------------------------------------------------------------------------
+
+
+class Phase(StrEnum):
+    """``status.reset.phase``."""
+
+    PENDING = "Pending"
+    PLANNING = "Planning"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    PAUSING = "Pausing"
+    APPLYING = "Applying"
+    VERIFYING = "Verifying"
+    RESUMING = "Resuming"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.ROLLED_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One line of a run's journal, written *before* the step it names (so that a successor knows what may have happened).
+
+    ``before``: committed offsets just before the first commit of the run (partitions without one are absent).
+    ``released``: ids of members made to let go. ``round``: 1 for the first commit, counted up when a partition is done
+    again.
+    """
+
+    phase: Phase
+    at: datetime
+    attempt: int
+    way: Way | None = None
+    round: int = 0
+    before: tuple[PartitionOffset, ...] = ()
+    releasing: tuple[str, ...] = ()
+    pending: tuple[TopicPartition, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """Seconds from the moment a partition's owner was made to let go until it had the partition again, by partition."""
+
+    p50_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. ``phase`` is final. ``reason`` is PascalCase, for the condition."""
+
+    phase: Phase
+    reason: str
+    message: str
+    finished_at: datetime
+    way: Way | None = None
+    rounds: int = 0
+    redone: int = 0
+    """Partitions that had to be done again because an owner overwrote the target."""
+    standstill: Standstill | None = None
+    before: tuple[PartitionOffset, ...] = ()

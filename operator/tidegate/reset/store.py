@@ -1,0 +1,71 @@
+"""Where a run's request, plan, journal and result live, so that any of its writers may die at any point.
+
+A run is one document, changed by compare-and-swap. Each writer works under an *attempt* number; taking a run over
+means beginning the next attempt, and from then on a writer of an older attempt gets ``StaleAttempt`` and has to stop.
+Kafka's own fencing (one transactional id per group) holds for the offsets; this holds for the record of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.reset.model import Plan, Progress, RunRequest, RunResult
+
+
+class StaleAttempt(Exception):
+    """The run was taken over by a later attempt (or removed): stop, and touch nothing more."""
+
+
+class RunNotFound(Exception):
+    """There is no such run; the message names where it was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as stored. ``attempt`` is 0 until somebody begins to work on it."""
+
+    request: RunRequest
+    attempt: int = 0
+    plan: Plan | None = None
+    journal: tuple[Progress, ...] = ()
+    result: RunResult | None = None
+    approved: bool = False
+
+    @property
+    def last(self) -> Progress | None:
+        return self.journal[-1] if self.journal else None
+
+
+class RunStore(Protocol):
+    """One run's document. Every write is durable when the call returns.
+
+    Raises ``RunNotFound``; writes raise ``StaleAttempt`` when ``attempt`` is not the newest one.
+    """
+
+    @property
+    def location(self) -> str:
+        """A URL that :func:`tidegate.reset.store.open_store` understands, e.g. ``file:///…`` or ``configmap://ns/name``."""
+        ...
+
+    def create(self, request: RunRequest) -> Run:
+        """Store the request of a new run; the run as it is when there is one already (same ``run_uid``)."""
+        ...
+
+    def load(self) -> Run: ...
+
+    def begin_attempt(self) -> int:
+        """Take the run over; returns the new attempt's number."""
+        ...
+
+    def approve(self) -> None: ...
+
+    def write_plan(self, plan: Plan, *, attempt: int) -> None:
+        """Store the plan, once: a run never gets a second plan. Raises ``ValueError`` for a different one."""
+        ...
+
+    def append(self, progress: Progress, *, attempt: int) -> None: ...
+
+    def finish(self, result: RunResult, *, attempt: int) -> None:
+        """Store the result, once; a run that has one keeps it."""
+        ...
