@@ -122,7 +122,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the brokers can do: ``consumer_protocol`` KIP-848, ``streams_protocol`` KIP-1071, ``native_pause`` KIP-1249."""
+    """What the brokers can do: consumer protocol (KIP-848), streams protocol (KIP-1071), native pause (KIP-1249)."""
 
     consumer_protocol: bool = False
     streams_protocol: bool = False

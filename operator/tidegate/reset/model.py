@@ -1,7 +1,7 @@
 """The values of a reset: where to (targets), what it would do (plan), what was asked (request), how it went (result).
 
-Only values; pydantic reads and writes them as JSON (``tidegate.reset.store``), because they travel between the operator,
-the Spark driver and its executors.
+Only values; pydantic reads and writes them as JSON (``tidegate.reset.store``), because they travel between the
+operator, the Spark driver and its executors.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class PartitionPlan:
     """One partition: where the group is, where it would go, and what lies between.
 
     ``committed`` is ``None`` without a commit; then nothing is counted as replayed or skipped.
-    ``replay_from``/``replay_to`` (and ``skip_…``) are timestamps of the first record of the range and of the first after
-    it, where known.
+    ``span_from`` and ``span_to`` are the timestamps of the records at the lower and the upper end of the range that would
+    be replayed or skipped, where they were looked up and exist.
     """
 
     topic: str
@@ -267,7 +267,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One line of a run's journal, written *before* the step it names (so that a successor knows what may have happened).
+    """One line of a run's journal, written *before* the step it names: a successor knows what may have happened.
 
     ``before``: committed offsets just before the first commit of the run (partitions without one are absent).
     ``released``: ids of members made to let go. ``round``: 1 for the first commit, counted up when a partition is done
