@@ -37,6 +37,10 @@ class ClusterReader(Protocol):
         """
         ...
 
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        """All committed offsets of many groups, in few requests (OffsetFetch v8 batches groups); none if unknown."""
+        ...
+
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions for which a transaction that commits an offset is still open or just ending."""
         ...

@@ -117,8 +117,8 @@ class PartitionPlan:
     """One partition: where the group is, where it would go, and what lies between.
 
     ``committed`` is ``None`` without a commit; then nothing is counted as replayed or skipped.
-    ``span_from`` and ``span_to`` are the timestamps of the records at the lower and the upper end of the range that would
-    be replayed or skipped, where they were looked up and exist.
+    ``span_from`` and ``span_to`` are the timestamps of the records at the lower and the upper end of the range that
+    would be replayed or skipped, where they were looked up and exist.
     """
 
     topic: str

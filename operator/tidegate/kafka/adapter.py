@@ -1,0 +1,281 @@
+"""The real Kafka behind ``tidegate.kafka.ports``: confluent_kafka, and the wire requests it lacks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tidegate.kafka.client_config import BadConnection, librdkafka_config
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions
+from tidegate.kafka.membership import KafkaMembership
+from tidegate.kafka.model import (
+    Broker,
+    Cluster,
+    Features,
+    Group,
+    GroupState,
+    GroupType,
+    LogBounds,
+    Member,
+    Offsets,
+    Topic,
+    TopicPartition,
+)
+from tidegate.kafka.wire import Wire
+from tidegate.kafka.writer import _UNKNOWN_PARTITION, KafkaOffsetWriter, _silent, failure
+
+_TIMEOUT_S: Final = 15.0
+_STATES: Final = {
+    ConsumerGroupState.EMPTY: GroupState.EMPTY,
+    ConsumerGroupState.DEAD: GroupState.DEAD,
+    ConsumerGroupState.STABLE: GroupState.STABLE,
+    ConsumerGroupState.PREPARING_REBALANCING: GroupState.PREPARING_REBALANCE,
+    ConsumerGroupState.COMPLETING_REBALANCING: GroupState.COMPLETING_REBALANCE,
+}
+# API keys of ApiVersions: ConsumerGroupHeartbeat (KIP-848), StreamsGroupHeartbeat (KIP-1071). The pause RPCs of
+# KIP-1249 have no number yet.
+_CONSUMER_GROUP_HEARTBEAT: Final = 68
+_STREAMS_GROUP_HEARTBEAT: Final = 88
+
+
+class KafkaClient:
+    """Implements ``tidegate.kafka.ports.Kafka``. Connects on first use; thread-safe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        try:
+            self._admin = AdminClient(librdkafka_config(connection), logger=_silent())
+        except KafkaException as error:
+            raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
+        except TypeError as error:
+            raise BadConnection(f"the connection's settings are refused: {error}") from error
+        self._wire = Wire(connection)
+        self._joiner = Wire(connection)
+        self._membership = KafkaMembership(self._wire, self._joiner, self)
+
+    @property
+    def membership(self) -> KafkaMembership:
+        return self._membership
+
+    def writer(self, group_id: str, *, transaction_timeout_s: float) -> KafkaOffsetWriter:
+        return KafkaOffsetWriter(
+            self._connection, self._admin, self._wire, group_id, transaction_timeout_s=transaction_timeout_s
+        )
+
+    def close(self) -> None:
+        self._joiner.close()
+        self._wire.close()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def cluster(self) -> Cluster:
+        described = _answer(
+            self._admin.describe_cluster(request_timeout=_TIMEOUT_S),
+            f"describe the cluster at {self._connection.bootstrap_servers}",
+        )
+        return Cluster(
+            cluster_id=described.cluster_id,
+            brokers=tuple(sorted((Broker(n.id, n.host, n.port) for n in described.nodes), key=lambda b: b.node_id)),
+            features=Features(
+                consumer_protocol=self._wire.supports(_CONSUMER_GROUP_HEARTBEAT),
+                streams_protocol=self._wire.supports(_STREAMS_GROUP_HEARTBEAT),
+            ),
+        )
+
+    def topics(self) -> Mapping[str, Topic]:
+        what = f"list the topics at {self._connection.bootstrap_servers}"
+        try:
+            names = [name for name in self._admin.list_topics(timeout=_TIMEOUT_S).topics if not name.startswith("__")]
+        except KafkaException as error:
+            raise failure(error.args[0], what) from error
+        if not names:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        topics: dict[str, Topic] = {}
+        for name, future in futures.items():
+            try:
+                described = future.result(_TIMEOUT_S + 5)
+            except KafkaException as error:
+                if error.args[0].code() in _UNKNOWN_PARTITION:
+                    continue  # deleted between the two requests
+                raise failure(error.args[0], f"describe topic {name}") from error
+            if not described.is_internal:
+                topics[name] = Topic(name, _topic_id(described.topic_id), len(described.partitions))
+        return topics
+
+    def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+        if not group_ids:
+            return {}
+        futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=_TIMEOUT_S)
+        groups: dict[str, Group] = {}
+        for group_id, future in futures.items():
+            try:
+                groups[group_id] = _group(future.result(_TIMEOUT_S + 5))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise failure(error.args[0], f"describe group {group_id}") from error
+                groups[group_id] = Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
+        # A streams or share group answers a consumer group's describe as if it were dead.
+        if any(g.state is GroupState.DEAD for g in groups.values()):
+            types = self._wire.group_types()
+            for group_id, group in groups.items():
+                kind = types.get(group_id, "")
+                if group.state is GroupState.DEAD and kind in (GroupType.STREAMS, GroupType.SHARE):
+                    groups[group_id] = Group(group_id, GroupState.UNKNOWN, GroupType(kind))
+        return groups
+
+    def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
+    ) -> Offsets:
+        return self._wire.fetch_offsets(group_id, partitions, stable=stable)[0]
+
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        return self._wire.fetch_many(group_ids)
+
+    def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        return self._wire.fetch_offsets(group_id, partitions, stable=True)[1]
+
+    def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        earliest = self._list_offsets({p: OffsetSpec.earliest() for p in partitions}, "read the start of the logs")
+        latest = self._list_offsets({p: OffsetSpec.latest() for p in partitions}, "read the end of the logs")
+        # Read one after the other: retention or DeleteRecords may have moved the start past the end we saw.
+        return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
+
+    def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
+        specs = {p: OffsetSpec.for_timestamp(_epoch_ms(at)) for p, at in times.items()}
+        found = self._list_offsets(specs, "look up offsets by time")
+        return {p: (offset if offset >= 0 else None) for p, offset in found.items()}
+
+    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
+        bounds = self.log_bounds(list(positions))
+        wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
+        if not wanted:
+            return {}
+        # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
+        reader = Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    "group.id": "tidegate-reader",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_uncommitted",
+                    "queued.max.messages.kbytes": 4096,
+                    "fetch.message.max.bytes": 65536,
+                    "allow.auto.create.topics": False,
+                },
+            ),
+            logger=_silent(),
+        )
+        times: dict[TopicPartition, datetime] = {}
+        try:
+            reader.assign([ClientTopicPartition(p.topic, p.partition, at) for p, at in wanted.items()])
+            left = set(wanted)
+            quiet_polls = 0
+            while left and quiet_polls < 10:
+                message = reader.poll(1.0)
+                if message is None:
+                    quiet_polls += 1
+                    continue
+                quiet_polls = 0
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                if partition not in left:
+                    continue
+                left.discard(partition)
+                reader.pause([ClientTopicPartition(partition.topic, partition.partition)])
+                if message.error() is None:
+                    kind, stamp = message.timestamp()
+                    if kind != 0 and stamp >= 0:
+                        times[partition] = datetime.fromtimestamp(stamp / 1000, UTC)
+        except KafkaException as error:
+            raise failure(error.args[0], "read the timestamps of records") from error
+        finally:
+            reader.close()
+        return times
+
+    def _list_offsets(self, specs: Mapping[TopicPartition, Any], what: str) -> dict[TopicPartition, int]:
+        if not specs:
+            return {}
+        request = {ClientTopicPartition(p.topic, p.partition): spec for p, spec in specs.items()}
+        futures = self._admin.list_offsets(
+            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+        )
+        offsets: dict[TopicPartition, int] = {}
+        unknown: set[TopicPartition] = set()
+        for key, future in futures.items():
+            partition = TopicPartition(key.topic, key.partition)
+            try:
+                offsets[partition] = future.result(_TIMEOUT_S + 5).offset
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN_PARTITION:
+                    raise failure(error.args[0], f"{what} ({partition})") from error
+                unknown.add(partition)
+        if unknown:
+            raise UnknownPartitions(frozenset(unknown))
+        return offsets
+
+
+def _answer(future: Future[Any], what: str) -> Any:
+    try:
+        return future.result(_TIMEOUT_S + 5)
+    except KafkaException as error:
+        raise failure(error.args[0], what) from error
+    except TimeoutError as error:
+        unavailable: KafkaFailure = Unavailable(f"{what}: no answer within {_TIMEOUT_S + 5} s")
+        raise unavailable from error
+
+
+def _group(described: Any) -> Group:
+    state = _STATES.get(described.state, GroupState.UNKNOWN)
+    if described.state is not None and state is GroupState.UNKNOWN:
+        name = described.state.name.replace("_", "").lower()
+        state = next((s for s in GroupState if s.value.lower() == name), GroupState.UNKNOWN)
+    members = tuple(
+        Member(
+            member_id=m.member_id,
+            client_id=m.client_id,
+            host=m.host,
+            group_instance_id=m.group_instance_id or None,
+            assignment=frozenset(
+                TopicPartition(p.topic, p.partition) for p in (m.assignment.topic_partitions if m.assignment else ())
+            ),
+        )
+        for m in described.members
+    )
+    if described.type is ConsumerGroupType.CONSUMER:
+        kind = GroupType.CONSUMER
+    elif described.is_simple_consumer_group and not members:
+        kind = GroupType.SIMPLE
+    else:
+        kind = GroupType.CLASSIC
+    return Group(described.group_id, state, kind, described.partition_assignor or "", members)
+
+
+def _topic_id(topic_id: Any) -> str:
+    """Kafka's own Uuid as text (URL-safe base64 without padding), as the tools print it."""
+    import base64
+
+    bits = (topic_id.get_most_significant_bits() << 64 | (topic_id.get_least_significant_bits() & (1 << 64) - 1)) & (
+        (1 << 128) - 1
+    )
+    return base64.urlsafe_b64encode(uuid.UUID(int=bits).bytes).decode().rstrip("=")
+
+
+def _epoch_ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,153 @@
+"""Joining without staying and leaving in a member's name (KIP-394, KIP-345): how owners are made to let go."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.model import Group, GroupState, GroupType, Member
+from tidegate.kafka.ports import ClusterReader
+from tidegate.kafka.wire import MEMBER_ID_REQUIRED, Wire, check
+
+PENDING_SESSION_S: Final = 8.0
+"""Session timeout of the member ids we hold a join with: after our death the group waits no longer than this.
+
+Above the broker's default ``group.min.session.timeout.ms`` of 6 s, below the 15 s that nobody shall wait."""
+
+RENEW_EVERY_S: Final = PENDING_SESSION_S / 3
+_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Offered when we join: the coordinator wants one that all members support, and hides the chosen one in a rebalance."""
+
+_REBALANCE_SEEN_S: Final = 5.0
+_LOOK_EVERY_S: Final = 0.005
+
+
+class KafkaMembership:
+    """Implements ``tidegate.kafka.ports.Membership``. ``joiner`` must not be used for anything else."""
+
+    def __init__(self, wire: Wire, joiner: Wire, reader: ClusterReader) -> None:
+        self._wire = wire
+        self._joiner = joiner
+        self._reader = reader
+
+    def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
+        wanted = list(members)
+        return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
+
+    def subscription_versions(self, group_id: str) -> Mapping[str, int]:
+        subscriptions = self._wire.subscriptions(group_id)
+        return {member: int.from_bytes(raw[:2], "big", signed=True) for member, raw in subscriptions.items()}
+
+    def rebalance(self, group_id: str) -> None:
+        self._start_rebalance(self._classic(group_id))
+
+    @contextlib.contextmanager
+    def hold(self, group_id: str) -> Iterator[KafkaJoinHold]:
+        group = self._classic(group_id)
+        hold = KafkaJoinHold(self._wire, self._reader, group_id, _protocols(group))
+        try:
+            # One that is under way will do: perhaps a predecessor of ours began it.
+            if group.state is not GroupState.PREPARING_REBALANCE:
+                self._start_rebalance(group)
+            yield hold
+        finally:
+            hold.release()
+
+    def _classic(self, group_id: str) -> Group:
+        group = self._reader.groups([group_id])[group_id]
+        if group.type is not GroupType.CLASSIC or not group.has_members:
+            raise Refused(
+                f"group {group_id} is {group.state} of type {group.type}: only a classic group with members can be "
+                "rebalanced"
+            )
+        return group
+
+    def _start_rebalance(self, group: Group) -> None:
+        """One rebalance: a member joins, which makes everybody rejoin, and is gone before they have.
+
+        Facts X3r/XH: the group stays in PreparingRebalance until all its own members have rejoined.
+        """
+        guest = pending_member_id(self._wire, group.group_id, _protocols(group))
+        try:
+            self._joiner.send_join(group.group_id, guest, _protocols(group), int(PENDING_SESSION_S * 1000))
+            deadline = time.monotonic() + _REBALANCE_SEEN_S
+            while self._reader.groups([group.group_id])[group.group_id].state is not GroupState.PREPARING_REBALANCE:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"group {group.group_id} did not begin to rebalance within {_REBALANCE_SEEN_S} s")
+                time.sleep(_LOOK_EVERY_S)
+        finally:
+            _forget(self._wire, group.group_id, guest)
+
+
+class KafkaJoinHold:
+    """Implements ``tidegate.kafka.ports.JoinHold`` with a pending member id: the join waits for it to come."""
+
+    def __init__(self, wire: Wire, reader: ClusterReader, group_id: str, protocols: Collection[str]) -> None:
+        self._wire = wire
+        self._reader = reader
+        self._group_id = group_id
+        self._protocols = protocols
+        self._pending: str | None = pending_member_id(wire, group_id, protocols)
+        self._renewed = time.monotonic()
+
+    def keep(self) -> None:
+        if self._pending is None or time.monotonic() - self._renewed < RENEW_EVERY_S:
+            return
+        # The new id before the old one goes: at no moment is the join unheld.
+        old, self._pending = self._pending, pending_member_id(self._wire, self._group_id, self._protocols)
+        self._renewed = time.monotonic()
+        _forget(self._wire, self._group_id, old)
+
+    def blink(self) -> bool:
+        if self._pending is None:
+            return True
+        # Both requests on one connection, back to back: an owner that is still out has no time to commit an old
+        # offset and come back in between, and the coordinator ends the join only if everybody is waiting already.
+        old = self._pending
+        _, joined = self._wire.exchange(
+            self._group_id,
+            lambda: self._wire.leave(self._group_id, [(old, None)]),
+            lambda: self._wire.join(self._group_id, "", self._protocols, int(PENDING_SESSION_S * 1000)),
+            what=f"let the join of group {self._group_id} go",
+        )
+        self._pending = _member_id(joined, self._group_id)
+        self._renewed = time.monotonic()
+        if self._reader.groups([self._group_id])[self._group_id].state is GroupState.PREPARING_REBALANCE:
+            return False
+        self.release()
+        return True
+
+    def release(self) -> None:
+        if self._pending is not None:
+            _forget(self._wire, self._group_id, self._pending)
+            self._pending = None
+
+
+def _protocols(group: Group) -> list[str]:
+    return list(dict.fromkeys([*([group.assignor] if group.assignor else []), *_ASSIGNORS]))
+
+
+def pending_member_id(wire: Wire, group_id: str, protocols: Collection[str]) -> str:
+    """A member id that the coordinator has handed out and now waits for (KIP-394)."""
+    [answer] = wire.exchange(
+        group_id,
+        lambda: wire.join(group_id, "", protocols, int(PENDING_SESSION_S * 1000)),
+        what=f"ask for a member id in group {group_id}",
+    )
+    return _member_id(answer, group_id)
+
+
+def _member_id(answer: Any, group_id: str) -> str:
+    if answer.error_code != MEMBER_ID_REQUIRED:
+        check(answer.error_code, f"ask for a member id in group {group_id}")
+        raise Refused(f"ask for a member id in group {group_id}: the broker let a member without id join")
+    return str(answer.member_id)
+
+
+def _forget(wire: Wire, group_id: str, member_id: str) -> None:
+    """Leave with a member id of ours. If that fails, the coordinator forgets it after its session timeout."""
+    with contextlib.suppress(KafkaFailure):
+        wire.exchange(group_id, lambda: wire.leave(group_id, [(member_id, None)]), what=f"leave group {group_id}")

@@ -1,0 +1,363 @@
+"""The few Kafka requests that confluent_kafka cannot send, by kafka-python's request classes (TLS and SASL included).
+
+JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many groups at once (KIP-709),
+OffsetDelete (KIP-496) and the raw subscription of members. Nothing else belongs here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from kafka import errors as wire_errors
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import (
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from tidegate.kafka.client_config import BadConnection, kafka_python_config
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.model import Member, TopicPartition
+
+# At DEBUG kafka-python prints its whole configuration, passwords included.
+logging.getLogger("kafka").setLevel(logging.ERROR)
+
+NO_ERROR: Final = 0
+UNSTABLE_OFFSET_COMMIT: Final = 88
+MEMBER_ID_REQUIRED: Final = 79
+UNKNOWN_MEMBER_ID: Final = 25
+GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
+GROUP_ID_NOT_FOUND: Final = 69
+
+_NOT_THERE_NOW: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
+_NOT_AUTHORIZED: Final = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID"}
+
+
+class _Admin(KafkaAdminClient):  # type: ignore[misc]
+    """kafka-python's admin client, opened to requests it has no method for."""
+
+    def call(self, node_id: int | None, *requests: Any) -> list[Any]:
+        """Send requests to one broker, back to back on one connection, and wait for all their answers."""
+
+        async def exchange() -> list[Any]:
+            sent = [self._manager.send(request, node_id=node_id) for request in requests]
+            return [await answer for answer in sent]
+
+        answers: list[Any] = self._manager.run(exchange)
+        return answers
+
+    def start(self, node_id: int, request: Any) -> None:
+        """Send without waiting for the answer."""
+
+        async def exchange() -> None:
+            self._manager.send(request, node_id=node_id)
+
+        self._manager.run(exchange)
+
+    def coordinators(self, group_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Ask for the groups' coordinators: (error code, node id) by group, never from a cache."""
+
+        async def exchange() -> dict[str, tuple[int, int]]:
+            cluster = self._manager.cluster
+            request = FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP.value, coordinator_keys=list(group_ids), min_version=4
+            )
+            answer = await self._manager.send(request)
+            found: dict[str, tuple[int, int]] = {}
+            for row in answer.coordinators:
+                if row.error_code == NO_ERROR:
+                    cluster.add_coordinator(row, CoordinatorType.GROUP, row.key, synthesize_node_id=False)
+                found[row.key] = (row.error_code, row.node_id)
+            return found
+
+        answers: dict[str, tuple[int, int]] = self._manager.run(exchange)
+        return answers
+
+
+def check(code: int, what: str) -> None:
+    """Raise the failure that an error code means; ``what`` says what was asked."""
+    if code == NO_ERROR:
+        return
+    name = wire_errors.for_code(code).__name__
+    if code in _NOT_THERE_NOW:
+        raise Unavailable(f"{what}: {name}")
+    if code in _NOT_AUTHORIZED:
+        raise NotAuthorized(f"{what}: the {_NOT_AUTHORIZED[code].lower()} may not be used by this principal ({name})")
+    raise Refused(f"{what}: {name}")
+
+
+class Wire:
+    """Raw group requests to whichever broker coordinates the group. Thread-safe; connects on first use."""
+
+    _RETRY_PAUSE_S = 0.1
+
+    def __init__(self, connection: Connection, *, timeout_s: float = 15.0) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._admin: _Admin | None = None
+        self._coordinators: dict[str, int] = {}
+
+    def close(self) -> None:
+        with self._lock:
+            admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+    def _client(self) -> _Admin:
+        with self._lock:
+            if self._admin is None:
+                try:
+                    self._admin = _Admin(**kafka_python_config(self._connection))
+                except (wire_errors.KafkaError, OSError) as error:
+                    raise Unavailable(f"connect to {self._connection.bootstrap_servers}: {error!r}") from error
+            return self._admin
+
+    def _find(self, group_ids: Collection[str], *, fresh: bool = False) -> dict[str, int]:
+        unknown = [g for g in group_ids if fresh or g not in self._coordinators]
+        if unknown:
+            for group_id, (code, node_id) in self._client().coordinators(unknown).items():
+                check(code, f"find the coordinator of group {group_id}")
+                self._coordinators[group_id] = node_id
+        return {g: self._coordinators[g] for g in group_ids}
+
+    def exchange(
+        self,
+        group_id: str,
+        *requests: Callable[[], Any],
+        code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+        what: str,
+    ) -> list[Any]:
+        """Send requests to the group's coordinator, back to back, following it when it moves; the answers.
+
+        They may be sent again, so they have to be idempotent. Raises ``Unavailable`` when none came within the timeout.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        fresh = False
+        while True:
+            try:
+                node = self._find([group_id], fresh=fresh)[group_id]
+                answers = self._client().call(node, *(build() for build in requests))
+                moved = next((c for c in map(code_of, answers) if c in _NOT_THERE_NOW), None)
+                if moved is None:
+                    return answers
+                failure: KafkaFailure = Unavailable(f"{what}: {wire_errors.for_code(moved).__name__}")
+            except Unavailable as error:
+                failure = error
+            except BadConnection as error:
+                raise Unavailable(str(error)) from error
+            except (wire_errors.KafkaError, OSError) as error:
+                failure = Unavailable(f"{what}: {error!r}")
+            if time.monotonic() > deadline:
+                raise failure
+            time.sleep(self._RETRY_PAUSE_S)
+            fresh = True
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None, *, stable: bool
+    ) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
+        """Committed offsets, and the partitions whose commit is not decided yet (only looked for when ``stable``)."""
+        if partitions is not None and not partitions:
+            return {}, frozenset()
+        [answer] = self.exchange(
+            group_id,
+            lambda: OffsetFetchRequest(
+                groups=[_fetch_group(group_id, partitions)], require_stable=stable, min_version=8, max_version=8
+            ),
+            code_of=lambda answer: int(answer.groups[0].error_code),
+            what=f"read the committed offsets of group {group_id}",
+        )
+        return _offsets_of(answer.groups[0])
+
+    def fetch_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
+        """All committed offsets of many groups; one request a coordinator and up to 200 groups."""
+        by_node: defaultdict[int, list[str]] = defaultdict(list)
+        for group_id, node in self._find(list(group_ids)).items():
+            by_node[node].append(group_id)
+        result: dict[str, dict[TopicPartition, int]] = {}
+        for node, ids in by_node.items():
+            for start in range(0, len(ids), 200):
+                batch = ids[start : start + 200]
+                request = OffsetFetchRequest(
+                    groups=[_fetch_group(g, None) for g in batch], min_version=8, max_version=8
+                )
+                try:
+                    [answer] = self._client().call(node, request)
+                    groups = {row.group_id: row for row in answer.groups if row.error_code == NO_ERROR}
+                except (wire_errors.KafkaError, OSError):
+                    groups = {}
+                for group_id in batch:
+                    # One by one where the batch did not answer: that follows moved coordinators and names errors.
+                    result[group_id] = (
+                        _offsets_of(groups[group_id])[0]
+                        if group_id in groups
+                        else self.fetch_offsets(group_id, None, stable=False)[0]
+                    )
+        return result
+
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Forget committed offsets (KIP-496); returns those refused because the group is subscribed to the topic."""
+        topics = _by_topic(partitions)
+        topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        partition_class = topic_class.OffsetDeleteRequestPartition
+
+        def build() -> Any:
+            return OffsetDeleteRequest(
+                group_id=group_id,
+                topics=[
+                    topic_class(name=t, partitions=[partition_class(partition_index=p) for p in ps])
+                    for t, ps in topics.items()
+                ],
+            )
+
+        what = f"delete committed offsets of group {group_id}"
+        [answer] = self.exchange(group_id, build, what=what)
+        if answer.error_code == GROUP_ID_NOT_FOUND:
+            return frozenset()
+        check(answer.error_code, what)
+        refused = set()
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code == GROUP_SUBSCRIBED_TO_TOPIC:
+                    refused.add(TopicPartition(topic.name, row.partition_index))
+                else:
+                    check(row.error_code, f"{what} ({topic.name}-{row.partition_index})")
+        return frozenset(refused)
+
+    # --- membership ---------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int) -> Any:
+        """A JoinGroup request of a consumer that subscribes to nothing."""
+        protocol_class = JoinGroupRequest.JoinGroupRequestProtocol
+        # ConsumerProtocolSubscription v0: version, no topics, no user data.
+        subscription = b"\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff"
+        return JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=session_timeout_ms,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=[protocol_class(name=name, metadata=subscription) for name in protocols],
+            min_version=5,
+            max_version=5,
+        )
+
+    def leave(self, group_id: str, members: Iterable[tuple[str, str | None]]) -> Any:
+        """A LeaveGroup request for (member id, group instance id) pairs."""
+        return LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+                for member_id, instance_id in members
+            ],
+            min_version=3,
+            max_version=3,
+        )
+
+    def leave_members(self, group_id: str, members: Collection[Member]) -> frozenset[str]:
+        """Leave in the members' names; the ids of those that the coordinator knew."""
+        what = f"leave group {group_id} in the name of {len(members)} member(s)"
+        identities = [(m.member_id, m.group_instance_id) for m in members]
+        [answer] = self.exchange(group_id, lambda: self.leave(group_id, identities), what=what)
+        if answer.error_code == UNKNOWN_MEMBER_ID:
+            return frozenset()
+        check(answer.error_code, what)
+        left = set()
+        for row in answer.members:
+            if row.error_code == NO_ERROR:
+                left.add(row.member_id)
+            elif row.error_code != UNKNOWN_MEMBER_ID:
+                check(row.error_code, f"{what} ({row.member_id})")
+        return frozenset(left)
+
+    def send_join(self, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int) -> None:
+        """Join for real and do not wait: the coordinator answers only when everybody has rejoined.
+
+        Needs a ``Wire`` of its own: a broker reads no further request from a connection until it has answered.
+        """
+        node = self._find([group_id])[group_id]
+        self._client().start(node, self.join(group_id, member_id, protocols, session_timeout_ms))
+
+    def subscriptions(self, group_id: str) -> Mapping[str, bytes]:
+        """Raw subscription by member id of a stable classic group."""
+        [answer] = self.exchange(
+            group_id,
+            lambda: DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False, max_version=5),
+            code_of=lambda answer: int(answer.groups[0].error_code),
+            what=f"describe group {group_id}",
+        )
+        return {m.member_id: bytes(m.member_metadata) for m in answer.groups[0].members if m.member_metadata}
+
+    def group_types(self) -> Mapping[str, str]:
+        """Type (classic, consumer, streams, share) of every group the principal may see, by group id (KIP-848)."""
+        try:
+            admin = self._client()
+            types: dict[str, str] = {}
+            for broker in admin.describe_cluster()["brokers"]:
+                [answer] = admin.call(broker["broker_id"], ListGroupsRequest(states_filter=[], types_filter=[]))
+                check(answer.error_code, "list the groups")
+                types |= {g.group_id: str(getattr(g, "group_type", "") or "").lower() for g in answer.groups}
+            return types
+        except (wire_errors.KafkaError, OSError) as error:
+            raise Unavailable(f"list the groups: {error!r}") from error
+
+    def supports(self, api_key: int) -> bool:
+        """Whether the brokers offer an API (ApiVersions)."""
+        try:
+            versions = self._client()._manager.broker_version_data.api_versions
+        except (wire_errors.KafkaError, OSError) as error:
+            raise Unavailable(f"ask for the API versions: {error!r}") from error
+        return api_key in versions
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for partition in partitions:
+        topics[partition.topic].append(partition.partition)
+    return dict(topics)
+
+
+def _fetch_group(group_id: str, partitions: Collection[TopicPartition] | None) -> Any:
+    group_class = OffsetFetchRequest.OffsetFetchRequestGroup
+    if partitions is None:
+        return group_class(group_id=group_id, topics=None)
+    return group_class(
+        group_id=group_id,
+        topics=[
+            group_class.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in _by_topic(partitions).items()
+        ],
+    )
+
+
+def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
+    what = f"read the committed offsets of group {group.group_id}"
+    if group.error_code == GROUP_ID_NOT_FOUND:
+        return {}, frozenset()
+    check(group.error_code, what)
+    offsets: dict[TopicPartition, int] = {}
+    pending: set[TopicPartition] = set()
+    for topic in group.topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            if row.error_code == UNSTABLE_OFFSET_COMMIT:
+                pending.add(partition)
+            else:
+                check(row.error_code, f"{what} ({partition})")
+                if row.committed_offset >= 0:
+                    offsets[partition] = row.committed_offset
+    return offsets, frozenset(pending)

@@ -1,0 +1,247 @@
+"""Writing a group's offsets: by Kafka transaction on a live group, plainly on one without members."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tidegate.kafka.client_config import librdkafka_config
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import (
+    Fenced,
+    GroupNotEmpty,
+    KafkaFailure,
+    NotAuthorized,
+    OutcomeUnknown,
+    Refused,
+    Unavailable,
+    UnknownPartitions,
+)
+from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.wire import Wire
+
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_NOT_AUTHORIZED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    }
+)
+_UNKNOWN_PARTITION: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+
+def transactional_id(group_id: str) -> str:
+    """The same for every writer of a group, so that a new one fences the old one. ACL: Write on this id."""
+    return f"tidegate.{group_id}"
+
+
+def failure(error: KafkaError, what: str) -> KafkaFailure:
+    """The failure that librdkafka's error means."""
+    code = error.code()
+    text = f"{what}: {error.str()} ({error.name()})"
+    if code in _FENCED:
+        return Fenced(text)
+    if code in _NOT_AUTHORIZED:
+        return NotAuthorized(text)
+    if code in _UNREACHABLE or error.retriable():
+        return Unavailable(text)
+    return Refused(text)
+
+
+class KafkaOffsetWriter:
+    """Implements ``tidegate.kafka.ports.OffsetWriter`` for one group."""
+
+    _STEP_TIMEOUT_S = 20.0
+    """Longer than a coordinator's failover (8 to 16 s, facts)."""
+
+    def __init__(
+        self, connection: Connection, admin: AdminClient, wire: Wire, group_id: str, *, transaction_timeout_s: float
+    ) -> None:
+        self._connection = connection
+        self._admin = admin
+        self._wire = wire
+        self._group_id = group_id
+        self._timeout_s = transaction_timeout_s
+        self._producer: Producer | None = None
+        self._metadata: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._producer = None
+
+    def fence(self) -> None:
+        producer = Producer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    "transactional.id": transactional_id(self._group_id),
+                    "transaction.timeout.ms": int(self._timeout_s * 1000),
+                },
+            ),
+            logger=_silent(),
+        )
+        what = f"take over transactional id {transactional_id(self._group_id)}"
+        self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what)
+        self._producer = producer
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[KafkaTransaction]:
+        if self._producer is None:
+            self.fence()
+        producer = self._producer
+        if producer is None:
+            raise Unavailable(f"group {self._group_id}: the writer was closed")
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            self._producer = None  # a producer that cannot begin is of no further use
+            raise failure(error.args[0], f"begin a transaction for group {self._group_id}") from error
+        transaction = KafkaTransaction(producer, self._group_metadata, self._STEP_TIMEOUT_S)
+        try:
+            yield transaction
+        finally:
+            if not transaction.ended:
+                try:
+                    producer.abort_transaction(self._STEP_TIMEOUT_S)
+                except KafkaException:
+                    # The broker ends it at the transaction timeout; the next writer does at once.
+                    self._producer = None
+
+    def alter(self, group_id: str, offsets: Offsets) -> None:
+        what = f"commit {len(offsets)} offset(s) of group {group_id}"
+        request = ConsumerGroupTopicPartitions(group_id, _client_partitions(offsets))
+        [future] = self._admin.alter_consumer_group_offsets([request], request_timeout=self._STEP_TIMEOUT_S).values()
+        try:
+            rows = future.result().topic_partitions
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() == KafkaError.UNKNOWN_MEMBER_ID or cause.code() == KafkaError.NON_EMPTY_GROUP:
+                raise GroupNotEmpty(f"{what}: it has members") from error
+            if cause.code() == KafkaError._TIMED_OUT:
+                raise OutcomeUnknown(f"{what}: {cause.str()}") from error
+            raise failure(cause, what) from error
+        unknown = set()
+        for row in rows:
+            if row.error is None:
+                continue
+            if row.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+                raise GroupNotEmpty(f"{what}: it has members")
+            if row.error.code() in _UNKNOWN_PARTITION:
+                unknown.add(TopicPartition(row.topic, row.partition))
+            else:
+                raise failure(row.error, f"{what} ({row.topic}-{row.partition})")
+        if unknown:
+            raise UnknownPartitions(frozenset(unknown))
+
+    def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        return self._wire.delete_offsets(group_id, partitions) if partitions else frozenset()
+
+    def _group_metadata(self, group_id: str) -> Any:
+        """Generation −1 and no member: what a producer outside the group may commit with (KAFKA-9365, KAFKA-18060)."""
+        with self._lock:
+            if group_id not in self._metadata:
+                outsider = Consumer(
+                    librdkafka_config(self._connection, **{"group.id": group_id}),
+                    logger=_silent(),
+                )
+                self._metadata[group_id] = outsider.consumer_group_metadata()
+                outsider.close()
+            return self._metadata[group_id]
+
+    def _until_answered(self, call: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + self._STEP_TIMEOUT_S
+        while True:
+            try:
+                call()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.retriable() and time.monotonic() < deadline:
+                    continue
+                raise failure(cause, what) from error
+            return
+
+
+class KafkaTransaction:
+    """Implements ``tidegate.kafka.ports.GroupTransaction``."""
+
+    def __init__(self, producer: Producer, metadata: Callable[[str], Any], timeout_s: float) -> None:
+        self._producer = producer
+        self._metadata = metadata
+        self._timeout_s = timeout_s
+        self.ended = False
+
+    def send(self, group_id: str, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        what = f"add {len(offsets)} offset(s) of group {group_id} to the transaction"
+        partitions = _client_partitions(offsets)
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._producer.send_offsets_to_transaction(partitions, self._metadata(group_id), self._timeout_s)
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.retriable() and not cause.txn_requires_abort() and time.monotonic() < deadline:
+                    continue
+                raise failure(cause, what) from error
+            return
+
+    def commit(self) -> None:
+        what = "commit the transaction"
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                # A commit whose answer is missing is asked for again: librdkafka resumes it.
+                self._producer.commit_transaction(self._timeout_s)
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.retriable() and time.monotonic() < deadline:
+                    continue
+                if cause.retriable() or cause.code() in _UNREACHABLE:
+                    self.ended = True
+                    raise OutcomeUnknown(f"{what}: {cause.str()} ({cause.name()})") from error
+                raise failure(cause, what) from error
+            self.ended = True
+            return
+
+
+def _client_partitions(offsets: Offsets) -> list[ClientTopicPartition]:
+    return [ClientTopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
+
+
+def _silent() -> Any:
+    import logging
+
+    logger = logging.getLogger("tidegate.kafka.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
