@@ -283,6 +283,8 @@ class Progress:
     releasing: tuple[str, ...] = ()
     pending: tuple[TopicPartition, ...] = ()
     message: str = ""
+    putting_back: str = ""
+    """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
 
 
 @dataclass(frozen=True, slots=True)

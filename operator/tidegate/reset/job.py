@@ -1,0 +1,121 @@
+"""One run, from its stored request to its stored result: the same code in a Spark executor and in the operator.
+
+May be started again at any point, by anybody: each start is an attempt, which takes over from the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
+from tidegate.kafka.ports import ClusterReader, Kafka
+from tidegate.reset.apply import GroupReset, Tuning
+from tidegate.reset.clock import Clock
+from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.store import RunStore, StaleAttempt
+
+Planner = Callable[[RunRequest, ClusterReader, datetime], Plan]
+
+
+def execute(
+    store: RunStore,
+    kafka: Kafka,
+    clock: Clock,
+    *,
+    planner: Planner = make_plan,
+    tuning: Tuning | None = None,
+) -> RunResult | None:
+    """Plan if there is no plan yet, apply, verify, store the result.
+
+    ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+    """
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.plan is None:
+        refusal = plan_run(store, attempt, kafka, clock, planner=planner)
+        if refusal is not None:
+            return refusal
+    if run.request.manual_approval and not run.approved:
+        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
+            store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
+        return None
+    return apply_run(store, attempt, kafka, clock, tuning=tuning)
+
+
+def plan_run(
+    store: RunStore, attempt: int, kafka: ClusterReader, clock: Clock, *, planner: Planner = make_plan
+) -> RunResult | None:
+    """Make and store the plan; the stored result instead when it was refused."""
+    request = store.load().request
+    store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+    try:
+        plan = _while_away(lambda: planner(request, kafka, clock.now()), request, clock)
+    except PlanRefused as refused:
+        result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
+    except KafkaFailure as failure:
+        reason = {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
+            type(failure), "KafkaUnavailable" if isinstance(failure, Unavailable) else "RefusedByKafka"
+        )
+        result = RunResult(Phase.FAILED, reason, f"{failure}. Nothing was changed", clock.now())
+    else:
+        store.write_plan(plan, attempt=attempt)
+        return None
+    store.finish(result, attempt=attempt)
+    return result
+
+
+def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
+    """Apply the stored plan as it is. Raises ``StaleAttempt`` when a later attempt has taken over."""
+    reset = _group_reset(store, attempt, kafka, clock, tuning)
+    try:
+        result = reset.apply()
+    except Fenced as fenced:
+        raise StaleAttempt(str(fenced)) from fenced
+    store.finish(result, attempt=attempt)
+    return result
+
+
+def settle(
+    store: RunStore, kafka: Kafka, clock: Clock, *, reason: str, message: str, tuning: Tuning | None = None
+) -> RunResult:
+    """End a run for good, whatever it has done: fence its writer, put back what it committed, store the result."""
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.plan is None:
+        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
+    else:
+        result = _group_reset(store, attempt, kafka, clock, tuning).take_over(reason, message)
+    store.finish(result, attempt=attempt)
+    return result
+
+
+def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
+    """End what a dead writer of the run left open in Kafka, so that no consumer waits for it."""
+    run = store.load()
+    if run.plan is not None and run.result is None:
+        _group_reset(store, run.attempt, kafka, clock, None).fence()
+
+
+def _group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tuning: Tuning | None) -> GroupReset:
+    run = store.load()
+    if run.plan is None:
+        raise ValueError(f"run {run.request.run_uid} has no plan yet")
+    return GroupReset(run, run.plan, attempt, store, kafka, clock, tuning)
+
+
+def _while_away(call: Callable[[], Plan], request: RunRequest, clock: Clock) -> Plan:
+    """Try again while Kafka does not answer, until the run's deadline."""
+    deadline = request.settings.deadline
+    while True:
+        try:
+            return call()
+        except Unavailable:
+            if deadline is None or clock.now() > deadline:
+                raise
+            clock.sleep(1.0)

@@ -1,0 +1,90 @@
+"""Which way a live group's offsets can be changed: the strongest that its owners allow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.kafka.model import Group, GroupType, TopicPartition
+from tidegate.reset.model import Way
+
+EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
+"""Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
+
+COOPERATIVE_SUBSCRIPTION: Final = 1
+"""``ConsumerProtocolSubscription`` version since KIP-429. Older clients may keep positions over a rebalance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What is known of those who own the partitions to reset.
+
+    ``subscription_versions`` by member id, empty where they were not asked. ``kept_position``: an owner was seen to
+    carry an old position through a rebalance.
+    """
+
+    group: Group
+    partitions: frozenset[TopicPartition]
+    subscription_versions: Mapping[str, int]
+    kept_position: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The way, and why not a stronger one, for a person."""
+
+    way: Way
+    because: str
+
+
+def choose_way(owners: Owners) -> Choice:
+    """The first obstacle to each way decides; see design, "How a live group's offsets are changed"."""
+    if not owners.group.owners(owners.partitions):
+        return Choice(Way.DIRECT, "no member owns the partitions")
+    for obstacle in BARRIER_OBSTACLES:
+        reason = obstacle(owners)
+        if reason is not None:
+            return Choice(Way.HANDOVER, reason)
+    return Choice(Way.BARRIER, "a classic group whose members give up all partitions in a rebalance")
+
+
+def _not_classic(owners: Owners) -> str | None:
+    if owners.group.type is GroupType.CLASSIC:
+        return None
+    return f"members of a group of type {owners.group.type} keep their partitions in a rebalance"
+
+
+def _not_eager(owners: Owners) -> str | None:
+    if owners.group.assignor in EAGER_ASSIGNORS:
+        return None
+    return f"members with assignor {owners.group.assignor or 'unknown'} keep their partitions in a rebalance"
+
+
+def _static(owners: Owners) -> str | None:
+    static = [m for m in owners.group.owners(owners.partitions) if m.is_static]
+    return f"{len(static)} owner(s) are static members" if static else None
+
+
+def _old_client(owners: Owners) -> str | None:
+    old = [
+        m.client_id
+        for m in owners.group.owners(owners.partitions)
+        if owners.subscription_versions.get(m.member_id, 0) < COOPERATIVE_SUBSCRIPTION
+    ]
+    if not old:
+        return None
+    return f"{len(old)} owner(s) speak a subscription from before KIP-429 and may keep positions: {', '.join(old[:3])}"
+
+
+def _kept(owners: Owners) -> str | None:
+    return "an owner kept its position over the rebalance" if owners.kept_position else None
+
+
+BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
+    _not_classic,
+    _not_eager,
+    _static,
+    _old_client,
+    _kept,
+)
