@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
@@ -41,6 +42,7 @@ from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import _UNKNOWN_PARTITION, KafkaOffsetWriter, _silent, failure
 
 _TIMEOUT_S: Final = 15.0
+_RETRY_PAUSE_S: Final = 0.1
 _STATES: Final = {
     ConsumerGroupState.EMPTY: GroupState.EMPTY,
     ConsumerGroupState.DEAD: GroupState.DEAD,
@@ -120,6 +122,17 @@ class KafkaClient:
         return topics
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+        """A coordinator that is just moving is waited for, as the client libraries do for their own requests."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                return self._describe_groups(group_ids)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_PAUSE_S)
+
+    def _describe_groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         if not group_ids:
             return {}
         futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=_TIMEOUT_S)
@@ -223,11 +236,16 @@ class KafkaClient:
             try:
                 offsets[partition] = future.result(_TIMEOUT_S + 5).offset
             except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN_PARTITION:
+                # librdkafka says _NOENT for all partitions when it finds no leader for one of them.
+                if error.args[0].code() not in (*_UNKNOWN_PARTITION, KafkaError._NOENT):
                     raise failure(error.args[0], f"{what} ({partition})") from error
                 unknown.add(partition)
         if unknown:
-            raise UnknownPartitions(frozenset(unknown))
+            topics = self.topics()
+            missing = {p for p in unknown if p.topic not in topics or p.partition >= topics[p.topic].partitions}
+            if not missing:
+                raise Unavailable(f"{what}: {min(unknown)} has no leader at the moment")
+            raise UnknownPartitions(frozenset(missing))
         return offsets
 
 

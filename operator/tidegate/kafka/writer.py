@@ -59,6 +59,9 @@ _UNKNOWN_PARTITION: Final = frozenset(
 )
 
 
+_SOCKET_TIMEOUT_S: Final = 15.0
+
+
 def transactional_id(group_id: str) -> str:
     """The same for every writer of a group, so that a new one fences the old one. ACL: Write on this id."""
     return f"tidegate.{group_id}"
@@ -105,6 +108,8 @@ class KafkaOffsetWriter:
                 **{
                     "transactional.id": transactional_id(self._group_id),
                     "transaction.timeout.ms": int(self._timeout_s * 1000),
+                    # librdkafka wants it to be no longer than the transaction's.
+                    "socket.timeout.ms": int(min(self._timeout_s, _SOCKET_TIMEOUT_S) * 1000),
                 },
             ),
             logger=_silent(),
