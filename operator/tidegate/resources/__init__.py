@@ -1,0 +1,49 @@
+"""The three kinds at the edge: specs, status and conditions. Imports the standard library and pydantic only."""
+
+from tidegate.resources.base import (
+    API_GROUP,
+    API_VERSION,
+    ConnectionRef,
+    InvalidResource,
+    PartitionSelection,
+    Problem,
+    parse_spec,
+    parse_update,
+    read_status,
+)
+from tidegate.resources.conditions import Condition, ConditionStatus
+from tidegate.resources.connection import AuthenticationType, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
+from tidegate.resources.policy import (
+    OffsetResetPolicySpec,
+    PolicyStatus,
+    ResetSpec,
+    ResetTo,
+    SparkSpec,
+    TargetKind,
+)
+
+__all__ = [
+    "API_GROUP",
+    "API_VERSION",
+    "AuthenticationType",
+    "Condition",
+    "ConditionStatus",
+    "ConnectionRef",
+    "ConnectionStatus",
+    "ConsumerGroupPauseSpec",
+    "InvalidResource",
+    "KafkaConnectionSpec",
+    "OffsetResetPolicySpec",
+    "PartitionSelection",
+    "PauseStatus",
+    "PolicyStatus",
+    "Problem",
+    "ResetSpec",
+    "ResetTo",
+    "SparkSpec",
+    "TargetKind",
+    "parse_spec",
+    "parse_update",
+    "read_status",
+]

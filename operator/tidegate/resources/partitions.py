@@ -1,0 +1,51 @@
+"""Sets of partition numbers as resources write them: ``0,3-5``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+ACCEPTED: Final = (
+    "must be partition numbers and ascending ranges without spaces, such as 0,3-5 (numbers up to 99999; "
+    "leave the field out for all partitions)"
+)
+"""What every refusal says. The CRDs' CEL rules carry the same words."""
+
+MAX_LENGTH: Final = 1024
+MAX_PARTITION: Final = 99_999
+"""Bounds the size of a set that a short text can name; no topic comes near it."""
+
+PATTERN: Final = r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*"
+
+
+def parse_partitions(text: str) -> frozenset[int]:
+    """The numbers that ``text`` names; overlaps and any order are fine.
+
+    Raises ``ValueError`` whose text says what is accepted.
+    """
+    if len(text) > MAX_LENGTH or re.fullmatch(PATTERN, text) is None:
+        raise ValueError(ACCEPTED)
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if last and int(last) < int(first):
+            raise ValueError(ACCEPTED)
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
+
+
+def partition_ranges(numbers: Iterable[int]) -> tuple[range, ...]:
+    """The fewest ascending ranges that hold exactly ``numbers``."""
+    ranges: list[range] = []
+    for number in sorted(set(numbers)):
+        if ranges and ranges[-1].stop == number:
+            ranges[-1] = range(ranges[-1].start, number + 1)
+        else:
+            ranges.append(range(number, number + 1))
+    return tuple(ranges)
+
+
+def format_partitions(numbers: Iterable[int]) -> str:
+    """The canonical text: ascending, each range as long as it can be; empty for no numbers."""
+    return ",".join(str(r.start) if len(r) == 1 else f"{r.start}-{r.stop - 1}" for r in partition_ranges(numbers))

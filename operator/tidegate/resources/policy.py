@@ -1,0 +1,559 @@
+"""``OffsetResetPolicy``: how one group's offsets are kept, and the reset to run now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema, model_validator
+
+from tidegate.resources.base import (
+    ConnectionRef,
+    Count,
+    Duration,
+    GroupId,
+    PartitionSelections,
+    PositiveDuration,
+    Problem,
+    ResourceModel,
+    ResourceName,
+    SecretKey,
+    SpecModel,
+    StatusModel,
+    Timestamp,
+    TopicPattern,
+    Transition,
+    matching,
+    problem,
+    unique,
+)
+from tidegate.resources.conditions import Conditions
+from tidegate.resources.durations import parse_duration
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def _off_or_duration(value: Any) -> Any:
+    return None if value in (-1, "-1") and not isinstance(value, bool) else value
+
+
+class LatestSpec(ResourceModel):
+    """KIP-1327: partitions up to this age begin at their start. ``max_age`` absent, or -1 on the wire: off."""
+
+    max_age: Annotated[
+        Duration | None,
+        BeforeValidator(_off_or_duration),
+        WithJsonSchema({"x-kubernetes-int-or-string": True}),
+    ] = None
+
+
+class NewPartitions(StrEnum):
+    """Where a partition found after the first discovery begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class Repair(StrEnum):
+    """What to do where an unmanaged owner began at the end before its start was committed."""
+
+    BACKFILL = "Backfill"
+    REPORT = "Report"
+
+
+class DiscoverySpec(ResourceModel):
+    """FLIP-288. ``interval`` 0 turns it off."""
+
+    interval: Duration = parse_duration("200ms")
+    new_partitions: NewPartitions = NewPartitions.EARLIEST
+    repair: Repair = Repair.BACKFILL
+
+
+_LABEL_VALUE: Final = matching(
+    r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
+    "must be a label value: letters, digits, '-', '_' and '.', at most 63 characters",
+    least=0,
+    most=63,
+)
+_LABEL_KEY: Final = matching(
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    "must be a label key such as app or app.kubernetes.io/name",
+    most=317,
+)
+
+LabelKey = Annotated[str, _LABEL_KEY]
+LabelValue = Annotated[str, _LABEL_VALUE]
+
+
+class SelectorOperator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class SelectorRequirement(ResourceModel):
+    """``metav1.LabelSelectorRequirement``."""
+
+    key: LabelKey
+    operator: SelectorOperator
+    values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
+
+    @model_validator(mode="after")
+    def _values_fit_operator(self) -> Self:
+        if (self.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(self.values):
+            raise problem("operators In and NotIn need values, Exists and DoesNotExist take none: change one of them")
+        return self
+
+
+class Selector(ResourceModel):
+    """``metav1.LabelSelector``; an empty one would select every pod of the namespace and is refused."""
+
+    match_labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    match_expressions: Annotated[tuple[SelectorRequirement, ...], Field(max_length=16)] = ()
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> Self:
+        if not self.match_labels and not self.match_expressions:
+            raise problem("must not be empty: it would select every pod of the namespace; add matchLabels")
+        return self
+
+
+class Rollout(StrEnum):
+    """``RESTART``: workloads are rolled when the setting changes; ``WHEN_NEXT``: it waits for their next pods."""
+
+    RESTART = "Restart"
+    WHEN_NEXT = "WhenNext"
+
+
+class ConsumersSpec(ResourceModel):
+    """The pods that get the policy's settings injected."""
+
+    selector: Selector
+    rollout: Rollout = Rollout.RESTART
+
+
+class RetentionSpec(ResourceModel):
+    """KIP-211: ``guard`` keeps the offsets of a group without members; ``warn_before`` their end an Event says so."""
+
+    guard: StrictBool = True
+    warn_before: Duration = parse_duration("24h")
+
+
+# --- the reset --------------------------------------------------------------------------------------------------------
+
+RunId = Annotated[
+    str,
+    matching(
+        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+        "must be a run's id: lower-case letters, digits and '-', beginning and ending with a letter or digit, "
+        "1 to 63 characters",
+        most=63,
+    ),
+]
+
+
+class Empty(ResourceModel):
+    """``{}``: a target that needs no more said."""
+
+
+class ConfigMapTarget(ResourceModel):
+    """A ConfigMap's key that holds the CSV which ``kafka-consumer-groups --export`` writes."""
+
+    name: ResourceName
+    key: SecretKey
+
+
+class RecordTarget(ResourceModel):
+    """The first record for which ``where`` (Spark SQL over key, value, headers, timestamp) holds.
+
+    ``from_`` and ``until`` bound the records looked at, by their timestamps; ``after``: the one behind it.
+    """
+
+    where: Annotated[str, Field(min_length=1, max_length=4096)]
+    from_: Annotated[Timestamp | None, Field(alias="from")] = None
+    until: Timestamp | None = None
+    after: StrictBool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.from_ is not None and self.until is not None and self.from_ >= self.until:
+            raise problem("from must be before until: exchange them or remove one")
+        return self
+
+
+MatchKey = Annotated[
+    str,
+    matching(
+        r"timestamp|key|value|header:[^\x00-\x1f\x7f]{1,249}",
+        "must be timestamp, key, value, or header:<name> with a name of at most 249 characters",
+        most=256,
+    ),
+]
+
+
+class ClusterTarget(ResourceModel):
+    """Where a group of another cluster stands, translated by records that are the same in ``match``."""
+
+    connection_ref: ConnectionRef
+    group: GroupId
+    match: Annotated[
+        tuple[MatchKey, ...],
+        Field(min_length=1, max_length=16),
+        unique(str, "must not repeat an entry: remove the second one"),
+    ]
+
+
+class TargetKind(StrEnum):
+    """The members of ``reset.to``, as they are written."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    DURATION = "duration"
+    SHIFT_BY = "shiftBy"
+    CONFIG_MAP = "configMap"
+    GROUP = "group"
+    UNDO = "undo"
+    RECORD = "record"
+    CLUSTER = "cluster"
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether records have to be read to find it."""
+        return self in (TargetKind.RECORD, TargetKind.CLUSTER)
+
+
+def _not_zero(value: int) -> int:
+    if value == 0:
+        raise problem("must not be 0: a positive number goes forward, a negative one back")
+    return value
+
+
+_INT64: Final = 2**63 - 1
+
+ShiftRecords = Annotated[StrictInt, Field(ge=-_INT64, le=_INT64), AfterValidator(_not_zero)]
+Offset = Annotated[StrictInt, Field(ge=0, le=_INT64)]
+
+
+class ResetTo(ResourceModel):
+    """Where the group is sent: exactly one member is set, and :attr:`kind` names it."""
+
+    earliest: Empty | None = None
+    latest: Empty | None = None
+    offset: Offset | None = None
+    timestamp: Timestamp | None = None
+    duration: PositiveDuration | None = None
+    shift_by: ShiftRecords | None = None
+    config_map: ConfigMapTarget | None = None
+    group: GroupId | None = None
+    undo: RunId | None = None
+    record: RecordTarget | None = None
+    cluster: ClusterTarget | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if len(self._set()) != 1:
+            raise problem(
+                "must have exactly one of earliest, latest, offset, timestamp, duration, shiftBy, configMap, group, "
+                "undo, record, cluster: keep one and remove the others"
+            )
+        return self
+
+    def _set(self) -> tuple[TargetKind, ...]:
+        fields = type(self).model_fields
+        return tuple(TargetKind(str(field.alias)) for name, field in fields.items() if getattr(self, name) is not None)
+
+    @property
+    def kind(self) -> TargetKind:
+        """Which member is set."""
+        return self._set()[0]
+
+
+class Approval(StrEnum):
+    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <id>`` once the plan is made."""
+
+    AUTOMATIC = "Automatic"
+    MANUAL = "Manual"
+
+
+class Engine(StrEnum):
+    """Where a run is carried out. ``AUTO``: by Spark where a runner is configured, otherwise in the operator."""
+
+    AUTO = "Auto"
+    SPARK = "Spark"
+    DIRECT = "Direct"
+
+
+class ResetOwners(StrEnum):
+    """``WAITING``: unmanaged consumers are known to wait for open transactions, which shortens the standstill."""
+
+    UNKNOWN = "Unknown"
+    WAITING = "Waiting"
+
+
+class ResetSpec(ResourceModel):
+    """One run. ``partitions`` absent: all of the policy's topics."""
+
+    id: RunId
+    partitions: PartitionSelections | None = None
+    to: ResetTo
+    approval: Approval = Approval.AUTOMATIC
+    engine: Engine = Engine.AUTO
+    drain_timeout: Duration = parse_duration("30s")
+    owners: ResetOwners = ResetOwners.UNKNOWN
+    in_flight: Duration = timedelta(0)
+    deadline: PositiveDuration = parse_duration("15m")
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self) -> Self:
+        complaints = tuple(self._complaints())
+        if complaints:
+            raise problem("; ".join(complaints))
+        return self
+
+    def _complaints(self) -> Iterator[str]:
+        if self.to.undo == self.id:
+            yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
+        if self.engine is Engine.DIRECT and self.to.kind.needs_spark:
+            yield "targets record and cluster read records with Spark: use engine Auto or Spark"
+        if self.in_flight >= self.deadline:
+            yield "inFlight must be shorter than deadline: the run waits that long; shorten inFlight or raise deadline"
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+Cores = Annotated[StrictInt, Field(ge=1, le=512)]
+
+SparkMemory = Annotated[
+    str,
+    matching(
+        r"[1-9][0-9]{0,8}[kmgtKMGT]",
+        "must be memory in Spark's form, such as 512m or 2g (k, m, g, t; not Kubernetes' Mi or Gi)",
+        most=10,
+    ),
+]
+
+
+class DriverSpec(ResourceModel):
+    cores: Cores | None = None
+    memory: SparkMemory | None = None
+
+
+class ExecutorSpec(ResourceModel):
+    instances: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+    cores: Cores | None = None
+    memory: SparkMemory | None = None
+
+
+SparkConfKey = Annotated[
+    str,
+    matching(
+        r"spark[.][A-Za-z0-9_.-]+",
+        "keys must be Spark settings that begin with 'spark.', at most 253 characters",
+        most=253,
+    ),
+]
+
+_TIDEGATES_OWN: Final = (
+    "spark.app.",
+    "spark.master",
+    "spark.submit.",
+    "spark.kubernetes.namespace",
+    "spark.kubernetes.authenticate.",
+)
+
+
+def _not_tidegates(conf: dict[str, str]) -> dict[str, str]:
+    if any(key.startswith(_TIDEGATES_OWN) for key in conf):
+        raise problem(
+            f"settings that begin with {', '.join(_TIDEGATES_OWN)} are set by Tidegate: remove them (where and as whom "
+            f"jobs run is the chart's to say)"
+        )
+    return conf
+
+
+class SparkSpec(ResourceModel):
+    """How the Spark application runs; what is absent comes from the chart's defaults."""
+
+    image: (
+        Annotated[
+            str,
+            matching(
+                r"[^\x00-\x20\x7f]+",
+                "must be a container image reference without spaces, at most 1024 characters",
+                most=1024,
+            ),
+        ]
+        | None
+    ) = None
+    driver: DriverSpec | None = None
+    executor: ExecutorSpec | None = None
+    spark_conf: Annotated[
+        dict[SparkConfKey, Annotated[str, Field(max_length=4096)]],
+        Field(max_length=100),
+        AfterValidator(_not_tidegates),
+    ] = Field(default_factory=dict)
+
+
+# --- the resource -----------------------------------------------------------------------------------------------------
+
+
+def _group_is_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
+    if old["group"] == new["group"]:
+        return None
+    return Problem("spec.group", "is immutable: make another OffsetResetPolicy for the other group")
+
+
+def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
+    before, after = old.get("reset"), new.get("reset")
+    if before is None or after is None or before["id"] != after["id"] or before == after:
+        return None
+    return Problem(
+        "spec.reset", "is immutable under one id, since it runs once: give reset.id a new value to run another reset"
+    )
+
+
+class OffsetResetPolicySpec(SpecModel):
+    """``OffsetResetPolicy.spec``. ``topics`` absent: what the group subscribes to."""
+
+    connection_ref: ConnectionRef
+    group: GroupId
+    topics: (
+        Annotated[
+            tuple[TopicPattern, ...],
+            Field(min_length=1, max_length=100),
+            unique(str, "must not repeat a topic: remove the second one"),
+        ]
+        | None
+    ) = None
+    latest: LatestSpec | None = None
+    discovery: DiscoverySpec | None = None
+    consumers: ConsumersSpec | None = None
+    retention: RetentionSpec | None = None
+    reset: ResetSpec | None = None
+    spark: SparkSpec | None = None
+
+    transitions: ClassVar[tuple[Transition, ...]] = (_group_is_immutable, _reset_is_immutable_under_one_id)
+
+    @model_validator(mode="after")
+    def _other_group(self) -> Self:
+        if self.reset is not None and self.reset.to.group == self.group:
+            raise problem("reset.to.group must name another group: this one already stands where it stands")
+        return self
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+class ResetPhase(StrEnum):
+    """The phases of a run, as ``tidegate.reset.model.Phase`` names them."""
+
+    PENDING = "Pending"
+    PLANNING = "Planning"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    PAUSING = "Pausing"
+    APPLYING = "Applying"
+    VERIFYING = "Verifying"
+    RESUMING = "Resuming"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+
+
+class ResetWay(StrEnum):
+    """How the offsets were changed, as ``tidegate.reset.model.Way`` names it."""
+
+    DIRECT = "Direct"
+    GATED = "Gated"
+    BARRIER = "Barrier"
+    HANDOVER = "Handover"
+
+
+class PlanStatus(ResourceModel):
+    """The plan in numbers. ``config_map`` has all of it; ``from_`` and ``to`` span the records replayed or skipped."""
+
+    config_map: str | None = None
+    partitions: Count | None = None
+    moved: Count | None = None
+    unchanged: Count | None = None
+    clamped: Count | None = None
+    records_replayed: Count | None = None
+    records_skipped: Count | None = None
+    from_: Annotated[Timestamp | None, Field(alias="from")] = None
+    to: Timestamp | None = None
+
+
+class StandstillStatus(ResourceModel):
+    """How long partitions stood still, measured: the median one and the longest."""
+
+    p50: Duration
+    max: Duration
+
+
+class ResetStatus(ResourceModel):
+    """The newest run. ``run_uid`` tells it from a run of the same id of any other resource."""
+
+    id: str
+    run_uid: str | None = None
+    phase: ResetPhase
+    started_at: Timestamp | None = None
+    finished_at: Timestamp | None = None
+    engine: Engine | None = None
+    way: ResetWay | None = None
+    application: str | None = None
+    plan: PlanStatus | None = None
+    standstill: StandstillStatus | None = None
+    redone: Count | None = None
+
+
+class RunHistory(ResourceModel):
+    """A finished run. ``plan`` is its ConfigMap."""
+
+    id: str
+    phase: ResetPhase
+    finished_at: Timestamp | None = None
+    records_replayed: Count | None = None
+    records_skipped: Count | None = None
+    plan: str | None = None
+
+
+class NewPartition(ResourceModel):
+    topic: str
+    partition: Count
+    seen_at: Timestamp | None = None
+
+
+class DiscoveryStatus(ResourceModel):
+    """``unassigned_initial``: partitions there at the first discovery that nobody owned yet."""
+
+    initial_discovery_finished: StrictBool = False
+    assigned: Count | None = None
+    unassigned_initial: Count | None = None
+    newest: Annotated[tuple[NewPartition, ...], Field(max_length=20)] = ()
+
+
+class RetentionStatus(ResourceModel):
+    """``state`` is the group's, in Kafka's words; ``expires_at`` when its offsets would go if nothing were done."""
+
+    state: str | None = None
+    expires_at: Timestamp | None = None
+    guarded: StrictBool = False
+
+
+MAX_HISTORY: Final = 10
+
+
+class PolicyStatus(StatusModel):
+    """``OffsetResetPolicy.status``. ``history``: the last runs, the newest first."""
+
+    observed_generation: Count | None = None
+    reset: ResetStatus | None = None
+    history: Annotated[tuple[RunHistory, ...], Field(max_length=MAX_HISTORY)] = ()
+    discovery: DiscoveryStatus | None = None
+    retention: RetentionStatus | None = None
+    conditions: Conditions = ()
