@@ -1,0 +1,235 @@
+"""The SparkApplication of a launch: the template with its placeholders filled in. Pure.
+
+Follows the Kubeflow Spark operator's ``sparkoperator.k8s.io/v1beta2`` (``api/v1beta2/sparkapplication_types.go``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from tidegate.reset.runner import Launch
+from tidegate.reset.stores import label_value
+from tidegate.spark.errors import BadSparkSpec
+from tidegate.spark.session import common_options
+from tidegate.spark.settings import SparkSettings
+
+GROUP: Final = "sparkoperator.k8s.io"
+VERSION: Final = "v1beta2"
+PLURAL: Final = "sparkapplications"
+
+SECRETS_FOLDER: Final = PurePosixPath("/etc/tidegate/secrets")
+STORE_VARIABLE: Final = "TIDEGATE_STORE"
+
+
+def secret_file(secret: str, key: str) -> Path:
+    """Where a key of a connection's Secret is found as a file, in the operator's Spark driver and executors."""
+    return Path(SECRETS_FOLDER / secret / key)
+
+
+# --- spec.spark.sparkConf ---------------------------------------------------------------------------------------------
+
+_FIXED: Final = frozenset({"spark.speculation", "spark.task.maxFailures"})
+
+_RESERVED: Final = (
+    # (setting, why), with all below it. Whatever decides who the job is, what it may read, which code runs in it.
+    ("spark.master", "the operator decides where the job runs"),
+    ("spark.submit", "the operator submits the job"),
+    ("spark.app", "the application is named by its run"),
+    ("spark.driverEnv", "the environment says where the run is stored"),
+    ("spark.executorEnv", "the environment says where the run is stored"),
+    ("spark.driver.host", "set by the Spark operator"),
+    ("spark.driver.bindAddress", "set by the Spark operator"),
+    ("spark.driver.cores", "use spec.spark.driver.cores"),
+    ("spark.driver.memory", "use spec.spark.driver.memory"),
+    ("spark.executor.instances", "use spec.spark.executor.instances"),
+    ("spark.executor.cores", "use spec.spark.executor.cores"),
+    ("spark.executor.memory", "use spec.spark.executor.memory"),
+    ("spark.dynamicAllocation", "an executor that goes takes its group's apply with it"),
+    ("spark.pyspark", "the job's Python is that of its image"),
+    ("spark.jars", "bake jars into the image"),
+    ("spark.files", "bake files into the image"),
+    ("spark.archives", "bake files into the image"),
+    ("spark.plugins", "no foreign code runs beside the connection's secrets"),
+    ("spark.extraListeners", "no foreign code runs beside the connection's secrets"),
+    ("spark.sql.extensions", "no foreign code runs beside the connection's secrets"),
+    ("spark.driver.extraClassPath", "no foreign code runs beside the connection's secrets"),
+    ("spark.driver.extraJavaOptions", "no foreign code runs beside the connection's secrets"),
+    ("spark.driver.extraLibraryPath", "no foreign code runs beside the connection's secrets"),
+    ("spark.driver.defaultJavaOptions", "no foreign code runs beside the connection's secrets"),
+    ("spark.executor.extraClassPath", "no foreign code runs beside the connection's secrets"),
+    ("spark.executor.extraJavaOptions", "no foreign code runs beside the connection's secrets"),
+    ("spark.executor.extraLibraryPath", "no foreign code runs beside the connection's secrets"),
+    ("spark.executor.defaultJavaOptions", "no foreign code runs beside the connection's secrets"),
+    ("spark.driver.userClassPathFirst", "no foreign code runs beside the connection's secrets"),
+    ("spark.executor.userClassPathFirst", "no foreign code runs beside the connection's secrets"),
+    ("spark.authenticate", "security is not a policy's to set"),
+    ("spark.network.crypto", "security is not a policy's to set"),
+    ("spark.io.encryption", "security is not a policy's to set"),
+    ("spark.ssl", "security is not a policy's to set"),
+    ("spark.acls", "security is not a policy's to set"),
+    ("spark.admin", "security is not a policy's to set"),
+    ("spark.redaction", "security is not a policy's to set"),
+    ("spark.security", "security is not a policy's to set"),
+    ("spark.ui", "there is no UI: the job lives for seconds"),
+    ("spark.eventLog", "set it in the chart: logs of all namespaces end up in one place"),
+)
+
+_KUBERNETES_ALLOWED: Final = (
+    "spark.kubernetes.allocation.",
+    "spark.kubernetes.driver.request.cores",
+    "spark.kubernetes.driver.limit.cores",
+    "spark.kubernetes.executor.request.cores",
+    "spark.kubernetes.executor.limit.cores",
+    "spark.kubernetes.memoryOverheadFactor",
+    "spark.kubernetes.node.selector.",
+    "spark.kubernetes.driver.node.selector.",
+    "spark.kubernetes.executor.node.selector.",
+    "spark.kubernetes.local.dirs.tmpfs",
+    "spark.kubernetes.scheduler.name",
+)
+
+
+def refusals(spark_conf: Mapping[str, Any]) -> list[str]:
+    """Why a policy may not set these: a sentence for each refused key, none where all is well."""
+    found = []
+    for key, value in sorted(spark_conf.items()):
+        if not re.fullmatch(r"spark\.[A-Za-z0-9._/-]+", key):
+            found.append(f"{key!r} is no Spark setting: those begin with 'spark.'")
+        elif not isinstance(value, str):
+            found.append(f"{key} has to be a string: put {value!r} in quotes")
+        elif key in _FIXED:
+            found.append(f"{key} can't be set: a run must not be applied twice")
+        elif key.startswith("spark.kubernetes.") and not key.startswith(_KUBERNETES_ALLOWED):
+            found.append(f"{key} can't be set: service account, mounts and pods' shape are the operator's")
+        else:
+            found += [f"{key} can't be set: {why}" for name, why in _RESERVED if f"{key}.".startswith(f"{name}.")][:1]
+    return found
+
+
+# --- spec.spark -------------------------------------------------------------------------------------------------------
+
+
+def resources(spark: Mapping[str, Any], settings: SparkSettings, own: Mapping[str, str]) -> dict[str, Any]:
+    """The knobs by placeholder name: ``spec.spark`` over the settings over our ``own`` Spark options.
+
+    Raises ``BadSparkSpec``.
+    """
+    _only_known(spark, "spec.spark", ("image", "driver", "executor", "sparkConf"))
+    driver, executor = _section(spark, "driver"), _section(spark, "executor")
+    _only_known(driver, "spec.spark.driver", ("cores", "memory"))
+    _only_known(executor, "spec.spark.executor", ("instances", "cores", "memory"))
+    conf = _section(spark, "sparkConf")
+    if refused := refusals(conf):
+        raise BadSparkSpec("spec.spark.sparkConf: " + "; ".join(refused))
+    return {
+        "image": spark.get("image") or settings.image,
+        "driver.cores": _count(driver, "driver.cores", settings.driver_cores),
+        "driver.memory": _memory(driver, "driver.memory", settings.driver_memory),
+        "executor.instances": _count(executor, "executor.instances", settings.executor_instances),
+        "executor.cores": _count(executor, "executor.cores", settings.executor_cores),
+        "executor.memory": _memory(executor, "executor.memory", settings.executor_memory),
+        "sparkConf": {**own, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
+    }
+
+
+def _section(spark: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = spark.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise BadSparkSpec(f"spec.spark.{name} has to be an object")
+    return section
+
+
+def _only_known(section: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
+    for key in section:
+        if key not in known:
+            raise BadSparkSpec(f"{path}.{key} is not known: use {', '.join(known)}")
+
+
+def _count(section: Mapping[str, Any], path: str, default: int) -> int:
+    value = section.get(path.rpartition(".")[2], default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadSparkSpec(f"spec.spark.{path} is {value!r}: it has to be a whole number above 0")
+    return value
+
+
+def _memory(section: Mapping[str, Any], path: str, default: str) -> str:
+    value = section.get("memory", default)
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[kmgtKMGT]", value):
+        raise BadSparkSpec(f"spec.spark.{path} is {value!r}: give it as Spark does, for example 512m or 2g")
+    return value
+
+
+# --- rendering --------------------------------------------------------------------------------------------------------
+
+_PLACEHOLDER: Final = re.compile(r"\$\(([A-Za-z.]+)\)")
+
+
+class BadTemplate(ValueError):
+    """The template is not one; the message says where."""
+
+
+def fill_in(template: Any, values: Mapping[str, Any]) -> Any:
+    """Replace each value that is exactly ``$(name)``. A ``None`` takes its key with it. Raises ``BadTemplate``."""
+    match template:
+        case dict():
+            filled = {key: fill_in(value, values) for key, value in template.items()}
+            return {key: value for key, value in filled.items() if value is not None}
+        case list():
+            return [value for value in (fill_in(value, values) for value in template) if value is not None]
+        case str() if found := _PLACEHOLDER.fullmatch(template):
+            if found[1] not in values:
+                raise BadTemplate(f"$({found[1]}) is no placeholder: there are {', '.join(sorted(values))}")
+            return values[found[1]]
+        case str() if _PLACEHOLDER.search(template):
+            raise BadTemplate(f"{template!r}: a placeholder has to be the whole value")
+        case _:
+            return template
+
+
+def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, Any]:
+    """The SparkApplication to apply for ``launch``. Raises ``BadTemplate``, ``BadSparkSpec``."""
+    parsed = yaml.safe_load(template)
+    if not isinstance(parsed, dict) or parsed.get("kind") != "SparkApplication":
+        raise BadTemplate("the template is not a SparkApplication")
+    secrets = sorted(launch.connection_secrets.items())
+    policy = {"tidegate.io/policy": label_value(str(launch.owner["name"]))} if launch.owner else {}
+    values = resources(launch.spark, settings, common_options()) | {
+        "name": launch.name,
+        "namespace": launch.namespace,
+        "labels": {
+            "app.kubernetes.io/managed-by": "tidegate",
+            "app.kubernetes.io/name": "tidegate-reset",
+            "tidegate.io/launch": label_value(launch.name),
+            **policy,
+        },
+        "ownerReferences": [dict(launch.owner)] if launch.owner else None,
+        "imagePullPolicy": settings.image_pull_policy,
+        "serviceAccount": settings.service_account,
+        "arguments": [launch.store],
+        "env": [{"name": STORE_VARIABLE, "value": launch.store}],
+        "timeToLiveSeconds": int(settings.time_to_live.total_seconds()),
+        "volumes": [
+            {
+                "name": f"connection-{n}",
+                "secret": {
+                    "secretName": secret,
+                    "defaultMode": 0o440,
+                    "items": [{"key": key, "path": key} for key in sorted(set(keys))],
+                },
+            }
+            for n, (secret, keys) in enumerate(secrets)
+        ]
+        or None,
+        "volumeMounts": [
+            {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
+            for n, (secret, _) in enumerate(secrets)
+        ]
+        or None,
+    }
+    application: dict[str, Any] = fill_in(parsed, values)
+    return application

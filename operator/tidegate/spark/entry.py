@@ -1,0 +1,188 @@
+"""The entry points behind ``spark_templates/jobs/``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.wire import Wire
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import (
+    ByDuration,
+    FromGroup,
+    RunRequest,
+    Selection,
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToTimestamp,
+)
+from tidegate.reset.store import RunNotFound, StaleAttempt
+from tidegate.reset.stores import StoreFailure
+from tidegate.spark.application import STORE_VARIABLE
+from tidegate.spark.job import carry_out, plan_groups, summarise
+from tidegate.spark.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECTION = TypeAdapter(Connection)
+
+
+def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Carry out one run. The exit code is for people: what was achieved is in the run's store.
+
+    0: it ended, well or not, or waits for approval, or another attempt has taken over. 2: bad usage. 1: the store.
+    """
+    location = arguments[0] if arguments else environment.get(STORE_VARIABLE, "")
+    if not location:
+        _say(f"name the run's store as an argument or in {STORE_VARIABLE}")
+        return 2
+    spark = start_session("tidegate-reset")
+    try:
+        result = carry_out(spark, location, SystemClock())
+    except StaleAttempt as stale:
+        _say(f"another attempt has taken over: {stale}")
+        return 0
+    except (StoreFailure, RunNotFound, ValueError) as failure:
+        _say(str(failure))
+        return 1
+    finally:
+        spark.stop()
+    _say("the plan waits for approval" if result is None else f"{result.phase}: {result.reason}: {result.message}")
+    return 0
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """Plan many groups with one target; write the plans, print a summary. 1: at least one group was refused."""
+    options = _plan_options().parse_args(arguments)
+    now = datetime.now(UTC)
+    try:
+        connection, target = _connection(options), _target(options)
+    except ValueError as error:
+        _say(str(error))
+        return 2
+    spark = start_session("tidegate-plan")
+    try:
+        groups = list(options.group)
+        if options.groups_file is not None:
+            groups += [line.strip() for line in options.groups_file.read_text().splitlines() if line.strip()]
+        if options.pattern is not None:
+            groups += list_groups(spark, connection, options.pattern)
+        selections = tuple(_selection(topic) for topic in options.topic)
+        requests = [
+            RunRequest(f"plan/{group}", "plan", group, connection, selections, target) for group in sorted({*groups})
+        ]
+        if not requests:
+            _say("no group matches")
+            return 1
+        plans = plan_groups(spark, requests, now, spans=options.spans)
+        if options.summary:
+            plans = plans.persist()
+        writer = plans.write.mode("overwrite")
+        if options.format == "parquet":
+            writer.parquet(str(options.output))
+        else:
+            # CSV knows no lists: one note a line of the cell.
+            plans.withColumn("notes", _joined_notes()).write.mode("overwrite").csv(str(options.output), header=True)
+        if options.summary:
+            summarise(plans).show(len(requests), truncate=False)
+        return 0
+    finally:
+        spark.stop()
+
+
+def list_groups(spark: SparkSession, connection: Connection, pattern: str) -> list[str]:
+    """The cluster's groups whose id matches a pattern with ``*``, listed in an executor. Streams and share groups have
+    no offsets a reset may change: they are left out."""
+
+    def look(_: int) -> list[str]:
+        with closing(Wire(connection)) as wire:
+            return [g for g, kind in wire.group_types().items() if kind not in ("streams", "share")]
+
+    found = spark.sparkContext.parallelize([0], 1).flatMap(look).collect()
+    return [group for group in found if fnmatchcase(group, pattern)]
+
+
+def _joined_notes() -> object:
+    from pyspark.sql.functions import array_join
+
+    return array_join("notes", "\n")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _plan_options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("plan.py", description=plan.__doc__)
+    parser.add_argument("--bootstrap-servers", help="host:port,… of a cluster without TLS and authentication")
+    parser.add_argument("--connection", type=Path, help="JSON of a connection; it names the files with secrets")
+    parser.add_argument("--group", action="append", default=[], help="a group; may be given again")
+    parser.add_argument("--groups-file", type=Path, help="a group a line")
+    parser.add_argument("--pattern", help="groups whose id matches, with *")
+    parser.add_argument("--topic", action="append", default=[], help="name[:0,1,…] or a pattern with *; default: all")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-earliest", action="store_true")
+    target.add_argument("--to-latest", action="store_true")
+    target.add_argument("--to-offset", type=int)
+    target.add_argument("--to-datetime", help="ISO 8601 with an offset, 2026-11-20T14:00:00Z")
+    target.add_argument("--by-duration", type=float, metavar="SECONDS")
+    target.add_argument("--shift-by", type=int)
+    target.add_argument("--to-group", help="where another group stands")
+    parser.add_argument("--spans", action="store_true", help="look up the records' timestamps as well")
+    parser.add_argument("--summary", action="store_true", help="print a line a group")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write, replaced when it is there")
+    parser.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+    return parser
+
+
+def _connection(options: argparse.Namespace) -> Connection:
+    if (options.bootstrap_servers is None) == (options.connection is None):
+        raise ValueError("give either --bootstrap-servers or --connection")
+    if options.connection is None:
+        return Connection(options.bootstrap_servers)
+    try:
+        return _CONNECTION.validate_json(options.connection.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise ValueError(f"{options.connection} is not a connection: {error}") from error
+
+
+def _target(options: argparse.Namespace) -> Target:
+    if options.to_earliest:
+        return ToEarliest()
+    if options.to_latest:
+        return ToLatest()
+    if options.to_offset is not None:
+        return ToOffset(options.to_offset)
+    if options.by_duration is not None:
+        return ByDuration(timedelta(seconds=options.by_duration))
+    if options.shift_by is not None:
+        return ShiftBy(options.shift_by)
+    if options.to_group is not None:
+        return FromGroup(options.to_group)
+    at = datetime.fromisoformat(options.to_datetime)
+    if at.tzinfo is None:
+        raise ValueError(f"--to-datetime {options.to_datetime}: say which time zone, for example with a Z")
+    return ToTimestamp(at)
+
+
+def _selection(text: str) -> Selection:
+    topic, _, partitions = text.partition(":")
+    if not partitions:
+        return Selection(topic)
+    if not re.fullmatch(r"\d+(,\d+)*", partitions):
+        raise ValueError(f"--topic {text}: partitions are numbers with commas between them")
+    return Selection(topic, frozenset(map(int, partitions.split(","))))

@@ -1,0 +1,509 @@
+"""The Spark job: plans as a DataFrame, for one group or for thousands, and applies each group as one task.
+
+The driver knows where the clusters are and opens none of their secrets: whatever talks to Kafka runs in an executor.
+Planning itself is ``tidegate.reset.planning.make_plan``, the very same that the operator runs; Spark reads what it
+needs, in three steps that are one job:
+
+1. *observe*: the groups are spread over the executors, each of which reads states and committed offsets of its groups.
+2. *measure*: the distinct partitions of all groups are spread likewise; their log's bounds (and the offset of the
+   asked time) are read once each, however many groups share them.
+3. *plan*: both are joined, and each group is planned from what was read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from pydantic import TypeAdapter
+
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.model import Group, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.ports import ClusterReader
+from tidegate.reset.clock import Clock, SystemClock
+from tidegate.reset.job import apply_run, plan_run
+from tidegate.reset.model import (
+    ByDuration,
+    Clamped,
+    PartitionPlan,
+    Phase,
+    Plan,
+    Progress,
+    RunRequest,
+    RunResult,
+    ToTimestamp,
+    Way,
+)
+from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.store import StaleAttempt
+from tidegate.reset.stores import decode_request, encode_request, open_store
+from tidegate.spark.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+    from pyspark.sql import DataFrame, SparkSession
+
+PLAN_COLUMNS: Final = (
+    "run_uid string, run_id string, group string, topic string, partition int, topic_id string, committed bigint, "
+    "target bigint, earliest bigint, latest bigint, clamped string, span_from timestamp, span_to timestamp, "
+    "replayed bigint, skipped bigint, way string, notes array<string>, made_at timestamp, "
+    "refused string, failure string, message string"
+)
+"""A row for each partition of each group. A group without any has one row with no topic: ``refused`` is then planning's
+reason (PascalCase), or ``failure`` the class of ``tidegate.kafka.errors``, and ``message`` says what is wrong; or the
+plan is empty, and all three are null. ``way`` and ``notes`` are the plan's, on each of its rows."""
+
+# Columns named alike mean the same. ``request`` and ``cluster`` are numbers into the job's lists; ``at_us`` is the
+# asked time in microseconds since 1970, or -1 where none is asked for (a null would not join).
+_OBSERVED: Final = (
+    "request int, cluster int, topic string, partition int, committed bigint, at_us bigint, group_json string, "
+    "failure string, message string"
+)
+_MEASURED: Final = (
+    "cluster int, topic string, partition int, at_us bigint, earliest bigint, latest bigint, found bigint"
+)
+_JOINED: Final = tuple(
+    "request topic partition committed group_json failure message earliest latest found".split()  # noqa: SIM905
+)
+
+_GROUP: Final = TypeAdapter(Group)
+_RESULT: Final = TypeAdapter(RunResult)
+_FAILURES: Final = {c.__name__: c for c in (Unavailable, NotAuthorized, Refused, KafkaFailure)}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_BATCH_ROWS: Final = 20_000
+
+# --- planning ---------------------------------------------------------------------------------------------------------
+
+
+def plan_groups(
+    spark: SparkSession,
+    requests: Sequence[RunRequest],
+    now: datetime,
+    *,
+    spans: bool = True,
+    tasks: int | None = None,
+) -> DataFrame:
+    """The plans of all requests, as ``PLAN_COLUMNS``; nothing is read before an action asks for it.
+
+    ``now``: the time a duration counts back from. ``spans``: also look up the timestamps of the records that would be
+    replayed or skipped, which reads records. ``tasks``: how many tasks the groups and the partitions are spread over;
+    without it, Spark's default parallelism. What goes wrong with one group is in its row and leaves the others alone.
+    """
+    from pyspark.sql.functions import broadcast
+
+    tasks = max(1, min(tasks or spark.sparkContext.defaultParallelism, len(requests)))
+    job = _PlanJob.of(requests, now, spans)
+    # Kept: both the measuring and the join read it, and the groups must be observed once only.
+    observed = spark.range(0, len(requests), 1, tasks).mapInArrow(job.observe, _OBSERVED).persist()
+    partitions = observed.where("topic is not null").select("cluster", "topic", "partition", "at_us").distinct()
+    measured = partitions.repartition(tasks).mapInArrow(job.measure, _MEASURED)
+    joined = observed.join(broadcast(measured), ["cluster", "topic", "partition", "at_us"], "left").select(*_JOINED)
+    return joined.repartition(tasks, "request").mapInArrow(job.plan, PLAN_COLUMNS)
+
+
+def summarise(plans: DataFrame) -> DataFrame:
+    """A row a group: partitions, moved, clamped, replayed and skipped records, and what was refused."""
+    from pyspark.sql.functions import col, count, first
+    from pyspark.sql.functions import sum as total
+
+    moves = col("topic").isNotNull() & ~col("committed").eqNullSafe(col("target"))
+    return (
+        plans.groupBy("run_uid", "group")
+        .agg(
+            count("topic").alias("partitions"),
+            total(moves.cast("int")).alias("moved"),
+            count("clamped").alias("clamped"),
+            total("replayed").alias("replayed"),
+            total("skipped").alias("skipped"),
+            first("refused").alias("refused"),
+            first("failure").alias("failure"),
+            first("message").alias("message"),
+        )
+        .orderBy("group")
+    )
+
+
+def collect_plan(plans: DataFrame, request: RunRequest) -> Plan:
+    """One group's plan from its rows. Raises what its planning raised: ``PlanRefused`` or a ``KafkaFailure``."""
+    from pyspark.sql.functions import col
+
+    rows = plans.where(col("run_uid") == request.run_uid).toArrow().to_pylist()
+    if not rows:
+        raise KafkaFailure(f"Spark returned no rows for run {request.run_uid}")
+    head = rows[0]
+    if head["refused"] is not None:
+        raise PlanRefused(head["refused"], head["message"])
+    if head["failure"] is not None:
+        raise _revived(head["failure"], head["message"])
+    partitions = sorted(
+        (
+            PartitionPlan(
+                topic=row["topic"],
+                partition=row["partition"],
+                topic_id=row["topic_id"],
+                committed=row["committed"],
+                target=row["target"],
+                earliest=row["earliest"],
+                latest=row["latest"],
+                clamped=None if row["clamped"] is None else Clamped(row["clamped"]),
+                span_from=_utc(row["span_from"]),
+                span_to=_utc(row["span_to"]),
+            )
+            for row in rows
+            if row["topic"] is not None
+        ),
+        key=lambda p: (p.topic, p.partition),
+    )
+    made_at = _utc(head["made_at"])
+    assert made_at is not None, "every row of a plan says when it was made"  # noqa: S101 - PLAN_COLUMNS
+    way = None if head["way"] is None else Way(head["way"])
+    return Plan(request.run_id, request.group_id, made_at, tuple(partitions), way, tuple(head["notes"] or ()))
+
+
+def _revived(name: str, message: str) -> KafkaFailure:
+    if name == UnknownPartitions.__name__:
+        unknown = UnknownPartitions(frozenset())
+        unknown.args = (message,)
+        return unknown
+    return _FAILURES.get(name, KafkaFailure)(message)
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanJob:
+    """What every task of a planning job knows. Travels to the executors; holds no secrets."""
+
+    requests: tuple[str, ...]
+    clusters: tuple[Connection, ...]
+    cluster_of: tuple[int, ...]
+    now: datetime
+    spans: bool
+
+    @classmethod
+    def of(cls, requests: Sequence[RunRequest], now: datetime, spans: bool) -> _PlanJob:
+        clusters: list[Connection] = []
+        numbers: dict[str, int] = {}
+        cluster_of = []
+        for request in requests:
+            key = repr(request.connection)  # its properties are a mapping, which does not hash
+            if key not in numbers:
+                numbers[key] = len(clusters)
+                clusters.append(request.connection)
+            cluster_of.append(numbers[key])
+        return cls(tuple(map(encode_request, requests)), tuple(clusters), tuple(cluster_of), now, spans)
+
+    # --- step 1 -------------------------------------------------------------------------------------------------------
+
+    def observe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers of requests → ``_OBSERVED``: a head row for the group, then one for each partition it may concern."""
+        with _Clients(self.clusters) as clients:
+            for batch in batches:
+                by_cluster: defaultdict[int, list[int]] = defaultdict(list)
+                for number in batch.column(0).to_pylist():
+                    by_cluster[self.cluster_of[number]].append(number)
+                for cluster, numbers in by_cluster.items():
+                    requests = {number: decode_request(self.requests[number]) for number in numbers}
+                    yield from _as_batches(_OBSERVED, self._observed(clients, cluster, requests))
+
+    def _observed(
+        self, clients: _Clients, cluster: int, requests: Mapping[int, RunRequest]
+    ) -> Iterator[tuple[object, ...]]:
+        names = sorted({r.group_id for r in requests.values()})
+        try:
+            client = clients[cluster]
+            topics = clients.topics(cluster)
+            seen = _observe_all(client, names)
+        except (KafkaFailure, BadConnection) as failure:
+            for number in requests:
+                yield (number, cluster, None, None, None, -1, None, *_told(failure))
+            return
+        for number, request in requests.items():
+            found = seen[request.group_id]
+            if isinstance(found, KafkaFailure):
+                yield (number, cluster, None, None, None, -1, None, *_told(found))
+                continue
+            group, committed = found
+            yield (number, cluster, None, None, None, -1, _GROUP.dump_json(group).decode(), None, None)
+            at = asked_time(request, self.now)
+            at_us = -1 if at is None else _microseconds(at)
+            for p in sorted(_concerned(request, group, committed, topics)):
+                yield (number, cluster, p.topic, p.partition, committed.get(p), at_us, None, None, None)
+
+    # --- step 2 -------------------------------------------------------------------------------------------------------
+
+    def measure(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Distinct partitions → ``_MEASURED``. What does not exist, or can't be read now, is left out: its groups ask
+        again while they are planned, and get the error that is theirs."""
+        with _Clients(self.clusters) as clients:
+            for batch in batches:
+                by_cluster: defaultdict[tuple[int, int], list[TopicPartition]] = defaultdict(list)
+                for row in _rows(batch):
+                    by_cluster[row["cluster"], row["at_us"]].append(TopicPartition(row["topic"], row["partition"]))
+                for (cluster, at_us), partitions in by_cluster.items():
+                    yield from _as_batches(_MEASURED, self._measured(clients, cluster, at_us, partitions))
+
+    def _measured(
+        self, clients: _Clients, cluster: int, at_us: int, partitions: Sequence[TopicPartition]
+    ) -> Iterator[tuple[object, ...]]:
+        left = set(partitions)
+        try:
+            try:
+                bounds = clients[cluster].log_bounds(left)
+            except UnknownPartitions as unknown:
+                left -= unknown.partitions
+                bounds = clients[cluster].log_bounds(left)
+            found: Mapping[TopicPartition, int | None] = {}
+            if at_us >= 0:
+                found = clients[cluster].offsets_at(dict.fromkeys(left, _time(at_us)))
+        except (KafkaFailure, BadConnection):
+            return
+        for p in left:
+            offset = found.get(p)
+            yield (cluster, p.topic, p.partition, at_us, bounds[p].earliest, bounds[p].latest, offset)
+
+    # --- step 3 -------------------------------------------------------------------------------------------------------
+
+    def plan(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``_JOINED`` → ``PLAN_COLUMNS``. All rows of a request are in one task, in any order."""
+        by_request: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        for batch in batches:
+            for row in _rows(batch):
+                by_request[row["request"]].append(row)
+        with _Clients(self.clusters) as clients:
+            yield from _as_batches(
+                PLAN_COLUMNS, (out for n, rows in by_request.items() for out in self._planned(clients, n, rows))
+            )
+
+    def _planned(
+        self, clients: _Clients, number: int, rows: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[object, ...]]:
+        request = decode_request(self.requests[number])
+        head = next(row for row in rows if row["topic"] is None)
+        name = (request.run_uid, request.run_id, request.group_id)
+        nothing = (None,) * 14
+        if head["failure"] is not None:
+            yield (*name, *nothing, self.now, None, head["failure"], head["message"])
+            return
+        try:
+            plan = make_plan(request, self._snapshot(clients, number, request, head, rows), self.now)
+        except PlanRefused as refused:
+            yield (*name, *nothing, self.now, refused.reason, None, refused.message)
+            return
+        except (KafkaFailure, BadConnection) as failure:
+            yield (*name, *nothing, self.now, None, *_told(failure))
+            return
+        way, notes = None if plan.way is None else str(plan.way), list(plan.notes)
+        if not plan.partitions:
+            yield (*name, *nothing[:12], way, notes, plan.made_at, None, None, None)
+        for p in plan.partitions:
+            yield (
+                *name,
+                *(p.topic, p.partition, p.topic_id, p.committed, p.target, p.earliest, p.latest),
+                None if p.clamped is None else str(p.clamped),
+                *(p.span_from, p.span_to, p.replayed, p.skipped, way, notes, plan.made_at, None, None, None),
+            )
+
+    def _snapshot(
+        self,
+        clients: _Clients,
+        number: int,
+        request: RunRequest,
+        head: Mapping[str, Any],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> Snapshot:
+        cluster = self.cluster_of[number]
+        at = asked_time(request, self.now)
+        committed: dict[TopicPartition, int] = {}
+        bounds: dict[TopicPartition, LogBounds] = {}
+        found: dict[TopicPartition, int | None] = {}
+        for row in rows:
+            if row["topic"] is None:
+                continue
+            partition = TopicPartition(row["topic"], row["partition"])
+            if row["committed"] is not None:
+                committed[partition] = row["committed"]
+            if row["earliest"] is not None:
+                bounds[partition] = LogBounds(row["earliest"], row["latest"])
+                if at is not None:
+                    found[partition] = row["found"]
+        return Snapshot(
+            group=_GROUP.validate_json(head["group_json"]),
+            committed=committed,
+            topics=clients.topics(cluster),
+            bounds=bounds,
+            found=found,
+            at=at,
+            live=lambda: clients[cluster],
+            spans=self.spans,
+        )
+
+
+def asked_time(request: RunRequest, now: datetime) -> datetime | None:
+    """The time a target names, which is then looked up in every partition's log."""
+    match request.target:
+        case ToTimestamp(at=at):
+            return at
+        case ByDuration(ago=ago):
+            return now - ago
+        case _:
+            return None
+
+
+def _concerned(
+    request: RunRequest, group: Group, committed: Offsets, topics: Mapping[str, Topic]
+) -> frozenset[TopicPartition]:
+    """Every partition that planning may want to know about: rather too many than too few."""
+    concerned = set(committed)
+    for member in group.members:
+        concerned |= member.assignment
+    owned = {p.topic for p in concerned}
+    for topic in topics.values():
+        if topic.name in owned or any(fnmatchcase(topic.name, s.topic) for s in request.selections):
+            concerned.update(topic.all_partitions())
+    return frozenset(concerned)
+
+
+def _observe_all(client: KafkaClient, names: Sequence[str]) -> Mapping[str, tuple[Group, Offsets] | KafkaFailure]:
+    """State and offsets by group; one by one where the groups can't be read together, so that each gets its own."""
+    try:
+        groups, committed = client.groups(names), client.committed_of(names)
+    except KafkaFailure as failure:
+        if len(names) == 1:
+            return {names[0]: failure}
+        return {name: found for n in names for name, found in _observe_all(client, [n]).items()}
+    return {name: (groups[name], committed[name]) for name in names}
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def carry_out(spark: SparkSession, location: str, clock: Clock | None = None) -> RunResult | None:
+    """One attempt at the run stored at ``location``: plan it if it has no plan, apply it, store the result.
+
+    The same steps as ``tidegate.reset.job.execute``, with the planning as a DataFrame and the applying in an executor.
+    ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+    """
+    clock = clock or SystemClock()
+    store = open_store(location)
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.plan is None:
+        # The driver has no connection: the planner reads in the executors, and never looks at this one.
+        refusal = plan_run(store, attempt, cast("ClusterReader", None), clock, planner=_planner(spark))
+        if refusal is not None:
+            return refusal
+    if run.request.manual_approval and not run.approved:
+        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
+            store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
+        return None
+    return apply_groups(spark, [(location, attempt)])[0]
+
+
+def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]]) -> list[RunResult]:
+    """Apply the stored plans of runs (store's location, attempt) side by side, one group a task.
+
+    Raises ``StaleAttempt`` when one was taken over, after all have ended.
+    """
+    answers = spark.sparkContext.parallelize(list(runs), len(runs)).map(_apply_one).collect()
+    stale = [message for message, _ in answers if message is not None]
+    if stale:
+        raise StaleAttempt("; ".join(stale))
+    return [_RESULT.validate_json(result) for _, result in answers]
+
+
+def _apply_one(run: tuple[str, int]) -> tuple[str | None, str]:
+    """In an executor: (None, result as JSON), or why the attempt is stale."""
+    location, attempt = run
+    store = open_store(location)
+    try:
+        with closing(KafkaClient(store.load().request.connection)) as kafka:
+            return None, _RESULT.dump_json(apply_run(store, attempt, kafka, SystemClock())).decode()
+    except StaleAttempt as stale:
+        return str(stale), ""
+
+
+def _planner(spark: SparkSession) -> Callable[[RunRequest, ClusterReader, datetime], Plan]:
+    def plan(request: RunRequest, _: ClusterReader, now: datetime) -> Plan:
+        return collect_plan(plan_groups(spark, [request], now), request)
+
+    return plan
+
+
+# --- what tasks share -------------------------------------------------------------------------------------------------
+
+
+class _Clients:
+    """The clients of one task, each connected when it is first needed."""
+
+    def __init__(self, clusters: Sequence[Connection]) -> None:
+        self._clusters = clusters
+        self._clients: dict[int, KafkaClient] = {}
+        self._topics: dict[int, Mapping[str, Topic]] = {}
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def __getitem__(self, cluster: int) -> KafkaClient:
+        if cluster not in self._clients:
+            self._clients[cluster] = self._exit.enter_context(closing(KafkaClient(self._clusters[cluster])))
+        return self._clients[cluster]
+
+    def topics(self, cluster: int) -> Mapping[str, Topic]:
+        if cluster not in self._topics:
+            self._topics[cluster] = self[cluster].topics()
+        return self._topics[cluster]
+
+
+def _told(failure: KafkaFailure | BadConnection) -> tuple[str, str]:
+    """Class and message, as columns."""
+    return (type(failure).__name__ if isinstance(failure, KafkaFailure) else Refused.__name__), str(failure)
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _as_batches(columns: str, rows: Iterable[tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches with the given columns (Spark's DDL, of the few types used here)."""
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+    types = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "array<string>": pa.list_(pa.string()),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in (c.split() for c in columns.split(", "))])
+    rows = iter(rows)
+    while chunk := list(islice(rows, _BATCH_ROWS)):
+        arrays = [pa.array(values, field.type) for values, field in zip(zip(*chunk, strict=True), schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

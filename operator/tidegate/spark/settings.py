@@ -1,0 +1,109 @@
+"""Which Spark runner is configured, and the defaults under every policy's ``spec.spark``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+IMAGE_FOLDER = Path("/opt/tidegate/spark")
+"""Where ``spark_templates/`` lies in the images of the operator and of the job."""
+
+
+class RunnerKind(StrEnum):
+    NONE = "none"
+    LOCAL = "local"
+    SPARK_APPLICATION = "sparkapplication"
+
+
+def _default_templates() -> Path:
+    in_tree = Path(__file__).resolve().parents[3] / "spark_templates"
+    return in_tree if in_tree.is_dir() else IMAGE_FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """``templates``: the folder with ``sparkapplication.yaml`` and ``jobs/``. ``start_timeout``: how long a
+    SparkApplication may go without a driver pod before it counts as lost."""
+
+    runner: RunnerKind = RunnerKind.NONE
+    templates: Path = field(default_factory=_default_templates)
+    image: str = "tidegate-spark:latest"
+    image_pull_policy: str = "IfNotPresent"
+    service_account: str = "tidegate-spark"
+    driver_cores: int = 1
+    driver_memory: str = "1g"
+    executor_instances: int = 1
+    executor_cores: int = 1
+    executor_memory: str = "1g"
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    time_to_live: timedelta = timedelta(hours=1)
+    start_timeout: timedelta = timedelta(minutes=5)
+    runs_directory: Path = Path("/var/lib/tidegate/runs")
+    local_master: str = "local[2]"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> SparkSettings:
+        """From ``TIDEGATE_SPARK_*``; what is absent keeps its default.
+
+        ``TIDEGATE_SPARK_RUNNER`` none | local | sparkapplication, ``_TEMPLATES``, ``_IMAGE``, ``_IMAGE_PULL_POLICY``,
+        ``_SERVICE_ACCOUNT``, ``_DRIVER_CORES``, ``_DRIVER_MEMORY``, ``_EXECUTOR_INSTANCES``, ``_EXECUTOR_CORES``,
+        ``_EXECUTOR_MEMORY``, ``_CONF`` (a JSON object), ``_TIME_TO_LIVE_S``, ``_START_TIMEOUT_S``,
+        ``_RUNS_DIRECTORY``, ``_LOCAL_MASTER``. Raises ``ValueError`` naming the variable.
+        """
+        read = _Environment(environment)
+        default = cls()
+        return cls(
+            runner=RunnerKind(read.one_of("RUNNER", tuple(RunnerKind), default.runner)),
+            templates=Path(read.text("TEMPLATES", str(default.templates))),
+            image=read.text("IMAGE", default.image),
+            image_pull_policy=read.one_of(
+                "IMAGE_PULL_POLICY", ("Always", "IfNotPresent", "Never"), default.image_pull_policy
+            ),
+            service_account=read.text("SERVICE_ACCOUNT", default.service_account),
+            driver_cores=read.number("DRIVER_CORES", default.driver_cores),
+            driver_memory=read.text("DRIVER_MEMORY", default.driver_memory),
+            executor_instances=read.number("EXECUTOR_INSTANCES", default.executor_instances),
+            executor_cores=read.number("EXECUTOR_CORES", default.executor_cores),
+            executor_memory=read.text("EXECUTOR_MEMORY", default.executor_memory),
+            spark_conf=read.conf("CONF", default.spark_conf),
+            time_to_live=timedelta(seconds=read.number("TIME_TO_LIVE_S", int(default.time_to_live.total_seconds()))),
+            start_timeout=timedelta(seconds=read.number("START_TIMEOUT_S", int(default.start_timeout.total_seconds()))),
+            runs_directory=Path(read.text("RUNS_DIRECTORY", str(default.runs_directory))),
+            local_master=read.text("LOCAL_MASTER", default.local_master),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    values: Mapping[str, str]
+
+    def text(self, name: str, default: str) -> str:
+        return self.values.get(f"TIDEGATE_SPARK_{name}", "") or default
+
+    def one_of(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            raise ValueError(f"TIDEGATE_SPARK_{name} is {value!r}: it has to be one of {', '.join(choices)}")
+        return value
+
+    def number(self, name: str, default: int) -> int:
+        value = self.text(name, str(default))
+        if not value.isdecimal() or int(value) < 1:
+            raise ValueError(f"TIDEGATE_SPARK_{name} is {value!r}: it has to be a whole number above 0")
+        return int(value)
+
+    def conf(self, name: str, default: Mapping[str, str]) -> Mapping[str, str]:
+        value = self.text(name, "")
+        if not value:
+            return default
+        try:
+            conf = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"TIDEGATE_SPARK_{name} is not JSON: {error}") from error
+        if not isinstance(conf, dict) or not all(isinstance(v, str) for v in conf.values()):
+            raise ValueError(f"TIDEGATE_SPARK_{name} has to be a JSON object of strings")
+        return conf

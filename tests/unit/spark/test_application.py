@@ -1,0 +1,203 @@
+"""The SparkApplication that a launch becomes, held against golden files.
+
+``TIDEGATE_UPDATE_GOLDEN=1`` writes them anew; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidegate.reset.runner import Launch
+from tidegate.spark.application import BadTemplate, fill_in, refusals, render, secret_file
+from tidegate.spark.errors import BadSparkSpec
+from tidegate.spark.settings import RunnerKind, SparkSettings
+
+GOLDEN = Path(__file__).parent / "golden"
+TEMPLATE = (SparkSettings().templates / "sparkapplication.yaml").read_text()
+OWNER = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "OffsetResetPolicy",
+    "name": "payments",
+    "uid": "5c3e6f0e-8f0e-4d9c-9b61-0d7d1c1f4c11",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
+
+LAUNCHES = {
+    "bare": Launch("payments-replay-1", "prod", "configmap://prod/payments-replay"),
+    "all-knobs": Launch(
+        "payments-replay-2",
+        "prod",
+        "configmap://prod/payments-replay",
+        owner=OWNER,
+        spark={
+            "image": "registry.example/tidegate-spark:1.2",
+            "driver": {"cores": 2, "memory": "2g"},
+            "executor": {"instances": 4, "cores": 3, "memory": "1500m"},
+            "sparkConf": {"spark.sql.shuffle.partitions": "16", "spark.kubernetes.node.selector.pool": "batch"},
+        },
+        connection_secrets={"kafka-user": ("password",), "kafka-ca": ("ca.crt", "ca.crt", "extra.crt")},
+    ),
+    # Nothing that a resource contains is ever text of the template.
+    "hostile": Launch(
+        "payments-replay-3",
+        "prod",
+        "configmap://prod/x\nspec: {type: Java}",
+        spark={"image": "$(serviceAccount)\nmode: client"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_rendering_is_as_it_was(name: str) -> None:
+    settings = SparkSettings(image="tidegate-spark:0.1", time_to_live=timedelta(minutes=10))
+    rendered = render(TEMPLATE, LAUNCHES[name], settings)
+    golden = GOLDEN / f"{name}.yaml"
+    if os.environ.get("TIDEGATE_UPDATE_GOLDEN"):
+        golden.write_text(yaml.safe_dump(rendered, sort_keys=False))
+    assert rendered == yaml.safe_load(golden.read_text())
+
+
+def test_hostile_text_stays_a_value() -> None:
+    rendered = render(TEMPLATE, LAUNCHES["hostile"], SparkSettings())
+    assert rendered["spec"]["type"] == "Python"
+    assert rendered["spec"]["mode"] == "cluster"
+    assert rendered["spec"]["image"] == "$(serviceAccount)\nmode: client"
+
+
+def test_driver_and_executors_are_confined_and_find_their_secrets() -> None:
+    spec = render(TEMPLATE, LAUNCHES["all-knobs"], SparkSettings())["spec"]
+    assert spec["restartPolicy"] == {"type": "Never"}
+    for pod in (spec["driver"], spec["executor"]):
+        assert pod["podSecurityContext"]["runAsNonRoot"] is True
+        assert pod["podSecurityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["securityContext"]["allowPrivilegeEscalation"] is False
+        assert pod["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        mounted = {mount["name"]: mount["mountPath"] for mount in pod["volumeMounts"]}
+        for volume in spec["volumes"]:
+            for item in volume["secret"]["items"]:
+                expected = secret_file(volume["secret"]["secretName"], item["key"])
+                assert Path(mounted[volume["name"]]) / item["path"] == expected
+
+
+@pytest.mark.parametrize(
+    ("conf", "part"),
+    [
+        ({"spark.kubernetes.authenticate.driver.serviceAccountName": "admin"}, "service account"),
+        ({"spark.kubernetes.driver.podTemplateFile": "/x"}, "pods' shape"),
+        ({"spark.kubernetes.executor.volumes.hostPath.root.mount.path": "/host"}, "mounts"),
+        ({"spark.kubernetes.driver.secrets.other": "/x"}, "mounts"),
+        ({"spark.kubernetes.driver.secretKeyRef.A": "s:k"}, "mounts"),
+        ({"spark.kubernetes.container.image": "evil"}, "pods' shape"),
+        ({"spark.kubernetes.namespace": "kube-system"}, "service account"),
+        ({"spark.driverEnv.TIDEGATE_STORE": "x"}, "environment"),
+        ({"spark.executorEnv.KUBECONFIG": "x"}, "environment"),
+        ({"spark.jars": "http://evil/x.jar"}, "bake"),
+        ({"spark.jars.packages": "a:b:c"}, "bake"),
+        ({"spark.plugins": "evil.Plugin"}, "no foreign code"),
+        ({"spark.driver.extraJavaOptions": "-javaagent:x"}, "no foreign code"),
+        ({"spark.executor.extraClassPath": "/x"}, "no foreign code"),
+        ({"spark.submit.pyFiles": "x"}, "submits"),
+        ({"spark.master": "local"}, "where the job runs"),
+        ({"spark.speculation": "true"}, "twice"),
+        ({"spark.task.maxFailures": "4"}, "twice"),
+        ({"spark.dynamicAllocation.enabled": "true"}, "apply"),
+        ({"spark.authenticate": "false"}, "security"),
+        ({"spark.executor.memory": "1g"}, "use spec.spark.executor.memory"),
+        ({"hive.metastore.uris": "x"}, "begin with"),
+        ({"spark.x y": "x"}, "begin with"),
+        ({"spark.sql.shuffle.partitions": 4}, "quotes"),
+    ],
+)
+def test_what_a_policy_may_not_set(conf: dict[str, Any], part: str) -> None:
+    [refusal] = refusals(conf)
+    assert part in refusal
+    with pytest.raises(BadSparkSpec, match=r"spec\.spark\.sparkConf"):
+        render(TEMPLATE, Launch("a", "b", "c", spark={"sparkConf": conf}), SparkSettings())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.sql.shuffle.partitions",
+        "spark.executor.memoryOverhead",
+        "spark.kubernetes.executor.request.cores",
+        "spark.kubernetes.allocation.batch.size",
+        "spark.network.timeout",
+    ],
+)
+def test_what_a_policy_may_set(key: str) -> None:
+    assert refusals({key: "1"}) == []
+    rendered = render(TEMPLATE, Launch("a", "b", "c", spark={"sparkConf": {key: "1"}}), SparkSettings())
+    assert rendered["spec"]["sparkConf"][key] == "1"
+
+
+@pytest.mark.parametrize(
+    ("spark", "part"),
+    [
+        ({"driver": {"cores": 0}}, "driver.cores is 0"),
+        ({"driver": {"cores": True}}, "driver.cores is True"),
+        ({"executor": {"instances": "2"}}, "executor.instances is '2'"),
+        ({"driver": {"memory": "lots"}}, "512m or 2g"),
+        ({"executor": {"cpu": 1}}, "executor.cpu is not known"),
+        ({"jars": []}, "spec.spark.jars is not known"),
+        ({"driver": 1}, "has to be an object"),
+    ],
+)
+def test_knobs_that_make_no_sense_are_named(spark: dict[str, Any], part: str) -> None:
+    with pytest.raises(BadSparkSpec) as refused:
+        render(TEMPLATE, Launch("a", "b", "c", spark=spark), SparkSettings())
+    assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "part"),
+    [
+        ({"a": "$(nothing)"}, "no placeholder"),
+        ({"a": ["x-$(name)"]}, "whole value"),
+        ({"a": {"b": "$(name)$(name)"}}, "whole value"),
+    ],
+)
+def test_a_template_with_other_placeholders_is_refused(template: Any, part: str) -> None:
+    with pytest.raises(BadTemplate, match=part):
+        fill_in(template, {"name": "n"})
+
+
+def test_absent_values_take_their_keys_along() -> None:
+    assert fill_in({"a": "$(none)", "b": ["$(none)", "$(one)"]}, {"none": None, "one": 1}) == {"b": [1]}
+
+
+def test_a_template_of_something_else_is_refused() -> None:
+    with pytest.raises(BadTemplate, match="not a SparkApplication"):
+        render("kind: Pod", LAUNCHES["bare"], SparkSettings())
+
+
+def test_settings_come_from_the_environment() -> None:
+    settings = SparkSettings.from_environment(
+        {
+            "TIDEGATE_SPARK_RUNNER": "sparkapplication",
+            "TIDEGATE_SPARK_EXECUTOR_INSTANCES": "3",
+            "TIDEGATE_SPARK_CONF": '{"spark.network.timeout": "60s"}',
+            "TIDEGATE_SPARK_START_TIMEOUT_S": "90",
+        }
+    )
+    assert settings.runner is RunnerKind.SPARK_APPLICATION
+    assert settings.executor_instances == 3
+    assert settings.spark_conf == {"spark.network.timeout": "60s"}
+    assert settings.start_timeout == timedelta(seconds=90)
+    assert settings.driver_memory == SparkSettings().driver_memory
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RUNNER", "yarn"), ("DRIVER_CORES", "0"), ("DRIVER_CORES", "two"), ("CONF", "{"), ("CONF", '{"a": 1}')],
+)
+def test_a_setting_that_makes_no_sense_is_named(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"TIDEGATE_SPARK_{name}"):
+        SparkSettings.from_environment({f"TIDEGATE_SPARK_{name}": value})
