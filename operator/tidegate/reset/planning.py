@@ -1,0 +1,43 @@
+"""Making a plan: read what the request needs of the cluster, in few batched requests, and let the pure part decide."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.ports import ClusterReader
+from tidegate.reset.model import FromGroup, Plan, RunRequest
+from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
+from tidegate.reset.scope import is_undecided, scope_of
+from tidegate.reset.targets import asked_time
+
+__all__ = ["PlanRefused", "make_plan"]
+
+
+def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime) -> Plan:
+    """Where the group is, where it would go, and what that would replay or skip. Changes nothing.
+
+    ``now``: aware, UTC; what ``duration`` counts from. Raises ``PlanRefused`` for a request that has no plan, and
+    ``KafkaFailure``; of these ``Unavailable`` also while a rebalance hides what the group subscribes to.
+    """
+    target = request.target
+    topics = kafka.topics()
+    group = kafka.groups([request.group_id])[request.group_id]
+    if is_undecided(request, group):
+        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+    committed = kafka.committed(request.group_id)
+    other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
+    asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other)
+    check(asked)
+
+    partitions = asked.scope.partitions
+    at = asked_time(target, now)
+    # The look-up before the bounds: the log's end only grows, so that what was found is inside.
+    found = kafka.offsets_at(dict.fromkeys(partitions, at)) if at is not None else {}
+    measured = Measured(committed, kafka.log_bounds(partitions), found, other)
+    plan = build_plan(asked, measured, now)
+
+    ends = span_ends(plan)
+    if not ends.first:
+        return plan
+    return with_spans(plan, kafka.record_times(ends.first), kafka.record_times(ends.last))
