@@ -1,0 +1,275 @@
+"""Jars and binaries, made once and kept outside the tree.
+
+Each artifact lies in ``<cache>/tools/<name>-<key>``, where the key is a hash of everything it is made from, so that a changed
+``pom.xml`` or ``go.mod`` makes a new one. It is built in a temporary folder under a file lock and renamed when complete: a
+reader never sees half an artifact, and two builds at once make it once.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack import prerequisites
+from devstack.errors import StackError
+
+DEV = Path(__file__).resolve().parent.parent
+
+KAFKA_VERSION = "4.3.1"
+KUBERNETES_VERSION = "v1.36.3"
+ETCD_VERSION = "v3.7.3"
+SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
+
+# The plugin copies a pom's dependencies into a folder; pinned, so that the same pom gives the same jars.
+MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+# Charts compare the server's version (semverCompare), so an API server without these flags fails them.
+_COMPONENT_BASE = "k8s.io/component-base/version"
+KUBERNETES_LDFLAGS = " ".join(
+    [
+        "-s -w",
+        f"-X {_COMPONENT_BASE}.gitVersion={KUBERNETES_VERSION}",
+        f"-X {_COMPONENT_BASE}.gitMajor={KUBERNETES_VERSION[1:].split('.')[0]}",
+        f"-X {_COMPONENT_BASE}.gitMinor={KUBERNETES_VERSION[1:].split('.')[1]}",
+        f"-X {_COMPONENT_BASE}.gitTreeState=clean",
+        f"-X {_COMPONENT_BASE}.gitCommit={KUBERNETES_VERSION}",
+        f"-X {_COMPONENT_BASE}.buildDate=2026-01-01T00:00:00Z",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What one build may use: the folder it fills and the log its commands write to."""
+
+    folder: Path
+    log: Path
+
+    def run(self, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+        """Run `command`, its errors to the log, and return its output. Raises `StackError` with the log's end."""
+        with self.log.open("a") as log:
+            log.write("$ " + " ".join(command) + "\n")
+            log.flush()
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                check=False,
+            )
+            log.write(done.stdout)
+        if done.returncode != 0:
+            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+            raise StackError(f"`{' '.join(command[:3])} ...` failed; its log: {self.log}\n{last}")
+        return done.stdout
+
+
+class Toolcache:
+    """The cache folder: ``TIDEGATE_CACHE``, or ``~/.cache/tidegate``."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def artifact(
+        self, name: str, made_from: Sequence[Path | str], build: Callable[[Build], None], *, label: str, first_time: str
+    ) -> Path:
+        """The folder of the artifact `name`, built if it is not there.
+
+        `made_from` (files by content, strings as they are) is its version. `label` and `first_time` are shown while it is
+        built. Raises `StackError` when the build fails.
+        """
+        final = self.root / "tools" / f"{name}-{_key(made_from)}"
+        if final.is_dir():
+            return final
+        for folder in ("tools", "locks", "logs", "tmp"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        with _locked(self.root / "locks" / f"{name}.lock", label):
+            if final.is_dir():
+                return final
+            log = self.root / "logs" / f"build-{name}.log"
+            log.write_text("")
+            for abandoned in (self.root / "tmp").glob(f"{name}-*"):
+                shutil.rmtree(abandoned, ignore_errors=True)  # a build that was killed; we hold its lock
+            unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root / "tmp"))
+            try:
+                with _progress(f"building {label}", first_time):
+                    build(Build(unfinished, log))
+                unfinished.chmod(0o755)
+                unfinished.rename(final)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        return final
+
+
+def toolcache() -> Toolcache:
+    """The machine's cache, by ``TIDEGATE_CACHE`` or in the home folder."""
+    named = os.environ.get("TIDEGATE_CACHE")
+    return Toolcache(Path(named).expanduser().resolve() if named else Path.home() / ".cache" / "tidegate")
+
+
+def kafka_libs() -> Path:
+    """The folder of Kafka's jars: ``java -cp '<folder>/*' kafka.Kafka``, ConsumerGroupCommand, ConsumerPerformance."""
+    pom = DEV / "kafka" / "pom.xml"
+    return toolcache().artifact(
+        f"kafka-{KAFKA_VERSION}",
+        [pom, MAVEN_COPY],
+        lambda build: _copy_jars(build, pom),
+        label=f"Kafka {KAFKA_VERSION} (jars)",
+        first_time="10 s to 1 min",
+    )
+
+
+def spark_jars() -> tuple[Path, ...]:
+    """The Spark-Kafka connector's jars, for ``spark.jars`` or the image: without what pyspark has itself."""
+    pom = DEV / "spark" / "pom.xml"
+    folder = toolcache().artifact(
+        "spark-kafka-connector",
+        [pom, MAVEN_COPY],
+        lambda build: _copy_jars(build, pom),
+        label="Spark-Kafka connector (jars)",
+        first_time="5 to 30 s",
+    )
+    return tuple(sorted(folder.glob("*.jar")))
+
+
+def etcd_binary() -> Path:
+    """etcd, which holds the API server's objects."""
+    return _go_binary("etcd", ETCD_VERSION, "go.etcd.io/etcd/server/v3", "-s -w", first_time="about 30 s to 1 min")
+
+
+def kube_apiserver_binary() -> Path:
+    """The real kube-apiserver."""
+    return _go_binary(
+        "kube-apiserver",
+        KUBERNETES_VERSION,
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        KUBERNETES_LDFLAGS,
+        first_time="about 3 to 4 min",
+    )
+
+
+def spark_operator_crds() -> tuple[Path, ...]:
+    """The Kubeflow Spark operator's CRDs, out of the operator's Go module."""
+    module = DEV / "go" / "spark-operator"
+
+    def build(build: Build) -> None:
+        go = prerequisites.go().path
+        answer = json.loads(build.run([go, "mod", "download", "-json", SPARK_OPERATOR_MODULE], cwd=module, env=_GO_ENV))
+        crds = sorted(Path(answer["Dir"], "config", "crd", "bases").glob("*.yaml"))
+        if not crds:
+            raise StackError(f"{SPARK_OPERATOR_MODULE} has no CRDs in config/crd/bases")
+        for crd in crds:
+            shutil.copyfile(crd, build.folder / crd.name)
+
+    folder = toolcache().artifact(
+        "spark-operator-crds",
+        [module / "go.mod", module / "go.sum"],
+        build,
+        label="Spark operator's CRDs",
+        first_time="a few seconds",
+    )
+    return tuple(sorted(folder.glob("*.yaml")))
+
+
+def build_all() -> None:
+    """Make everything that is not there yet. Raises `MissingPrerequisiteError` or `StackError`."""
+    kafka_libs()
+    spark_jars()
+    spark_operator_crds()
+    etcd_binary()
+    kube_apiserver_binary()
+
+
+def _copy_jars(build: Build, pom: Path) -> None:
+    prerequisites.java()
+    mvn = prerequisites.maven().path
+    # Maven writes its resolution state next to the pom it was given; a copy keeps the tree clean.
+    copied = build.folder / "pom.xml"
+    shutil.copyfile(pom, copied)
+    options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime"]
+    build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
+
+
+_GO_ENV = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
+
+
+def _go_binary(name: str, version: str, package: str, ldflags: str, *, first_time: str) -> Path:
+    module = DEV / "go" / name
+
+    def build(build: Build) -> None:
+        go = prerequisites.go().path
+        output = str(build.folder / name)
+        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=module, env=_GO_ENV)
+
+    made_from: list[Path | str] = [module / "go.mod", module / "go.sum", package, ldflags, platform.machine()]
+    folder = toolcache().artifact(name, made_from, build, label=f"{name} {version}", first_time=first_time)
+    return folder / name
+
+
+def _key(made_from: Sequence[Path | str]) -> str:
+    digest = hashlib.sha256()
+    for part in made_from:
+        content = part.read_bytes() if isinstance(part, Path) else part.encode()
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def _locked(path: Path, label: str) -> Iterator[None]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process that builds {label}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _progress(what: str, first_time: str) -> Iterator[None]:
+    started = time.monotonic()
+    interactive = sys.stderr.isatty()
+    done = threading.Event()
+
+    def show() -> None:
+        while not done.wait(1 if interactive else 30):
+            line = f"{what} ... {time.monotonic() - started:.0f} s ({first_time} the first time)"
+            if interactive:
+                print(f"\r{line}", end="", file=sys.stderr, flush=True)
+            else:
+                say(line)
+
+    say(f"{what} ({first_time} the first time)")
+    shower = threading.Thread(target=show, daemon=True)
+    shower.start()
+    outcome = "failed after"
+    try:
+        yield
+        outcome = "done in"
+    finally:
+        done.set()
+        shower.join()
+        if interactive:
+            print("\r\033[K", end="", file=sys.stderr)
+        say(f"{what}: {outcome} {time.monotonic() - started:.0f} s")
+
+
+def say(line: str) -> None:
+    """Tell the person at the terminal; standard output stays free for what a command answers."""
+    print(line, file=sys.stderr, flush=True)
