@@ -1,0 +1,459 @@
+"""Ordinary consumers in processes of their own, and what they did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from support.clients.java import java_command
+from support.clients.options import (
+    ClientKind,
+    CommitMode,
+    ConfigValue,
+    ConsumerOptions,
+    GroupProtocol,
+    member_names,
+)
+from support.deliveries import Delivery, Partition
+
+_WORKER = Path(__file__).with_name("worker.py")
+_STOP_S = 30.0  # more than a worker gives its members to close
+
+
+class FleetError(AssertionError):
+    """The consumers did not do in time what was waited for, or one of their processes died."""
+
+
+class EventKind(StrEnum):
+    """What a member tells besides its records. ``KILLED`` is told by the fleet, of a process it killed."""
+
+    READY = "ready"
+    ASSIGN = "assign"
+    REVOKE = "revoke"
+    LOST = "lost"
+    COMMIT = "commit"
+    ERROR = "error"
+    CLOSED = "closed"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One partition's part of a commit: the offset, and the library's name for what was wrong with it."""
+
+    partition: Partition
+    offset: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something a member did at `t` (epoch seconds).
+
+    `partitions` of an assignment or revocation (incremental ones with cooperative assignors: only what changes), `commits`
+    and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits are told by
+    librdkafka and kafka-python only: Java and aiokafka offer no callback for them.
+    """
+
+    t: float
+    member: str
+    kind: EventKind
+    partitions: tuple[Partition, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Process:
+    popen: subprocess.Popen[bytes]
+    members: list[str]
+    errors: Path
+    reader: threading.Thread = field(init=False)
+    ended_by_us: bool = False
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self.popen.stdin is not None
+        return self.popen.stdin
+
+    def tell(self, command: str) -> None:
+        self.stdin.write(command.encode() + b"\n")
+        self.stdin.flush()
+
+    def close_stdin(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone already
+            self.stdin.close()
+
+
+class ConsumerFleet:
+    """The members of one group, of one kind, in `processes` processes, from entering the ``with`` block until leaving it.
+
+    Everything a member reports is collected by a thread a process; all methods may be called at any time from any thread.
+    The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
+    """
+
+    def __init__(
+        self,
+        kind: ClientKind | str,
+        bootstrap: str,
+        group: str,
+        topics: Sequence[str],
+        members: int | Sequence[str],
+        processes: int = 1,
+        *,
+        protocol: GroupProtocol | str = GroupProtocol.CLASSIC,
+        assignor: str | None = None,
+        static: bool = False,
+        isolation: str | None = None,
+        heartbeat_s: float | None = None,
+        heartbeat_spread: float = 0.0,
+        session_s: float | None = None,
+        commit: CommitMode | str = CommitMode.AUTO,
+        auto_commit_interval_s: float | None = None,
+        commit_every_s: float = 0.2,
+        hold_s: float = 3.0,
+        auto_offset_reset: str | None = "earliest",
+        client_ids: bool = False,
+        stagger_s: float = 0.0,
+        config: Mapping[str, ConfigValue] | None = None,
+    ) -> None:
+        self.options = ConsumerOptions(
+            kind=ClientKind(kind),
+            bootstrap=bootstrap,
+            group=group,
+            topics=tuple(topics),
+            protocol=GroupProtocol(protocol),
+            assignor=assignor,
+            static=static,
+            isolation=isolation,
+            heartbeat_s=heartbeat_s,
+            heartbeat_spread=heartbeat_spread,
+            session_s=session_s,
+            commit=CommitMode(commit),
+            auto_commit_interval_s=auto_commit_interval_s,
+            commit_every_s=commit_every_s,
+            hold_s=hold_s,
+            auto_offset_reset=auto_offset_reset,
+            client_ids=client_ids,
+            stagger_s=stagger_s,
+            config=config or {},
+        )
+        self._first = member_names(members)
+        if not 1 <= processes <= len(self._first):
+            raise ValueError(f"{len(self._first)} members cannot be spread over {processes} processes")
+        self._first_processes = processes
+        self._processes: list[_Process] = []
+        self._named: list[str] = []
+        self._changed = threading.Condition()
+        self._deliveries: list[Delivery] = []
+        self._events: list[Event] = []
+        self._last: dict[Partition, Delivery] = {}
+        self._claims: dict[str, dict[Partition, float]] = {}
+        self._alive: set[str] = set()
+        self._logs = tempfile.TemporaryDirectory(prefix="tidegate-consumers-")
+
+    def __enter__(self) -> Self:
+        specs = [self._spec(name, i, len(self._first)) for i, name in enumerate(self._first)]
+        try:
+            for i in range(self._first_processes):
+                self._start_process(specs[i :: self._first_processes])
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # What happened.
+
+    def records(self, since: float | None = None) -> list[Delivery]:
+        """All deliveries so far, or those after `since`, in the order of their time."""
+        with self._changed:
+            found = list(self._deliveries)
+        found.sort(key=lambda delivery: delivery.t)
+        return found if since is None else [d for d in found if d.t > since]
+
+    def events(self, since: float | None = None) -> list[Event]:
+        """All events so far, or those after `since`, in the order of their time."""
+        with self._changed:
+            found = list(self._events)
+        found.sort(key=lambda event: event.t)
+        return found if since is None else [e for e in found if e.t > since]
+
+    def owners(self) -> dict[Partition, str]:
+        """Who has which partition, by the members' own word; of two who claim one, the later."""
+        with self._changed:
+            return self._owners()
+
+    def members(self) -> tuple[str, ...]:
+        """The members that are running (started and neither closed nor killed)."""
+        with self._changed:
+            return tuple(name for name in self._named if name in self._alive)
+
+    def processes(self) -> tuple[tuple[str, ...], ...]:
+        """The members of each process, by its index; also of those that have ended."""
+        return tuple(tuple(process.members) for process in self._processes)
+
+    def process_of(self, member: str) -> int:
+        """The index of the process that `member` runs in, for `kill_process`. Raises ``KeyError``."""
+        for i, process in enumerate(self._processes):
+            if member in process.members:
+                return i
+        raise KeyError(member)
+
+    def last_delivery(self, partition: Partition) -> Delivery | None:
+        """The newest record of `partition`, or ``None``."""
+        with self._changed:
+            return self._last.get(partition)
+
+    # Waiting. Every wait raises `FleetError` at its deadline, or as soon as a process died by itself.
+
+    def wait_assigned(self, partitions: Collection[Partition], timeout: float = 60, members: int | None = None) -> None:
+        """Until every partition has an owner, and at least `members` members own one.
+
+        `members`: by default all that run, or as many as there are partitions.
+        """
+
+        def reached() -> bool:
+            owners = self._owners()
+            wanted = min(len(self._alive), len(partitions)) if members is None else members
+            return all(p in owners for p in partitions) and len(set(owners.values())) >= wanted
+
+        self._wait(reached, timeout, lambda: f"assigned: {len(partitions)} partitions wanted, owners {self._owners()}")
+
+    def wait_flowing(self, partitions: Collection[Partition], since: float | None = None, timeout: float = 60) -> None:
+        """Until every partition has delivered a record after `since` (default: now)."""
+        after = time.time() if since is None else since
+
+        def dry() -> list[Partition]:
+            return [p for p in partitions if p not in self._last or self._last[p].t <= after]
+
+        self._wait(lambda: not dry(), timeout, lambda: f"flowing: nothing from {dry()}; owners {self._owners()}")
+
+    def wait_read_to(self, ends: Mapping[Partition, int], timeout: float = 60) -> None:
+        """Until the newest delivery of each partition is at or after its last record; `ends` are the offsets after it."""
+
+        def behind() -> dict[Partition, tuple[int | None, int]]:
+            found: dict[Partition, tuple[int | None, int]] = {}
+            for partition, end in ends.items():
+                last = self._last.get(partition)
+                if end > 0 and (last is None or last.offset < end - 1):
+                    found[partition] = (last.offset if last else None, end)
+            return found
+
+        self._wait(lambda: not behind(), timeout, lambda: f"read to the end: (last, end) {behind()}")
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+        """Until `condition`, which is looked at again after everything that a member reports."""
+        self._wait(condition, timeout, lambda: what)
+
+    # Doing something to them.
+
+    def add(self, member: str | None = None, process: int | None = None) -> str:
+        """Join one more member, in a process of its own or in the existing one of that index; returns its name."""
+        with self._changed:
+            name = member or next(n for n in (f"c{i}" for i in range(len(self._named) + 1)) if n not in self._named)
+            if name in self._named:
+                raise ValueError(f"there was a member {name} already")
+        spec = {**self._spec(name, 0, 1), "delay_s": 0.0}
+        if process is None:
+            self._start_process([spec])
+        else:
+            target = self._processes[process]
+            with self._changed:
+                self._named.append(name)
+                self._alive.add(name)
+                target.members.append(name)
+            target.tell("start " + json.dumps(spec))
+        return name
+
+    def stop_member(self, member: str, timeout: float = _STOP_S) -> None:
+        """Close one consumer gracefully and wait for it; its process goes on."""
+        self._processes[self.process_of(member)].tell(f"stop {member}")
+        self._wait(lambda: member not in self._alive, timeout, lambda: f"{member} closed")
+
+    def kill_process(self, index: int) -> float:
+        """SIGKILL: a crash of all members in it. Returns when (epoch seconds); all it had reported is collected then."""
+        process = self._processes[index]
+        process.ended_by_us = True
+        process.popen.send_signal(signal.SIGKILL)
+        killed = time.time()
+        process.popen.wait()
+        process.reader.join()
+        with self._changed:
+            for name in process.members:
+                if name in self._alive:
+                    self._gone(name)
+                    self._events.append(Event(killed, name, EventKind.KILLED))
+            self._changed.notify_all()
+        process.close_stdin()
+        return killed
+
+    def pause_process(self, index: int) -> None:
+        """SIGSTOP: the process hangs, heartbeats included, until `resume_process`."""
+        self._processes[index].popen.send_signal(signal.SIGSTOP)
+
+    def resume_process(self, index: int) -> None:
+        """SIGCONT."""
+        self._processes[index].popen.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Close all members gracefully and collect what they still report; may be called twice.
+
+        A process that does not end within 30 s is killed.
+        """
+        running = [process for process in self._processes if process.popen.poll() is None]
+        for process in self._processes:
+            process.ended_by_us = True
+            process.close_stdin()
+        deadline = time.monotonic() + _STOP_S
+        for process in running:
+            process.popen.send_signal(signal.SIGCONT)
+            try:
+                process.popen.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.popen.kill()
+                process.popen.wait()
+        for process in self._processes:
+            process.reader.join()
+        with self._changed:
+            for name in tuple(self._alive):
+                self._gone(name)
+        self._logs.cleanup()
+
+    def log(self, index: int) -> str:
+        """What the process with this index wrote to standard error, while the fleet runs."""
+        return self._processes[index].errors.read_text(errors="replace")
+
+    # Inside.
+
+    def _spec(self, name: str, index: int, members: int) -> dict[str, Any]:
+        config = self.options.member_config(name, index, members)
+        return {"name": name, "config": config, "delay_s": index * self.options.stagger_s}
+
+    def _start_process(self, specs: Sequence[Mapping[str, Any]]) -> None:
+        options = self.options
+        job = {
+            "kind": options.kind,
+            "topics": options.topics,
+            "commit": options.commit,
+            "commit_every_s": options.commit_every_s,
+            "hold_s": options.hold_s,
+            "members": specs,
+        }
+        java = options.kind is ClientKind.JAVA
+        # -P: the worker's folder must not come before the libraries in its module path.
+        command = java_command(len(specs)) if java else [sys.executable, "-P", str(_WORKER)]
+        errors = Path(self._logs.name) / f"process-{len(self._processes)}.err"
+        with errors.open("wb") as stderr:
+            popen = subprocess.Popen(
+                [*command, json.dumps(job)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to turn into a graceful stop
+            )
+        process = _Process(popen, [str(spec["name"]) for spec in specs], errors)
+        process.reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        with self._changed:
+            self._processes.append(process)
+            self._named.extend(process.members)
+            self._alive.update(process.members)
+        process.reader.start()
+
+    def _read(self, process: _Process) -> None:
+        assert process.popen.stdout is not None
+        with process.popen.stdout as lines:
+            for line in lines:
+                if line.endswith(b"\n"):  # a killed process may leave half a line
+                    self._collect(json.loads(line))
+        with self._changed:
+            self._changed.notify_all()
+
+    def _collect(self, told: Mapping[str, Any]) -> None:
+        member = told["m"]
+        with self._changed:
+            if told["e"] == "record":
+                for t, partition, offset, topic in told["r"]:
+                    delivery = Delivery(t, member, topic, partition, offset)
+                    self._deliveries.append(delivery)
+                    before = self._last.get((topic, partition))
+                    if before is None or before.t <= t:
+                        self._last[topic, partition] = delivery
+            else:
+                event = _event(told)
+                self._events.append(event)
+                self._follow(event)
+            self._changed.notify_all()
+
+    def _follow(self, event: Event) -> None:
+        claims = self._claims.setdefault(event.member, {})
+        match event.kind:
+            case EventKind.ASSIGN:
+                claims.update(dict.fromkeys(event.partitions, event.t))
+            case EventKind.REVOKE | EventKind.LOST:
+                for partition in event.partitions:
+                    claims.pop(partition, None)
+            case EventKind.CLOSED:
+                self._gone(event.member)
+            case EventKind.READY | EventKind.COMMIT | EventKind.ERROR | EventKind.KILLED:
+                pass
+
+    def _gone(self, member: str) -> None:
+        self._alive.discard(member)
+        self._claims.pop(member, None)
+
+    def _owners(self) -> dict[Partition, str]:
+        latest: dict[Partition, tuple[float, str]] = {}
+        for member, claims in self._claims.items():
+            for partition, t in claims.items():
+                if partition not in latest or latest[partition][0] < t:
+                    latest[partition] = (t, member)
+        return {partition: member for partition, (_, member) in sorted(latest.items())}
+
+    def _wait(self, reached: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not reached():
+                self._refuse_dead()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise FleetError(f"not within {timeout:g} s: {what()}\n{self._troubles()}")
+                self._changed.wait(left)
+
+    def _refuse_dead(self) -> None:
+        for i, process in enumerate(self._processes):
+            if not process.ended_by_us and not process.reader.is_alive():
+                code = process.popen.wait()
+                tail = "\n".join(self.log(i).splitlines()[-15:])
+                raise FleetError(f"process {i} ({', '.join(process.members)}) ended with {code}\n{tail}")
+
+    def _troubles(self) -> str:
+        errors = [f"{e.member}: {e.error}" for e in self._events if e.kind is EventKind.ERROR][-5:]
+        logs = [line for i in range(len(self._processes)) for line in self.log(i).splitlines()[-5:]]
+        return "\n".join([*errors, *logs])
+
+
+def _event(told: Mapping[str, Any]) -> Event:
+    def partitions(rows: Iterable[Sequence[Any]]) -> tuple[Partition, ...]:
+        return tuple((str(row[0]), int(row[1])) for row in rows)
+
+    commits = tuple(Commit((topic, p), offset, error) for topic, p, offset, error in told.get("o", ()))
+    return Event(told["t"], told["m"], EventKind(told["e"]), partitions(told.get("p", ())), commits, told.get("error"))

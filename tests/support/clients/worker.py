@@ -1,0 +1,418 @@
+"""A process with 1..n ordinary Python consumers: ``python -m support.clients.worker '<JSON>'``.
+
+The argument: ``{"kind", "topics", "commit", "commit_every_s", "hold_s", "members": [{"name", "config", "delay_s"}]}``.
+
+Standard output, one JSON object a line: ``t`` (epoch seconds), ``m`` (member), ``e`` and, by ``e``:
+
+* ``record``: ``r`` = ``[[t, partition, offset, topic], ...]``
+* ``assign`` | ``revoke`` | ``lost``: ``p`` = ``[[topic, partition], ...]``
+* ``commit``: ``o`` = ``[[topic, partition, offset, error or null], ...]``, ``error`` = name or null
+* ``error``: ``error`` = text;  ``ready`` (subscribed) and ``closed``: nothing more
+
+Standard input, one command a line: ``start {"name", "config", "delay_s"}``, ``stop <member>``, ``stop`` (all). Its end stops
+all members gracefully and ends the process, within 20 s in any case: a process never outlives the one that started it.
+
+Each record is reported before the poll loop goes on, so what a killed process had been given is known (a record may be missing
+from the report only if the kill fell between its delivery and the write, some microseconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Partition = tuple[str, int]
+
+SHUTDOWN_S = 20.0
+_POLL_S = 0.1
+
+
+class Reporter:
+    """Writes event lines to standard output; used by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._out = sys.stdout.buffer
+
+    def event(self, member: str, event: str, **fields: Any) -> None:
+        line = json.dumps({"t": time.time(), "m": member, "e": event, **fields}, separators=(",", ":")) + "\n"
+        with self._lock:
+            self._out.write(line.encode())
+            self._out.flush()
+
+    def records(self, member: str, batch: list[tuple[float, int, int, str]]) -> None:
+        """Report `batch` and empty it."""
+        if batch:
+            self.event(member, "record", r=batch)
+            batch.clear()
+
+    def partitions(self, member: str, event: str, partitions: Iterable[Any]) -> None:
+        self.event(member, event, p=sorted((p.topic, p.partition) for p in partitions))
+
+    def commit(self, member: str, offsets: Mapping[Partition, int], error: str | None = None) -> None:
+        rows = [(topic, partition, offset, error) for (topic, partition), offset in sorted(offsets.items())]
+        self.event(member, "commit", o=rows, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all members of this process do."""
+
+    kind: str
+    topics: tuple[str, ...]
+    commit: str
+    commit_every_s: float
+    hold_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """One consumer and its library's settings."""
+
+    name: str
+    config: dict[str, Any]
+    delay_s: float
+
+
+class Uncommitted:
+    """Which offsets the application has to commit by hand, and since when.
+
+    Records are gathered into batches of `commit_every_s`; a batch is due that long after its first record, or, for a
+    ``worker``, after `hold_s`.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._by_hand = job.commit in ("sync", "async", "worker")
+        self._gather_s = job.commit_every_s
+        self._due_s = job.hold_s if job.commit == "worker" else job.commit_every_s
+        self._batches: deque[tuple[float, dict[Partition, int]]] = deque()
+
+    def received(self, now: float, topic: str, partition: int, offset: int) -> None:
+        if not self._by_hand:
+            return
+        if not self._batches or now - self._batches[-1][0] >= self._gather_s:
+            self._batches.append((now, {}))
+        self._batches[-1][1][topic, partition] = offset + 1
+
+    def due(self, now: float) -> dict[Partition, int]:
+        """The offsets whose time has come, taken out; empty when there are none."""
+        offsets: dict[Partition, int] = {}
+        while self._batches and now - self._batches[0][0] >= self._due_s:
+            offsets.update(self._batches.popleft()[1])
+        return offsets
+
+
+class Stopping(Protocol):
+    """``threading.Event`` as a member sees it."""
+
+    def is_set(self) -> bool: ...
+
+
+def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: Stopping) -> None:
+    """An ordinary poll loop over ``confluent_kafka.Consumer``."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    name = spec.name
+    batch: list[tuple[float, int, int, str]] = []
+
+    def rebalanced(event: str) -> Callable[[Any, Sequence[Any]], None]:
+        def listener(_consumer: Any, partitions: Sequence[Any]) -> None:
+            report.records(name, batch)
+            report.partitions(name, event, partitions)
+
+        return listener
+
+    def committed(error: Any, partitions: Sequence[Any] | None) -> None:
+        rows = [(p.topic, p.partition, p.offset, p.error.name() if p.error else None) for p in partitions or ()]
+        report.event(name, "commit", o=rows, error=error.name() if error else None)
+
+    consumer = Consumer({**spec.config, "on_commit": committed})
+    consumer.subscribe(
+        list(job.topics),
+        on_assign=rebalanced("assign"),
+        on_revoke=rebalanced("revoke"),
+        on_lost=rebalanced("lost"),
+    )
+    report.event(name, "ready")
+    uncommitted = Uncommitted(job)
+    try:
+        while not stopping.is_set():
+            message = consumer.poll(_POLL_S)
+            while message is not None:
+                if message.error():
+                    report.event(name, "error", error=str(message.error()))
+                else:
+                    now = time.time()
+                    topic, partition, offset = message.topic(), message.partition(), message.offset()
+                    batch.append((now, partition, offset, topic))
+                    uncommitted.received(now, topic, partition, offset)
+                message = consumer.poll(0) if len(batch) < 500 else None
+            report.records(name, batch)
+            due = uncommitted.due(time.time())
+            if not due:
+                continue
+            try:
+                if job.commit == "sync":
+                    committed(None, consumer.commit(asynchronous=False))
+                elif job.commit == "async":
+                    consumer.commit(asynchronous=True)
+                else:
+                    consumer.commit(offsets=[TopicPartition(*p, o) for p, o in due.items()], asynchronous=True)
+            except KafkaException as refused:
+                report.commit(name, due, refused.args[0].name())
+    finally:
+        consumer.close()
+
+
+def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping: Stopping) -> None:
+    """An ordinary poll loop over ``kafka.KafkaConsumer``."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka import TopicPartition as KafkaPythonPartition
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
+
+    name = spec.name
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            report.partitions(name, "assign", assigned)
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            report.partitions(name, "revoke", revoked)
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            report.partitions(name, "lost", lost)
+
+    def committed(offsets: Mapping[Any, Any], response: Any) -> None:
+        error = type(response).__name__ if isinstance(response, Exception) else None
+        report.commit(name, {(p.topic, p.partition): o.offset for p, o in offsets.items()}, error)
+
+    assignors = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyPartitionAssignor,
+    }
+    consumer = KafkaConsumer(**_with_assignor_classes(spec.config, assignors), default_offset_commit_callback=committed)
+    consumer.subscribe(list(job.topics), listener=Listener())
+    report.event(name, "ready")
+    uncommitted = Uncommitted(job)
+    try:
+        while not stopping.is_set():
+            try:
+                polled = consumer.poll(timeout_ms=int(_POLL_S * 1000))
+            except KafkaError as failed:
+                report.event(name, "error", error=repr(failed))
+                continue
+            now = time.time()
+            _report_polled(polled, now, name, report, uncommitted)
+            due = uncommitted.due(now)
+            if not due:
+                continue
+            try:
+                if job.commit == "sync":
+                    consumer.commit()
+                    report.commit(name, due)
+                elif job.commit == "async":
+                    consumer.commit_async(callback=committed)
+                else:
+                    offsets = {KafkaPythonPartition(*p): OffsetAndMetadata(o, "", -1) for p, o in due.items()}
+                    consumer.commit_async(offsets, callback=committed)
+            except KafkaError as refused:
+                report.commit(name, due, type(refused).__name__)
+    finally:
+        consumer.close(timeout_ms=int(SHUTDOWN_S * 500))
+
+
+async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stopping: Stopping) -> None:
+    """An ordinary poll loop over ``aiokafka.AIOKafkaConsumer``."""
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka import TopicPartition as AioPartition
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from aiokafka.errors import KafkaError
+
+    name = spec.name
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            report.partitions(name, "assign", assigned)
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            report.partitions(name, "revoke", revoked)
+
+    async def commit(due: Mapping[Partition, int], offsets: Mapping[Any, int] | None) -> None:
+        try:
+            await consumer.commit(offsets)
+        except KafkaError as refused:
+            report.commit(name, due, type(refused).__name__)
+        else:
+            report.commit(name, due)
+
+    assignors = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }
+    consumer = AIOKafkaConsumer(**_with_assignor_classes(spec.config, assignors))
+    consumer.subscribe(list(job.topics), listener=Listener())
+    await consumer.start()
+    report.event(name, "ready")
+    uncommitted = Uncommitted(job)
+    in_flight: set[asyncio.Task[None]] = set()
+    try:
+        while not stopping.is_set():
+            try:
+                polled = await consumer.getmany(timeout_ms=int(_POLL_S * 1000), max_records=500)
+            except KafkaError as failed:
+                report.event(name, "error", error=repr(failed))
+                continue
+            now = time.time()
+            _report_polled(polled, now, name, report, uncommitted)
+            due = uncommitted.due(now)
+            if not due:
+                continue
+            explicit = {AioPartition(*p): o for p, o in due.items()} if job.commit == "worker" else None
+            if job.commit == "sync":
+                await commit(due, explicit)
+            else:
+                task = asyncio.create_task(commit(due, explicit))
+                in_flight.add(task)
+                task.add_done_callback(in_flight.discard)
+    finally:
+        await asyncio.gather(*in_flight)
+        await consumer.stop()
+
+
+def _with_assignor_classes(config: dict[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:
+    named = config.get("partition_assignment_strategy")
+    return config if named is None else {**config, "partition_assignment_strategy": tuple(classes[n] for n in named)}
+
+
+def _report_polled(
+    polled: Mapping[Any, Sequence[Any]], now: float, name: str, report: Reporter, uncommitted: Uncommitted
+) -> None:
+    batch: list[tuple[float, int, int, str]] = []
+    for partition, records in polled.items():
+        for record in records:
+            batch.append((now, partition.partition, record.offset, partition.topic))
+            uncommitted.received(now, partition.topic, partition.partition, record.offset)
+    report.records(name, batch)
+
+
+class ThreadHost:
+    """Members as threads."""
+
+    def __init__(self, job: Job, report: Reporter) -> None:
+        self._job = job
+        self._report = report
+        self._consume = {"librdkafka": consume_librdkafka, "kafka-python": consume_kafka_python}[job.kind]
+        self._members: dict[str, tuple[threading.Thread, threading.Event]] = {}
+
+    def start(self, spec: MemberSpec) -> None:
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._run, args=(spec, stopping), name=spec.name, daemon=True)
+        self._members[spec.name] = (thread, stopping)
+        thread.start()
+
+    def stop(self, name: str | None) -> None:
+        for member, (_, stopping) in self._members.items():
+            if name is None or member == name:
+                stopping.set()
+
+    def join(self, deadline: float) -> bool:
+        for thread, _ in self._members.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread, _ in self._members.values())
+
+    def _run(self, spec: MemberSpec, stopping: threading.Event) -> None:
+        if stopping.wait(spec.delay_s):
+            return
+        try:
+            self._consume(spec, self._job, self._report, stopping)
+        except BaseException as failed:
+            self._report.event(spec.name, "error", error=f"member ended: {failed!r}")
+            raise
+        finally:
+            self._report.event(spec.name, "closed")
+
+
+class LoopHost:
+    """Members as tasks of one event loop, which runs in a thread of its own."""
+
+    def __init__(self, job: Job, report: Reporter) -> None:
+        self._job = job
+        self._report = report
+        self._members: dict[str, tuple[Any, threading.Event]] = {}
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def start(self, spec: MemberSpec) -> None:
+        stopping = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(self._run(spec, stopping), self._loop)
+        self._members[spec.name] = (future, stopping)
+
+    def stop(self, name: str | None) -> None:
+        for member, (_, stopping) in self._members.items():
+            if name is None or member == name:
+                stopping.set()
+
+    def join(self, deadline: float) -> bool:
+        import concurrent.futures
+
+        _, running = concurrent.futures.wait(
+            [future for future, _ in self._members.values()], max(0.0, deadline - time.monotonic())
+        )
+        return not running
+
+    async def _run(self, spec: MemberSpec, stopping: threading.Event) -> None:
+        await asyncio.sleep(spec.delay_s)
+        try:
+            if not stopping.is_set():
+                await consume_aiokafka(spec, self._job, self._report, stopping)
+        except BaseException as failed:
+            self._report.event(spec.name, "error", error=f"member ended: {failed!r}")
+            raise
+        finally:
+            self._report.event(spec.name, "closed")
+
+
+def main(argument: str) -> int:
+    """Run until standard input ends; 1 when a member did not close in time."""
+    given = json.loads(argument)
+    job = Job(given["kind"], tuple(given["topics"]), given["commit"], given["commit_every_s"], given["hold_s"])
+    report = Reporter()
+    host: ThreadHost | LoopHost = LoopHost(job, report) if job.kind == "aiokafka" else ThreadHost(job, report)
+    for member in given["members"]:
+        host.start(MemberSpec(member["name"], member["config"], member["delay_s"]))
+    for line in sys.stdin:
+        command, _, rest = line.strip().partition(" ")
+        match command:
+            case "start":
+                member = json.loads(rest)
+                host.start(MemberSpec(member["name"], member["config"], member["delay_s"]))
+            case "stop":
+                host.stop(rest or None)
+            case _:
+                raise ValueError(f"unknown command {line!r}")
+    host.stop(None)
+    return 0 if host.join(time.monotonic() + SHUTDOWN_S) else 1
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    os._exit(code)  # a client's own threads must not keep a stopped process alive

@@ -1,0 +1,22 @@
+"""What an application was given, and when: the nouns that the clients report and the checker judges."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Partition = tuple[str, int]
+"""A topic and a partition's number."""
+
+
+class Delivery(NamedTuple):
+    """One record handed to an application by its client library.
+
+    `t` is epoch seconds (the consumer's machine's clock) at which the poll that returned it came back. A tuple and not a
+    dataclass: a run has hundreds of thousands of them.
+    """
+
+    t: float
+    member: str
+    topic: str
+    partition: int
+    offset: int
