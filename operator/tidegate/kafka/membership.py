@@ -102,23 +102,15 @@ class KafkaJoinHold:
         _forget(self._wire, self._group_id, old)
 
     def blink(self) -> bool:
-        if self._pending is None:
-            return True
-        # Both requests on one connection, back to back: an owner that is still out has no time to commit an old
-        # offset and come back in between, and the coordinator ends the join only if everybody is waiting already.
-        old = self._pending
-        _, joined = self._wire.exchange(
-            self._group_id,
-            lambda: self._wire.leave(self._group_id, [(old, None)]),
-            lambda: self._wire.join(self._group_id, "", self._protocols, int(PENDING_SESSION_S * 1000)),
-            what=f"let the join of group {self._group_id} go",
-        )
-        self._pending = _member_id(joined, self._group_id)
-        self._renewed = time.monotonic()
-        if self._reader.groups([self._group_id])[self._group_id].state is GroupState.PREPARING_REBALANCE:
-            return False
+        # To leave with a pending id once the join is over would start another rebalance, so there must be none then:
+        # the next id is asked for only if the join is still waiting. An owner that commits an old offset and comes
+        # back in the few milliseconds between is found by reading the offsets back.
         self.release()
-        return True
+        if self._reader.groups([self._group_id])[self._group_id].state is not GroupState.PREPARING_REBALANCE:
+            return True
+        self._pending = pending_member_id(self._wire, self._group_id, self._protocols)
+        self._renewed = time.monotonic()
+        return False
 
     def release(self) -> None:
         if self._pending is not None:

@@ -467,7 +467,7 @@ class GroupReset:
         if not missing:
             return
         group, now = self._group(), self._clock.monotonic()
-        if group.state in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING):
+        if group.type is GroupType.CONSUMER or group.state is GroupState.STABLE:
             for member in group.members:
                 self._times.resumed |= dict.fromkeys(member.assignment & missing, now)
 
