@@ -387,6 +387,6 @@ class PartitionSelection(ResourceModel):
 
 PartitionSelections = Annotated[
     tuple[PartitionSelection, ...],
-    Field(min_length=1, max_length=100),
+    Field(min_length=1, max_length=50),
     unique(lambda selection: selection.topic, "must name each topic once: put its partitions into one entry"),
 ]

@@ -7,7 +7,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    model_validator,
+)
 
 from tidegate.resources.base import (
     ConnectionRef,
@@ -30,21 +39,29 @@ from tidegate.resources.base import (
     unique,
 )
 from tidegate.resources.conditions import Conditions
-from tidegate.resources.durations import parse_duration
+from tidegate.resources.durations import format_duration, parse_duration
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-def _off_or_duration(value: Any) -> Any:
-    return None if value in (-1, "-1") and not isinstance(value, bool) else value
+def _off_or_duration(value: Any) -> timedelta | None:
+    if value in (-1, "-1") and not isinstance(value, bool):
+        return None
+    if isinstance(value, timedelta):
+        return value
+    try:
+        return parse_duration(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise problem(f"{error}, or -1 for off") from None
 
 
 class LatestSpec(ResourceModel):
     """KIP-1327: partitions up to this age begin at their start. ``max_age`` absent, or -1 on the wire: off."""
 
     max_age: Annotated[
-        Duration | None,
+        timedelta | None,
         BeforeValidator(_off_or_duration),
+        PlainSerializer(lambda age: None if age is None else format_duration(age), when_used="json"),
         WithJsonSchema({"x-kubernetes-int-or-string": True}),
     ] = None
 
