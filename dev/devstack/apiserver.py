@@ -1,4 +1,7 @@
-"""A real Kubernetes API server (etcd and kube-apiserver) on 127.0.0.1, with RBAC and an audit log; no nodes, no controllers."""
+"""A real Kubernetes API server (etcd and kube-apiserver) on 127.0.0.1, with RBAC and an audit log.
+
+No nodes and no controllers: owners' dependents are not collected, and a namespace stays Terminating.
+"""
 
 import json
 import re
@@ -9,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,20 +39,38 @@ class _Started:
     run: RunFolder
     etcd: Service
     apiserver: Service
+    access: "_Access"
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Address and administrator's token."""
+
+    url: str
     token: str
     ca: Path
-    url: str
+
+    @classmethod
+    def read(cls, kubeconfig: Path) -> Self | None:
+        """What `_write_kubeconfig` wrote; None for anybody else's file (YAML, client certificates, plugins)."""
+        try:
+            config = json.loads(kubeconfig.read_text())
+            cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+            return cls(cluster["server"], user["token"], Path(cluster["certificate-authority"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
 
 class ApiServer:
-    """An API server started by `start`, or one that is there already (`attach`); a context manager that ends what it started.
+    """An API server, started by `start` or there already (`attach`); a context manager that ends what it started.
 
     `kubeconfig` is an administrator's (``system:masters``), mode 0600.
     """
 
-    def __init__(self, kubeconfig: Path, started: _Started | None) -> None:
+    def __init__(self, kubeconfig: Path, started: _Started | None, access: _Access | None) -> None:
         self.kubeconfig = kubeconfig
         self._started = started
+        self._access = access
 
     @classmethod
     def start(cls, *, detached: bool = False) -> Self:
@@ -63,7 +85,7 @@ class ApiServer:
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
             started = _lay_out(RunFolder.create("apiserver", detached=detached), detached)
-            server = cls(_write_kubeconfig(started), started)
+            server = cls(_write_kubeconfig(started), started, started.access)
             try:
                 started.etcd.start()
                 started.apiserver.start()
@@ -82,8 +104,8 @@ class ApiServer:
 
     @classmethod
     def attach(cls, kubeconfig: Path) -> Self:
-        """A cluster that somebody else runs."""
-        return cls(kubeconfig, None)
+        """A cluster that somebody else runs; `apply` and `request` work where `start` (of any process) wrote the file."""
+        return cls(kubeconfig, None, _Access.read(kubeconfig))
 
     @property
     def attached(self) -> bool:
@@ -108,7 +130,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """``https://127.0.0.1:<port>``."""
-        return self._own.url
+        return self._reachable.url
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -128,10 +150,10 @@ class ApiServer:
 
     def wait_ready(self, timeout: float = START_SECONDS) -> None:
         """Wait until ``/readyz`` says ok. Raises `StackError` with the logs' ends."""
-        own = self._own
+        services = (self._started.etcd, self._started.apiserver) if self._started else ()
 
         def ready() -> bool:
-            for service in (own.etcd, own.apiserver):
+            for service in services:
                 if not service.alive:
                     raise StackError(f"{service.name} ended:\n{service.tail()}")
             try:
@@ -140,14 +162,16 @@ class ApiServer:
                 return False
 
         if not eventually(ready, timeout):
-            raise StackError(f"not ready within {timeout:.0f} s:\n{own.apiserver.tail()}\n{own.etcd.tail()}")
+            ends = "\n".join(service.tail() for service in services)
+            raise StackError(f"{self._reachable.url} is not ready within {timeout:.0f} s:\n{ends}")
 
     def apply(self, path: Path, *, timeout: float = 30) -> list[str]:
         """Apply a file's documents (server-side, one after the other) and return their names, ``Kind/name``.
 
-        CustomResourceDefinitions are waited for until they are established and served. Raises `StackError` with the server's
-        answer. Without a YAML parser in the standard library, the few fields that the address needs are read from lines of the
-        usual form: ``apiVersion``, ``kind`` and ``metadata`` without indentation, ``name`` and ``namespace`` by two spaces.
+        Custom resource definitions are waited for until they are established and served. Raises `StackError` with the
+        server's answer. Without a YAML parser in the standard library, the few fields that the address needs are read from
+        lines of the usual form: ``apiVersion``, ``kind`` and ``metadata`` without indentation, ``name`` and ``namespace``
+        by two spaces.
         """
         applied: list[str] = []
         for document in re.split(r"(?m)^---.*$", path.read_text()):
@@ -161,8 +185,7 @@ class ApiServer:
                 content_type="application/apply-patch+yaml",
             )
             if manifest.kind == "CustomResourceDefinition" and not eventually(
-                lambda name=manifest.name: self._is_served(name),  # type: ignore[misc]
-                timeout,
+                partial(self._is_served, manifest.name), timeout
             ):
                 raise StackError(f"{manifest.name} is not established within {timeout:.0f} s")
             applied.append(f"{manifest.kind}/{manifest.name}")
@@ -192,6 +215,12 @@ class ApiServer:
             raise StackError(f"the cluster of {self.kubeconfig} is not ours to look into, stop or start")
         return self._started
 
+    @property
+    def _reachable(self) -> _Access:
+        if self._access is None:
+            raise StackError(f"{self.kubeconfig} was not written by this stack: use a Kubernetes client with it")
+        return self._access
+
     def _request(
         self,
         method: str,
@@ -201,17 +230,21 @@ class ApiServer:
         content_type: str = "application/json",
         timeout: float = 30,
     ) -> bytes:
-        own = self._own
+        access = self._reachable
         request = urllib.request.Request(  # noqa: S310 - the address is our own, https
-            own.url + path,
+            access.url + path,
             data=body,
             method=method,
-            headers={"Authorization": f"Bearer {own.token}", "Content-Type": content_type, "Accept": "application/json"},
+            headers={
+                "Authorization": f"Bearer {access.token}",
+                "Content-Type": content_type,
+                "Accept": "application/json",
+            },
         )
         # An opener of its own: a proxy of the environment must not see requests to 127.0.0.1.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}),
-            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(own.ca))),
+            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(access.ca))),
         )
         try:
             with opener.open(request, timeout=timeout) as response:
@@ -234,7 +267,7 @@ class ApiServer:
         conditions = {condition["type"]: condition["status"] for condition in found["status"].get("conditions") or []}
         if conditions.get("Established") != "True":
             return False
-        # Established comes before discovery and the resource's own address: only an answer from there shows that it is served.
+        # Established comes before discovery and the resource's own address: only an answer from there shows it served.
         group, plural = found["spec"]["group"], found["spec"]["names"]["plural"]
         version = next(version["name"] for version in found["spec"]["versions"] if version["served"])
         try:
@@ -261,7 +294,8 @@ class _Manifest:
             return found.group(1) if found else None
 
         block = metadata.group(1) if metadata else ""
-        api_version, kind, name = value("apiVersion", "", document), value("kind", "", document), value("name", "  ", block)
+        api_version, kind = value("apiVersion", "", document), value("kind", "", document)
+        name = value("name", "  ", block)
         if not (api_version and kind and name):
             raise StackError(f"{source}: a document without apiVersion, kind or metadata.name")
         return cls(api_version, kind, name, value("namespace", "  ", block))
@@ -320,9 +354,7 @@ def _lay_out(run: RunFolder, detached: bool) -> _Started:
         run=run,
         etcd=Service("etcd", etcd, run, detached=detached, grace=5),
         apiserver=Service("kube-apiserver", apiserver, run, detached=detached, grace=5),
-        token=token,
-        ca=authority.certificate,
-        url=f"https://127.0.0.1:{secure_port}",
+        access=_Access(f"https://127.0.0.1:{secure_port}", token, authority.certificate),
     )
 
 
@@ -330,11 +362,12 @@ def _write_kubeconfig(started: _Started) -> Path:
     path = started.run.path / "kubeconfig"
     path.touch(mode=0o600)
     # JSON is YAML, and needs no library.
+    access = started.access
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "dev", "cluster": {"server": started.url, "certificate-authority": str(started.ca)}}],
-        "users": [{"name": "admin", "user": {"token": started.token}}],
+        "clusters": [{"name": "dev", "cluster": {"server": access.url, "certificate-authority": str(access.ca)}}],
+        "users": [{"name": "admin", "user": {"token": access.token}}],
         "contexts": [{"name": "dev", "context": {"cluster": "dev", "user": "admin"}}],
         "current-context": "dev",
     }

@@ -43,7 +43,7 @@ class CertificateAuthority:
         return authority
 
     def issue(self, name: str, *, alternative_names: str = "") -> Certificate:
-        """A certificate with CN `name`; `alternative_names` as in ``DNS:localhost,IP:127.0.0.1`` makes it a server's."""
+        """A certificate with CN `name`; a server's has `alternative_names`, as in ``DNS:localhost,IP:127.0.0.1``."""
         request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         made = Certificate(self.folder / f"{name}.crt", self.folder / f"{name}.key")
         _openssl(

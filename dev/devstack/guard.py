@@ -2,12 +2,13 @@
 
 Run as a script, by itself: ``guard.py <record> <parent pid, or 0> <grace in seconds> <command>...``.
 
-A guard of its own, because the usual means have holes: PR_SET_PDEATHSIG fires when the *thread* that forked ends, and a pipe's
-end is inherited by every fork of the parent. The guard has one thread, so that the signal is sound for its own child, and it
-watches the parent through a pidfd. With parent 0 it watches nobody: the service outlives the command that started it.
+A guard of its own, because the usual means have holes: PR_SET_PDEATHSIG fires when the *thread* that forked ends, and a
+pipe's end is inherited by every fork of the parent. The guard has one thread, so that the signal is sound for its own
+child, and it watches the parent through a pidfd. With parent 0 it watches nobody: the service outlives the command that
+started it.
 
-The record, ``<guard pid> <start> <child pid> <start>`` on one line, is written once the child runs; start is the process's start
-time in clock ticks since boot, by which a pid that was used again is told apart.
+The record, ``<guard pid> <start> <child pid> <start>`` on one line, is written once the child runs; start is when the
+process began in clock ticks since boot, by which a pid that was used again is told apart.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command until it ends, the guard is told to end (SIGTERM), or the parent is gone; returns its exit code."""
+    """Run the command until it ends, SIGTERM says so, or the parent is gone; returns the command's exit code."""
     record, parent, grace, command = Path(arguments[0]), int(arguments[1]), float(arguments[2]), arguments[3:]
     waiter = select.poll()
     if parent:

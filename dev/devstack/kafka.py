@@ -47,7 +47,7 @@ class _Broker:
 
 
 class KafkaCluster:
-    """Brokers started by `start`, or brokers that are there already (`attach`); a context manager that ends what it started.
+    """Brokers, started by `start` or there already (`attach`); a context manager that ends what it started.
 
     Brokers are numbered 0 … n−1, which is their ``node.id``. Each is broker and controller at once.
     """
@@ -80,10 +80,10 @@ class KafkaCluster:
     ) -> Self:
         """Start `brokers` brokers and wait until they serve.
 
-        `properties` come on top of the broker's; `directory` keeps the data there after the end (and goes on from data that is
-        there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL listener
-        (`KafkaSecurity`). `detached`: they outlive this process. Raises `StackError` with the log's end, and
-        `MissingPrerequisiteError`.
+        `properties` come on top of the broker's; `directory` keeps the data there after the end (and goes on from data
+        that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL listener
+        (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. Raises `StackError` with the
+        log's end, and `MissingPrerequisiteError`.
         """
         if security not in ("plaintext", "sasl_ssl"):
             raise ValueError(f"security is plaintext or sasl_ssl, not {security!r}")
@@ -167,7 +167,10 @@ class KafkaCluster:
         self._broker(broker).service.stop()
 
     def restart(self, broker: int) -> None:
-        """Start the broker again on its data and port (stopping it first if it runs) and wait until all running brokers serve."""
+        """Start the broker again on its data and port, and wait until all running brokers serve.
+
+        One that runs is stopped first. After `kill` the controller lets it back when its old session is over (4 s).
+        """
         service = self._broker(broker).service
         if service.alive:
             service.stop()

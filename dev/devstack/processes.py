@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from devstack import guard
@@ -71,7 +72,7 @@ def eventually(holds: Callable[[], bool], seconds: float, *, every: float = 0.05
 def free_ports(count: int) -> list[int]:
     """`count` ports on 127.0.0.1 that nobody has bound, outside the range from which clients' own ports are drawn.
 
-    A service that is stopped keeps its port in mind for its restart; from the ephemeral range any connection might take it.
+    A stopped service comes back to its port: out of the ephemeral range any connection might have taken it meanwhile.
     """
     low, high = (int(part) for part in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     candidates = [port for port in range(15000, 60000) if not low <= port <= high] or list(range(15000, 60000))
@@ -219,11 +220,15 @@ def sweep() -> list[Path]:
         run = RunFolder(path)
         if path.is_dir() and run.is_abandoned():
             # The guards end their services by themselves; give them the moment they need.
-            eventually(lambda run=run: not run.processes(), 2)  # type: ignore[misc]
+            eventually(partial(_is_quiet, run), 2)
             run.end_processes(grace=0)
             run.remove()
             removed.append(path)
     return removed
+
+
+def _is_quiet(run: RunFolder) -> bool:
+    return not run.processes()
 
 
 class Service:

@@ -1,8 +1,8 @@
 """Jars and binaries, made once and kept outside the tree.
 
-Each artifact lies in ``<cache>/tools/<name>-<key>``, where the key is a hash of everything it is made from, so that a changed
-``pom.xml`` or ``go.mod`` makes a new one. It is built in a temporary folder under a file lock and renamed when complete: a
-reader never sees half an artifact, and two builds at once make it once.
+Each artifact lies in ``<cache>/tools/<name>-<key>``, where the key is a hash of everything it is made from, so that a
+changed ``pom.xml`` or ``go.mod`` makes a new one. It is built in a temporary folder under a file lock and renamed when
+complete: a reader never sees half an artifact, and two builds at once make it once.
 """
 
 import contextlib
@@ -91,8 +91,8 @@ class Toolcache:
     ) -> Path:
         """The folder of the artifact `name`, built if it is not there.
 
-        `made_from` (files by content, strings as they are) is its version. `label` and `first_time` are shown while it is
-        built. Raises `StackError` when the build fails.
+        `made_from` (files by content, strings as they are) is its version. `label` and `first_time` are shown while it
+        is built. Raises `StackError` when the build fails.
         """
         final = self.root / "tools" / f"{name}-{_key(made_from)}"
         if final.is_dir():

@@ -1,0 +1,204 @@
+"""The commands behind ``dev/stack.py``: build the tools, bring a broker and an API server up, take them down.
+
+What `up` started is written to ``<cache>/stack.json``. Standard output carries only the ``export`` lines, so that
+``eval "$(dev/stack.py up)"`` works; everything said to a person goes to standard error.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from devstack import prerequisites
+from devstack.apiserver import ApiServer
+from devstack.errors import MissingPrerequisiteError, StackError
+from devstack.kafka import KafkaCluster
+from devstack.processes import RunFolder, sweep
+from devstack.toolcache import DEV, build_all, say, toolcache
+
+CRDS = DEV.parent / "crds"
+# kube-apiserver and etcd end within a second, a broker within a few.
+GRACE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackState:
+    """What `up` left running."""
+
+    bootstrap: str
+    kubeconfig: str
+    brokers: int
+    kafka_run: str
+    apiserver_run: str
+
+    @classmethod
+    def read(cls) -> Self | None:
+        """The state that the last `up` wrote; None when there is none that can be read."""
+        try:
+            return cls(**json.loads(_state_file().read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self) -> None:
+        """Write it; the file names no secrets, only where they are."""
+        _state_file().write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @property
+    def runs(self) -> tuple[RunFolder, RunFolder]:
+        """The run folders of broker and API server."""
+        return RunFolder(Path(self.kafka_run)), RunFolder(Path(self.apiserver_run))
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything still runs: a guard and a program for each broker, etcd and kube-apiserver."""
+        kafka, apiserver = self.runs
+        return len(kafka.processes()) == 2 * self.brokers and len(apiserver.processes()) == 4
+
+    @property
+    def exports(self) -> str:
+        """Lines for the shell."""
+        values = {"TIDEGATE_BOOTSTRAP": self.bootstrap, "KUBECONFIG": self.kubeconfig}
+        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; 0 when it succeeded, 1 when the stack failed, 2 when a prerequisite is missing."""
+    parser = argparse.ArgumentParser(prog="dev/stack.py", description="Kafka and a Kubernetes API server on 127.0.0.1.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="fetch and build the tools that are not in the cache yet")
+    up = commands.add_parser("up", help="start broker and API server, install crds/, print the exports")
+    up.add_argument("--brokers", type=int, default=1, metavar="N", help="number of brokers (default 1)")
+    commands.add_parser("down", help="stop what `up` started, and what crashed runs left")
+    commands.add_parser("status", help="say what runs; exit code 1 when it is not complete")
+    commands.add_parser("env", help="print the exports of the running stack")
+    options = parser.parse_args(arguments)
+    try:
+        match options.command:
+            case "build":
+                return _build()
+            case "up":
+                return _up(options.brokers)
+            case "down":
+                return _down()
+            case "status":
+                return _status()
+            case _:
+                return _env()
+    except MissingPrerequisiteError as error:
+        say(str(error))
+        return 2
+    except StackError as error:
+        say(str(error))
+        return 1
+
+
+def _build() -> int:
+    if lines := prerequisites.missing():
+        for line in lines:
+            say(line)
+        return 2
+    build_all()
+    return 0
+
+
+def _up(brokers: int) -> int:
+    if code := _build():
+        return code
+    with _locked():
+        state = StackState.read()
+        if state and not (state.complete and state.brokers == brokers):
+            _end(state)
+            state = None
+        sweep()
+        if state is None:
+            state = _started(brokers)
+            state.write()
+        server = ApiServer.attach(Path(state.kubeconfig))
+        for crd in crd_files():
+            for name in server.apply(crd):
+                say(f"applied {name}")
+        say(f"Kafka at {state.bootstrap}, API server by {state.kubeconfig}")
+        sys.stdout.write(state.exports)
+    return 0
+
+
+def crd_files() -> tuple[Path, ...]:
+    """The project's own custom resource definitions; other files beside them (a kustomization) are not for the server."""
+    return tuple(path for path in sorted(CRDS.glob("*.yaml")) if "kind: CustomResourceDefinition" in path.read_text())
+
+
+def _started(brokers: int) -> StackState:
+    cluster = KafkaCluster.start(brokers, detached=True)
+    try:
+        server = ApiServer.start(detached=True)
+    except BaseException:
+        cluster.close(failed=True)
+        raise
+    return StackState(
+        bootstrap=cluster.bootstrap,
+        kubeconfig=str(server.kubeconfig),
+        brokers=brokers,
+        kafka_run=str(cluster.folder),
+        apiserver_run=str(server.folder),
+    )
+
+
+def _down() -> int:
+    with _locked():
+        state = StackState.read()
+        if state:
+            _end(state)
+        swept = sweep()
+    say("stopped" if state else "nothing was up")
+    if swept:
+        say(f"cleaned up after {len(swept)} crashed run(s)")
+    return 0
+
+
+def _end(state: StackState) -> None:
+    for run in state.runs:
+        # A record is trusted only inside the folder where runs lie, with its owner file: its pids are checked there.
+        if (run.path / "owner").exists():
+            run.end_processes(GRACE_SECONDS)
+            run.remove()
+    _state_file().unlink(missing_ok=True)
+
+
+def _status() -> int:
+    state = StackState.read()
+    if state is None:
+        say("nothing is up")
+        return 1
+    kafka, apiserver = state.runs
+    for name, run, expected in (("Kafka", kafka, 2 * state.brokers), ("API server", apiserver, 4)):
+        running = len(run.processes())
+        say(f"{name}: {'running' if running == expected else f'{running} of {expected} processes'}, logs in {run.logs}")
+    return 0 if state.complete else 1
+
+
+def _env() -> int:
+    state = StackState.read()
+    if state is None or not state.complete:
+        say("nothing is up; `make up` starts it")
+        return 1
+    sys.stdout.write(state.exports)
+    return 0
+
+
+def _state_file() -> Path:
+    return toolcache().root / "stack.json"
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    locks = toolcache().root / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / "stack.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
