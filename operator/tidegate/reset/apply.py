@@ -269,7 +269,7 @@ class GroupReset:
                 raise NotReady("managed consumers are not supported by this version")
             case _:
                 assert_never(choice.way)
-        if held_back:
+        if held_back or choice.way is Way.DIRECT:
             return held_back
         self._journal(Phase.VERIFYING, pending, choice, ())
         overwritten = self._watch(pending)
@@ -280,11 +280,13 @@ class GroupReset:
     # --- the ways -----------------------------------------------------------------------------------------------------
 
     def _direct(self, pending: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        """Nobody owns the partitions: commit, and look whether somebody took them meanwhile."""
+        """Nobody owns the partitions: commit, and look whether somebody took them meanwhile.
+
+        Who did may have started from the old offset; those are done again, as owned partitions.
+        """
         self._commit(pending)
-        owners = self._group().owners(pending)
-        # Who came in between may have read the old offset: do those again, as owned partitions.
-        return frozenset(p for p in pending if any(p in m.assignment for m in owners))
+        group = self._group()
+        return frozenset(p for p in pending if group.owner(p) is not None)
 
     def _barrier(self, pending: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.
