@@ -46,6 +46,7 @@ from tidegate.reset.stores import (
     ConfigMapRunStore,
     DirectoryRunStore,
     DocumentTooLarge,
+    StoreFailure,
     StoreUnavailable,
     label_value,
     open_store,
@@ -113,13 +114,19 @@ def a_result(message: str = "3 partitions moved") -> RunResult:
     return RunResult(Phase.SUCCEEDED, "Verified", message, NOON, Way.HANDOVER, 1, 0, Standstill(0.2, 1.5))
 
 
+def client_of(apiserver: Any) -> Any:
+    from kubernetes import config
+
+    return config.new_client_from_config(str(apiserver.kubeconfig))
+
+
 @pytest.fixture(params=["directory", pytest.param("configmap", marks=pytest.mark.apiserver)])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Makes stores of one and the same run, as different processes would."""
     name = f"run-{uuid.uuid4().hex[:8]}"
     if request.param == "directory":
         return lambda: DirectoryRunStore(tmp_path / "runs", name)
-    client = request.getfixturevalue("apiserver").api_client()
+    client = client_of(request.getfixturevalue("apiserver"))
     namespace = request.getfixturevalue("namespace")
     return lambda: ConfigMapRunStore(namespace, name, api_client=client)
 
@@ -371,7 +378,7 @@ def test_long_texts_keep_their_labels_apart() -> None:
 def test_a_config_map_tells_whose_run_it_is(apiserver: Any, namespace: str) -> None:
     from kubernetes.client import CoreV1Api
 
-    client = apiserver.api_client()
+    client = client_of(apiserver)
     owner = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "name": "payments", "uid": "u-1"}
     store = open_store(f"configmap://{namespace}/payments-replay", api_client=client, owner=owner)
     store.create(a_request())
@@ -388,8 +395,8 @@ def test_a_config_map_tells_whose_run_it_is(apiserver: Any, namespace: str) -> N
 def test_what_others_write_on_the_config_map_stays(apiserver: Any, namespace: str) -> None:
     from kubernetes.client import CoreV1Api
 
-    core = CoreV1Api(apiserver.api_client())
-    store = ConfigMapRunStore(namespace, "noted", api_client=apiserver.api_client())
+    core = CoreV1Api(client_of(apiserver))
+    store = ConfigMapRunStore(namespace, "noted", api_client=client_of(apiserver))
     store.create(a_request())
     core.patch_namespaced_config_map("noted", namespace, {"metadata": {"annotations": {"team": "payments"}}})
     store.begin_attempt()
@@ -398,7 +405,7 @@ def test_what_others_write_on_the_config_map_stays(apiserver: Any, namespace: st
 
 @pytest.mark.apiserver
 def test_a_run_that_does_not_fit_says_what_takes_the_room(apiserver: Any, namespace: str) -> None:
-    store = ConfigMapRunStore(namespace, "large", api_client=apiserver.api_client())
+    store = ConfigMapRunStore(namespace, "large", api_client=client_of(apiserver))
     store.create(a_request())
     attempt = store.begin_attempt()
     noise = base64.b64encode(uuid.uuid4().bytes * 4).decode()
@@ -439,3 +446,24 @@ def _at_once(calls: list[Callable[[], None]]) -> None:
     if failures:
         raise failures[0]
     assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.apiserver
+def test_an_api_server_that_comes_back_is_waited_for(apiserver: Any, namespace: str) -> None:
+    store = ConfigMapRunStore(namespace, "patient", api_client=client_of(apiserver))
+    store.create(a_request())
+    attempt = store.begin_attempt()
+    apiserver.kill()
+    back = threading.Timer(1.0, apiserver.restart)
+    back.start()
+    try:
+        store.append(a_progress(attempt, "while it was away"), attempt=attempt)
+    finally:
+        back.join()
+    assert [p.message for p in store.load().journal] == ["while it was away"]
+
+
+@pytest.mark.apiserver
+def test_a_namespace_that_is_not_there_is_named(apiserver: Any) -> None:
+    with pytest.raises(StoreFailure, match="nowhere"):
+        ConfigMapRunStore("nowhere", "run", api_client=client_of(apiserver)).create(a_request())
