@@ -32,7 +32,6 @@ from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.job import apply_run, plan_run
 from tidegate.reset.model import (
-    ByDuration,
     Clamped,
     PartitionPlan,
     Phase,
@@ -40,12 +39,12 @@ from tidegate.reset.model import (
     Progress,
     RunRequest,
     RunResult,
-    ToTimestamp,
     Way,
 )
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import decode_request, encode_request, open_store
+from tidegate.reset.targets import asked_time
 from tidegate.spark.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ class _PlanJob:
                 continue
             group, committed = found
             yield (number, cluster, None, None, None, -1, _GROUP.dump_json(group).decode(), None, None)
-            at = asked_time(request, self.now)
+            at = asked_time(request.target, self.now)
             at_us = -1 if at is None else _microseconds(at)
             for p in sorted(_concerned(request, group, committed, topics)):
                 yield (number, cluster, p.topic, p.partition, committed.get(p), at_us, None, None, None)
@@ -324,7 +323,7 @@ class _PlanJob:
         rows: Sequence[Mapping[str, Any]],
     ) -> Snapshot:
         cluster = self.cluster_of[number]
-        at = asked_time(request, self.now)
+        at = asked_time(request.target, self.now)
         committed: dict[TopicPartition, int] = {}
         bounds: dict[TopicPartition, LogBounds] = {}
         found: dict[TopicPartition, int | None] = {}
@@ -348,17 +347,6 @@ class _PlanJob:
             live=lambda: clients[cluster],
             spans=self.spans,
         )
-
-
-def asked_time(request: RunRequest, now: datetime) -> datetime | None:
-    """The time a target names, which is then looked up in every partition's log."""
-    match request.target:
-        case ToTimestamp(at=at):
-            return at
-        case ByDuration(ago=ago):
-            return now - ago
-        case _:
-            return None
 
 
 def _concerned(

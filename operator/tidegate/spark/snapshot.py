@@ -60,6 +60,11 @@ class Snapshot:
             return self._committed
         return {p: self._committed[p] for p in partitions if p in self._committed}
 
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        missing = [g for g in group_ids if g != self._group.group_id]
+        read = self._live().committed_of(missing) if missing else {}
+        return {g: self._committed if g == self._group.group_id else read[g] for g in group_ids}
+
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return self._live().pending(group_id, partitions)
 

@@ -1,0 +1,139 @@
+"""How long does it take to plan a reset of a thousand groups?
+
+Ours: one Spark job (``spark-submit``, from nothing to the plans on disk). Anchor: Kafka's own
+``kafka-consumer-groups --all-groups --all-topics --reset-offsets --to-earliest --dry-run``. Whole processes, in turns,
+against the same broker; both have to come to the same offsets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+import pyarrow.parquet
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from devstack import KafkaCluster, tool_command
+from perf.report import Report, Row
+from tidegate.spark.runner_local import spark_home
+from tidegate.spark.session import local_options
+from tidegate.spark.settings import SparkSettings
+
+TOPICS = 10
+PARTITIONS = 50
+RECORDS = 20
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+TIMEOUT_S = 1800
+
+Rows = dict[tuple[str, str, int], int]
+"""New offset by group, topic and partition."""
+
+
+def main(arguments: list[str]) -> None:
+    """``--groups N --runs N``."""
+    parser = argparse.ArgumentParser("plan", description=__doc__)
+    parser.add_argument("--groups", type=int, default=1000, help=f"with {PARTITIONS} partitions each")
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, KafkaCluster.start() as kafka:
+        set_up(kafka.bootstrap, options.groups)
+        ours, anchor = [], []
+        for run in range(options.runs):
+            our_s, our_rows = measure_ours(kafka.bootstrap, Path(folder) / f"ours-{run}")
+            tool_s, tool_rows = measure_tool(kafka.bootstrap, Path(folder) / f"tool-{run}.txt")
+            print(f"run {run + 1}: tidegate {our_s:.1f} s, kafka-consumer-groups {tool_s:.1f} s", flush=True)
+            if our_rows != tool_rows:
+                different = len(our_rows.items() ^ tool_rows.items())
+                raise SystemExit(f"the two plans differ: {len(our_rows)} and {len(tool_rows)} rows, {different} differ")
+            if len(our_rows) != options.groups * PARTITIONS:
+                raise SystemExit(f"{len(our_rows)} partitions were planned, not {options.groups * PARTITIONS}")
+            ours.append(our_s)
+            anchor.append(tool_s)
+    case = f"{options.groups:,} groups, {options.groups * PARTITIONS:,} partitions"
+    Report("plan", "s", "kafka-consumer-groups", [Row(case, tuple(ours), tuple(anchor))]).publish()
+
+
+def set_up(bootstrap: str, groups: int) -> None:
+    """Topics with records, and groups that have read half of one topic each."""
+    started = time.monotonic()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = [f"orders-{n}" for n in range(TOPICS)]
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        future.result(60)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "acks": 1})
+    for name in names:
+        for partition in range(PARTITIONS):
+            for record in range(RECORDS):
+                producer.produce(name, str(record), partition=partition)
+        producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit("the records could not be written")
+    # Pipelined, and bounded: each group is a request of its own.
+    pending: list[Future[object]] = []
+    for group in range(groups):
+        offsets = [TopicPartition(names[group % TOPICS], p, RECORDS // 2) for p in range(PARTITIONS)]
+        request = ConsumerGroupTopicPartitions(f"group-{group:04}", offsets)
+        pending += admin.alter_consumer_group_offsets([request], request_timeout=60).values()
+        if len(pending) >= 200:
+            _settle(pending)
+    _settle(pending)
+    print(f"set up {groups} groups in {time.monotonic() - started:.1f} s", flush=True)
+
+
+def _settle(pending: list[Future[object]]) -> None:
+    for future in pending:
+        future.result(60)
+    pending.clear()
+
+
+def measure_ours(bootstrap: str, output: Path) -> tuple[float, Rows]:
+    """Seconds of the whole process, and what it planned."""
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR") if name in os.environ},
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]"]
+    for key, value in local_options().items():
+        command += ["--conf", f"{key}={value}"]
+    command += [str(SparkSettings().templates / "jobs" / "plan.py"), "--bootstrap-servers", bootstrap]
+    command += ["--pattern", "*", "--to-earliest", "--output", str(output)]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=output.parent
+    )
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise SystemExit(f"spark-submit failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    table = pyarrow.parquet.read_table(output, columns=["group", "topic", "partition", "target"]).to_pylist()
+    return seconds, {(row["group"], row["topic"], row["partition"]): row["target"] for row in table}
+
+
+def measure_tool(bootstrap: str, output: Path) -> tuple[float, Rows]:
+    """Seconds of the whole process, and what it planned."""
+    command = [*tool_command(TOOL), "--bootstrap-server", bootstrap, "--all-groups", "--all-topics"]
+    command += ["--reset-offsets", "--to-earliest", "--dry-run", "--timeout", "600000"]
+    started = time.monotonic()
+    with output.open("w") as file:
+        done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False)
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise SystemExit(f"kafka-consumer-groups failed:\n{done.stderr[-4000:]}")
+    rows: Rows = {}
+    for line in output.read_text().splitlines():
+        fields = line.split()
+        if len(fields) >= 4 and fields[2].isdecimal() and fields[3].isdecimal():
+            rows[fields[0], fields[1], int(fields[2])] = int(fields[3])
+    return seconds, rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
