@@ -1,0 +1,172 @@
+"""From a ``KafkaConnection`` and the Secrets it names to a :class:`Connection` and the files behind it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.resources.connection import AuthenticationSpec, CertificateSource, KafkaConnectionSpec
+
+SECRET_NOT_FOUND: Final = "SecretNotFound"  # noqa: S105 - a condition's reason
+SECRET_KEY_NOT_FOUND: Final = "SecretKeyNotFound"  # noqa: S105 - a condition's reason
+SECRET_UNUSABLE: Final = "SecretUnusable"  # noqa: S105 - a condition's reason
+
+_BUNDLE: Final = "trusted-certificates.pem"
+_PEM: Final = b"-----BEGIN "
+
+Secrets = Mapping[str, Mapping[str, bytes] | None]
+"""Values by Secret and key; ``None`` for a Secret that is not there."""
+
+FileOf = Callable[[str, str], Path]
+"""Where a key of a Secret is found as a file."""
+
+
+class UnusableSecret(ValueError):
+    """A Secret lacks what the connection needs. Names it; never holds a value."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason: Final = reason
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKeyRef:
+    """One value: where it is, what for, and whether it has to be PEM."""
+
+    secret: str
+    key: str
+    field: str
+    pem: bool
+
+
+def needed(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
+    """Every value the connection needs, in the order of the spec."""
+    return tuple(_needed(spec))
+
+
+def _needed(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    for n, source in enumerate(_trusted(spec)):
+        yield SecretKeyRef(source.secret_name, source.certificate, f"tls.trustedCertificates[{n}]", pem=True)
+    auth = spec.authentication
+    if auth is None:
+        return
+    if auth.password_secret is not None:
+        source_of_password = auth.password_secret
+        yield SecretKeyRef(
+            source_of_password.secret_name, source_of_password.password, "authentication.passwordSecret", pem=False
+        )
+    if auth.certificate_and_key is not None:
+        pair = auth.certificate_and_key
+        yield SecretKeyRef(pair.secret_name, pair.certificate, "authentication.certificateAndKey", pem=True)
+        yield SecretKeyRef(pair.secret_name, pair.key, "authentication.certificateAndKey", pem=True)
+    if auth.client_secret is not None:
+        yield SecretKeyRef(auth.client_secret.secret_name, auth.client_secret.key, "authentication.clientSecret", False)
+
+
+def _trusted(spec: KafkaConnectionSpec) -> tuple[CertificateSource, ...]:
+    return spec.tls.trusted_certificates if spec.tls is not None else ()
+
+
+def keys_by_secret(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+    """The keys needed of each Secret."""
+    keys: dict[str, list[str]] = {}
+    for ref in needed(spec):
+        found = keys.setdefault(ref.secret, [])
+        if ref.key not in found:
+            found.append(ref.key)
+    return {secret: tuple(found) for secret, found in keys.items()}
+
+
+def file_contents(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, bytes]:
+    """The files to write, by path below the connection's folder. Raises ``UnusableSecret`` for the first flaw."""
+    contents: dict[str, bytes] = {}
+    for ref in needed(spec):
+        contents[f"{ref.secret}/{ref.key}"] = _value(ref, secrets)
+    trusted = _trusted(spec)
+    if len(trusted) > 1:
+        contents[_BUNDLE] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
+    return contents
+
+
+def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
+    secret = secrets.get(ref.secret)
+    if secret is None:
+        raise UnusableSecret(
+            SECRET_NOT_FOUND, f"spec.{ref.field}: there is no Secret {ref.secret} in this namespace: create it"
+        )
+    value = secret.get(ref.key)
+    if value is None:
+        raise UnusableSecret(
+            SECRET_KEY_NOT_FOUND,
+            f"spec.{ref.field}: Secret {ref.secret} has no key {ref.key}: add it, or name one of the keys it has "
+            f"({', '.join(sorted(secret)) or 'none'})",
+        )
+    if ref.pem and _PEM not in value:
+        raise UnusableSecret(
+            SECRET_UNUSABLE, f"spec.{ref.field}: key {ref.key} of Secret {ref.secret} is not in PEM form"
+        )
+    if not ref.pem:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            raise UnusableSecret(
+                SECRET_UNUSABLE, f"spec.{ref.field}: key {ref.key} of Secret {ref.secret} is not UTF-8 text"
+            ) from None
+        if not text.strip():
+            raise UnusableSecret(SECRET_UNUSABLE, f"spec.{ref.field}: key {ref.key} of Secret {ref.secret} is empty")
+    return value
+
+
+def digest_of(spec: KafkaConnectionSpec, contents: Mapping[str, bytes]) -> str:
+    """Changes whenever the connection or one of its secrets does. Not for showing: it is made of secrets."""
+    digest = hashlib.sha256(spec.model_dump_json(by_alias=True).encode())
+    for path, value in sorted(contents.items()):
+        digest.update(f"\0{path}\0{len(value)}\0".encode())
+        digest.update(value)
+    return digest.hexdigest()
+
+
+def connection_in(spec: KafkaConnectionSpec, folder: Path) -> Connection:
+    """The connection with its files in ``folder``, as :func:`file_contents` lays them out."""
+    several = len(_trusted(spec)) > 1
+    return _connection(spec, lambda secret, key: folder / secret / key, folder / _BUNDLE if several else None)
+
+
+def connection_with_mounts(spec: KafkaConnectionSpec, file_of: FileOf) -> Connection | None:
+    """The connection where each Secret is mounted as it is; ``None`` when several trusted certificates would have to be
+    one file."""
+    return None if len(_trusted(spec)) > 1 else _connection(spec, file_of, None)
+
+
+def _connection(spec: KafkaConnectionSpec, file_of: FileOf, bundle: Path | None) -> Connection:
+    trusted = _trusted(spec)
+    ca_file = bundle
+    if bundle is None and trusted:
+        ca_file = file_of(trusted[0].secret_name, trusted[0].certificate)
+    auth = spec.authentication
+    return Connection(
+        bootstrap_servers=spec.bootstrap_servers,
+        tls=spec.tls is not None,
+        ca_file=ca_file,
+        authentication=Authentication() if auth is None else _authentication(auth, file_of),
+        properties=dict(spec.properties),
+    )
+
+
+def _authentication(auth: AuthenticationSpec, file_of: FileOf) -> Authentication:
+    password, pair, secret = auth.password_secret, auth.certificate_and_key, auth.client_secret
+    return Authentication(
+        type=AuthenticationType(auth.type.value),
+        username=auth.username,
+        password_file=None if password is None else file_of(password.secret_name, password.password),
+        certificate_file=None if pair is None else file_of(pair.secret_name, pair.certificate),
+        key_file=None if pair is None else file_of(pair.secret_name, pair.key),
+        token_endpoint_uri=auth.token_endpoint_uri,
+        client_id=auth.client_id,
+        client_secret_file=None if secret is None else file_of(secret.secret_name, secret.key),
+        scope=auth.scope,
+    )

@@ -1,0 +1,60 @@
+"""The connections that are open, for whoever acts through one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.ports import Kafka
+from tidegate.resources.connection import AllowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """An open connection. ``kafka`` belongs to this process; ``connection`` says how a job of this machine connects,
+    ``mounted`` how a job in a pod does, with ``secrets`` (name → keys) mounted.
+
+    ``trouble``: reason and message while the connection is not ready. ``cluster_id`` is empty until it once was.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    digest: str
+    connection: Connection
+    mounted: Connection | None
+    secrets: Mapping[str, tuple[str, ...]]
+    allow: AllowSpec
+    kafka: Kafka
+    cluster_id: str = ""
+    trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
+
+
+class LiveConnections:
+    """Open connections by namespace and name."""
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[str, str], Live] = {}
+
+    def get(self, namespace: str, name: str) -> Live | None:
+        return self._live.get((namespace, name))
+
+    def put(self, live: Live) -> None:
+        self._live[live.namespace, live.name] = live
+
+    def drop(self, namespace: str, name: str, *, uid: str) -> Live | None:
+        """Take out the connection of this uid; a younger one of the same name stays."""
+        live = self._live.get((namespace, name))
+        if live is None or live.uid != uid:
+            return None
+        return self._live.pop((namespace, name))
+
+    def reached(self, live: Live, cluster_id: str) -> None:
+        self.put(replace(live, cluster_id=cluster_id, trouble=None))
+
+    def troubled(self, live: Live, reason: str, message: str) -> None:
+        self.put(replace(live, trouble=(reason, message)))
+
+    def __iter__(self) -> Iterator[Live]:
+        return iter(tuple(self._live.values()))

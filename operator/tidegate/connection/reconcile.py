@@ -1,0 +1,210 @@
+"""One pass over a ``KafkaConnection``: read its Secrets, keep it open, look at the cluster, say so."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from tidegate.connection import status
+from tidegate.connection.credentials import (
+    UnusableSecret,
+    connection_in,
+    connection_with_mounts,
+    digest_of,
+    file_contents,
+    keys_by_secret,
+)
+from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.status import Trouble
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import Cluster
+from tidegate.kafka.ports import Kafka
+from tidegate.kube.loop import Pass
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    EventType,
+    Happening,
+    Kube,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.metrics import Metrics
+from tidegate.observe import Observer
+from tidegate.reset.clock import Clock
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import READY, find_condition, is_true
+from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.spark.application import secret_file
+
+_log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S: Final = 1.0
+_LAST_RETRY_S: Final = 30.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler acts through."""
+
+    kube: Kube
+    files: ConnectionFiles
+    live: LiveConnections
+    observer: Observer
+    open_kafka: Callable[[Connection], Kafka]
+    executor: Executor
+    clock: Clock
+    metrics: Metrics
+    idle_tick_s: float
+
+
+class ConnectionReconciler:
+    """Implements ``tidegate.kube.loop.Reconciler``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._failures: dict[str, int] = {}
+
+    async def reconcile(self, body: Object) -> Pass:
+        if body["metadata"].get("deletionTimestamp"):
+            return Pass(body, self._parts.idle_tick_s)
+        seen = await self._see(body)
+        self._remember(body, seen)
+        body = await self._say(body, seen)
+        return Pass(body, self._again_after(uid_of(body), seen))
+
+    async def forget(self, body: Object) -> None:
+        parts, uid = self._parts, uid_of(body)
+        live = parts.live.drop(namespace_of(body), name_of(body), uid=uid)
+        parts.observer.disconnect(uid)
+        parts.metrics.connection_gone(_label(body))
+        self._failures.pop(uid, None)
+        if live is not None:
+            await self._do(live.kafka.close)
+        await self._do(parts.files.remove, uid)
+
+    async def refresh(self, body: Object) -> Object | None:
+        try:
+            fresh = await self._do(self._parts.kube.get, CONNECTIONS, namespace_of(body), name_of(body))
+        except NotFound:
+            return None
+        return fresh if uid_of(fresh) == uid_of(body) else None
+
+    # --- see ----------------------------------------------------------------------------------------------------------
+
+    async def _see(self, body: Object) -> Cluster | Trouble:
+        try:
+            spec = parse_spec(KafkaConnectionSpec, body)
+            secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
+            contents = file_contents(spec, secrets)
+            await self._keep_open(body, spec, contents)
+        except InvalidResource as invalid:
+            return Trouble(status.INVALID_SPEC, str(invalid), needs_help=True)
+        except UnusableSecret as unusable:
+            return Trouble(unusable.reason, str(unusable), needs_help=True)
+        except BadConnection as bad:
+            return Trouble(status.BAD_SETTINGS, str(bad), needs_help=True)
+        snapshot = await self._parts.observer.newest(uid_of(body))
+        if snapshot.failure is not None:
+            return status.trouble_of(snapshot.failure)
+        if snapshot.cluster is None:
+            raise RuntimeError("a look without a failure has a cluster")
+        return snapshot.cluster
+
+    async def _secret(self, namespace: str, name: str) -> Any:
+        try:
+            return await self._do(self._parts.kube.secret, namespace, name)
+        except NotFound:
+            return None
+
+    async def _keep_open(self, body: Object, spec: KafkaConnectionSpec, contents: dict[str, bytes]) -> None:
+        """Open the connection, or open it anew after its spec or a Secret has changed. Raises ``BadConnection``."""
+        parts, uid = self._parts, uid_of(body)
+        namespace, name = namespace_of(body), name_of(body)
+        digest = digest_of(spec, contents)
+        open_now = parts.live.get(namespace, name)
+        if open_now is not None and open_now.uid == uid and open_now.digest == digest:
+            return
+        folder = await self._do(parts.files.put, uid, contents)
+        connection = connection_in(spec, folder)
+        kafka = await self._do(parts.open_kafka, connection)
+        parts.live.put(
+            Live(
+                uid=uid,
+                namespace=namespace,
+                name=name,
+                digest=digest,
+                connection=connection,
+                mounted=connection_with_mounts(spec, secret_file),
+                secrets=keys_by_secret(spec),
+                allow=spec.allow or AllowSpec(),
+                kafka=kafka,
+            )
+        )
+        parts.observer.connect(uid, _label(body), kafka)
+        _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "opened anew: it has changed")
+        if open_now is not None:
+            if open_now.uid != uid:
+                parts.observer.disconnect(open_now.uid)
+            await self._do(open_now.kafka.close)
+
+    # --- say ----------------------------------------------------------------------------------------------------------
+
+    def _remember(self, body: Object, seen: Cluster | Trouble) -> None:
+        uid = uid_of(body)
+        live = self._parts.live.get(namespace_of(body), name_of(body))
+        self._parts.metrics.connection_is(_label(body), up=isinstance(seen, Cluster))
+        self._failures[uid] = 0 if isinstance(seen, Cluster) else self._failures.get(uid, 0) + 1
+        if live is None or live.uid != uid:
+            return
+        if isinstance(seen, Cluster):
+            self._parts.live.reached(live, seen.cluster_id)
+        else:
+            self._parts.live.troubled(live, seen.reason, seen.message)
+
+    async def _say(self, body: Object, seen: Cluster | Trouble) -> Object:
+        parts = self._parts
+        generation = int(body["metadata"]["generation"])
+        before = _status(body)
+        after = status.status_of(before, seen, generation=generation, now=parts.clock.now())
+        if after == before:
+            return body
+        said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)
+        if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
+            kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
+            key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
+            await self._do(parts.kube.record, body, Happening(kind, says.reason, says.message, key))
+        body = await self._do(parts.kube.replace_status, CONNECTIONS, body, after.to_json())
+        parts.metrics.wrote_status(CONNECTIONS.kind)
+        return body
+
+    def _again_after(self, uid: str, seen: Cluster | Trouble) -> float:
+        if isinstance(seen, Cluster):
+            return self._parts.idle_tick_s
+        return float(min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures[uid] - 1, 10)))
+
+    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+
+def _status(body: Object) -> ConnectionStatus:
+    try:
+        return read_status(ConnectionStatus, body)
+    except InvalidResource:
+        return ConnectionStatus()  # written by somebody else: it is written anew
+
+
+def _label(body: Object) -> str:
+    return f"{namespace_of(body)}/{name_of(body)}"

@@ -1,0 +1,188 @@
+"""The Kubernetes API behind ``tidegate.kube.ports``: the official client, with bounded calls and our failures."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import urllib3
+from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client.exceptions import ApiException
+
+from tidegate.kube.ports import (
+    Conflict,
+    Happening,
+    Kind,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.reset.clock import Clock
+
+_TIMEOUT_S: Final = (5.0, 20.0)
+"""(connecting, reading) of one call."""
+
+_COMPONENT: Final = "tidegate-operator"
+_MESSAGE_LIMIT: Final = 1024
+"""What the API server takes as an Event's message."""
+
+
+class KubeClient:
+    """Implements ``tidegate.kube.ports.Kube``. ``namespaces``: those served; empty for the whole cluster."""
+
+    def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str] = ()) -> None:
+        self._objects = CustomObjectsApi(api_client)
+        self._core = CoreV1Api(api_client)
+        self._clock = clock
+        self._namespaces = tuple(namespaces)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return self._object(
+            f"read {kind.kind} {namespace}/{name}",
+            self._objects.get_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            name,
+        )
+
+    def list(self, kind: Kind) -> Sequence[Object]:
+        found: list[Object] = []
+        # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
+        if not self._namespaces:
+            answer = self._object(
+                f"list {kind.plural}",
+                self._objects.list_cluster_custom_object,
+                kind.group,
+                kind.version,
+                kind.plural,
+            )
+            found.extend(answer["items"])
+        for namespace in self._namespaces:
+            answer = self._object(
+                f"list {kind.plural} in {namespace}",
+                self._objects.list_namespaced_custom_object,
+                kind.group,
+                kind.version,
+                namespace,
+                kind.plural,
+            )
+            found.extend(answer["items"])
+        return found
+
+    def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
+        namespace, name = namespace_of(body), name_of(body)
+        return self._object(
+            f"write the status of {kind.kind} {namespace}/{name}",
+            self._objects.replace_namespaced_custom_object_status,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            name,
+            {**body, "status": dict(status)},
+        )
+
+    def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
+        namespace, name = namespace_of(body), name_of(body)
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}
+        return self._object(
+            f"write the finalizers of {kind.kind} {namespace}/{name}",
+            self._objects.patch_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            name,
+            {"metadata": metadata},
+            _content_type="application/merge-patch+json",
+        )
+
+    def record(self, body: Object, happening: Happening) -> None:
+        namespace, name, uid = namespace_of(body), name_of(body), uid_of(body)
+        digest = hashlib.sha256(f"{uid}/{happening.key}".encode()).hexdigest()[:16]
+        message = happening.message
+        if len(message) > _MESSAGE_LIMIT:
+            message = message[: _MESSAGE_LIMIT - 1] + "…"
+        at = self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": namespace, "name": f"{name[:200]}.{digest}"},
+            "involvedObject": {
+                "apiVersion": body["apiVersion"],
+                "kind": body["kind"],
+                "namespace": namespace,
+                "name": name,
+                "uid": uid,
+                "resourceVersion": body["metadata"]["resourceVersion"],
+            },
+            "type": happening.type.value,
+            "reason": happening.reason,
+            "message": message,
+            "firstTimestamp": at[:19] + "Z",
+            "lastTimestamp": at[:19] + "Z",
+            "eventTime": at,
+            "count": 1,
+            "action": happening.reason,
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
+            "reportingInstance": socket.gethostname()[:128],
+        }
+        try:
+            self._call(f"record an Event of {namespace}/{name}", self._core.create_namespaced_event, namespace, event)
+        except Conflict:
+            return  # it was recorded by an earlier pass that died before it wrote the status
+
+    def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        secret = self._call(f"read Secret {namespace}/{name}", self._core.read_namespaced_secret, name, namespace)
+        return {key: base64.b64decode(value) for key, value in (secret.data or {}).items()}
+
+    def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        config_map = self._call(
+            f"read ConfigMap {namespace}/{name}", self._core.read_namespaced_config_map, name, namespace
+        )
+        return dict(config_map.data or {})
+
+    def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
+        answer = self._call(what, method, *arguments, **options)
+        if not isinstance(answer, dict):
+            raise KubeFailure(f"{what}: the API server answered with {type(answer).__name__}")
+        return answer
+
+    def _call(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(*arguments, _request_timeout=_TIMEOUT_S, **options)
+        except ApiException as error:
+            raise _failure(what, error) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise KubeUnavailable(f"{what}: {error}") from error
+
+
+def _failure(what: str, error: ApiException) -> KubeFailure:
+    text = f"{what}: {error.status} {_message(error)}"
+    match error.status:
+        case 404:
+            return NotFound(text)
+        case 409:
+            return Conflict(text)
+        case 0 | 429 | 500 | 502 | 503 | 504:
+            return KubeUnavailable(text)
+        case _:
+            return KubeFailure(text)
+
+
+def _message(error: ApiException) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.reason)

@@ -1,0 +1,216 @@
+"""Level-triggered reconciling: one worker a resource, woken by its watch events, a jittered timer, or a colleague.
+
+kopf's own timers and change handlers are not used for this, for three reasons (kopf 1.45): ``kopf.timer`` always puts
+its finalizer on the object (``kopf/on.py``: ``requires_finalizer=True``), while ours has to be there only during a run;
+``on.create`` and ``on.update`` write an annotation to every object they have handled; and neither sees our own status
+writes, on which a run's next step depends. So kopf watches, and ``@kopf.on.event`` feeds this loop: the listing at the
+start (resume), ADDED (create), MODIFIED (update) and DELETED all end in one coroutine. A worker makes one pass at a
+time: that is the lock per UID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
+
+_log = logging.getLogger(__name__)
+
+_JITTER: Final = 0.15
+_FIRST_BACKOFF_S: Final = 0.5
+_LAST_BACKOFF_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass left: the object as it is now, and when to look again (0: at once)."""
+
+    body: Object
+    again_after_s: float
+
+
+class Reconciler(Protocol):
+    """What a loop drives. A pass is idempotent and has at most one effect."""
+
+    async def reconcile(self, body: Object) -> Pass: ...
+
+    async def forget(self, body: Object) -> None:
+        """The object is gone: let go of what was kept in memory for it."""
+        ...
+
+    async def refresh(self, body: Object) -> Object | None:
+        """Read the object again; ``None`` when it is gone."""
+        ...
+
+
+@dataclass(slots=True)
+class _Item:
+    body: Object
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: bool = False
+    failures: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class LevelLoop:
+    """One kind's workers. All methods belong to the event loop's thread.
+
+    ``expected``: failures that a later pass may not meet again, logged in one line and retried with backoff. Anything
+    else is a defect of the code: logged with its traceback, and the worker starts anew, so one resource can't stop
+    the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed.
+    """
+
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        *,
+        expected: tuple[type[Exception], ...],
+        observe_pass: Callable[[float, bool], None] = lambda _seconds, _failed: None,
+    ) -> None:
+        self._reconciler = reconciler
+        self._expected = expected
+        self._observe_pass = observe_pass
+        self._items: dict[str, _Item] = {}
+        self._stopping = False
+
+    def notice(self, event_type: str | None, body: Object) -> None:
+        """Take in a watch event. ``event_type`` is ``None`` for the listing at the start."""
+        if self._stopping:
+            return
+        uid = uid_of(body)
+        item = self._items.get(uid)
+        if event_type == "DELETED":
+            if item is not None:
+                item.body, item.gone = body, True
+                item.woken.set()
+            return
+        if item is None:
+            item = self._items[uid] = _Item(body)
+            self._start(uid, item)
+        elif _version(body) >= _version(item.body):
+            item.body = body
+        item.woken.set()
+
+    def wake(self, uid: str) -> None:
+        """Look at this object now."""
+        item = self._items.get(uid)
+        if item is not None:
+            item.woken.set()
+
+    def wake_all(self) -> None:
+        for item in self._items.values():
+            item.woken.set()
+
+    async def retain(self, uids: Collection[str]) -> None:
+        """Let go of objects that a listing no longer has, unless they are there when looked for one by one."""
+        for uid, item in tuple(self._items.items()):
+            if uid not in uids and not item.gone and await self._reconciler.refresh(item.body) is None:
+                item.gone = True
+                item.woken.set()
+
+    @property
+    def size(self) -> int:
+        return len(self._items)
+
+    async def stop(self) -> None:
+        """End all workers; a call that is on its way in a thread is not waited for."""
+        self._stopping = True
+        tasks = [item.task for item in self._items.values() if item.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._items.clear()
+
+    def _start(self, uid: str, item: _Item) -> None:
+        item.task = asyncio.create_task(self._work(uid, item), name=f"reconcile {namespace_of(item.body)}/{uid}")
+        item.task.add_done_callback(lambda task: self._ended(uid, item, task))
+
+    def _ended(self, uid: str, item: _Item, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self._stopping or self._items.get(uid) is not item:
+            return
+        error = task.exception()
+        if error is not None:
+            self._observe_pass(0.0, True)
+            item.failures += 1
+            delay = _backoff(item.failures)
+            _log.error(
+                "%s/%s: a pass ended with an unexpected error; the next one is in %.1f s",
+                namespace_of(item.body),
+                name_of(item.body),
+                delay,
+                exc_info=error,
+            )
+            asyncio.get_running_loop().call_later(delay, self._restart, uid, item)
+
+    def _restart(self, uid: str, item: _Item) -> None:
+        if not self._stopping and self._items.get(uid) is item:
+            item.woken.set()
+            self._start(uid, item)
+
+    async def _work(self, uid: str, item: _Item) -> None:
+        while not item.gone:
+            item.woken.clear()
+            delay = await self._pass(item)
+            if delay > 0 and not item.gone:
+                await _wait(item.woken, delay)
+        await self._reconciler.forget(item.body)
+        self._items.pop(uid, None)
+
+    async def _pass(self, item: _Item) -> float:
+        """One pass; seconds until the next."""
+        started = asyncio.get_running_loop().time()
+        failed = True
+        try:
+            done = await self._reconciler.reconcile(item.body)
+            failed = False
+        except (Conflict, NotFound) as error:
+            # Somebody changed or removed it (kopf never tells of an object that went while its watch was down).
+            item.failures += 1
+            _log.debug("%s/%s: %s; reading it again", namespace_of(item.body), name_of(item.body), error)
+            return await self._refreshed(item)
+        except self._expected as error:
+            item.failures += 1
+            delay = _backoff(item.failures)
+            _log.warning("%s/%s: %s; again in %.1f s", namespace_of(item.body), name_of(item.body), error, delay)
+            return delay
+        finally:
+            self._observe_pass(asyncio.get_running_loop().time() - started, failed)
+        item.failures = 0
+        if _version(done.body) >= _version(item.body):
+            item.body = done.body
+        return done.again_after_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - not a secret
+
+    async def _refreshed(self, item: _Item) -> float:
+        try:
+            fresh = await self._reconciler.refresh(item.body)
+        except self._expected as error:
+            _log.warning("%s/%s: %s", namespace_of(item.body), name_of(item.body), error)
+            return _backoff(item.failures)
+        if fresh is None:
+            item.gone = True
+        else:
+            item.body = fresh
+        return 0 if item.failures < 3 else _backoff(item.failures)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _backoff(failures: int) -> float:
+    return float(min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** min(failures - 1, 10)))
+
+
+def _version(body: Object) -> int:
+    """resourceVersions of one kind are comparable integers (KEP-5504); anything else counts as oldest."""
+    text = str(body["metadata"].get("resourceVersion", ""))
+    return int(text) if text.isdigit() else -1

@@ -1,0 +1,105 @@
+"""What Tidegate needs of the Kubernetes API. All calls block and are bounded in time.
+
+Objects are plain mappings as the API server gives them. Failures are subclasses of :class:`KubeFailure` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+Object = Mapping[str, Any]
+"""A resource as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resource, as its URL and its references name it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+
+CONNECTIONS: Final = Kind("tidegate.io", "v1alpha1", "kafkaconnections", "KafkaConnection")
+POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "OffsetResetPolicy")
+
+
+class KubeFailure(Exception):
+    """A request to the API server failed; the message says which, and what the server answered."""
+
+
+class KubeUnavailable(KubeFailure):
+    """Nobody answered: whether a write happened is unknown, reading tells."""
+
+
+class NotFound(KubeFailure):
+    """There is no such object."""
+
+
+class Conflict(KubeFailure):
+    """The object was changed since it was read: look again."""
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something a person should see in ``kubectl describe``. ``key`` makes it unique: the same key is recorded once."""
+
+    type: EventType
+    reason: str
+    message: str
+    key: str
+
+
+class Kube(Protocol):
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Raises ``NotFound``."""
+        ...
+
+    def list(self, kind: Kind) -> Sequence[Object]:
+        """All objects in the namespaces that this operator serves."""
+        ...
+
+    def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
+        """The object with the new status. Raises ``NotFound``; ``Conflict`` unless ``body`` is its newest version."""
+        ...
+
+    def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
+        """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
+        ...
+
+    def record(self, body: Object, happening: Happening) -> None:
+        """Record an Event about the object; one with this key that is there already stays as it is."""
+        ...
+
+    def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        """Raises ``NotFound``."""
+        ...
+
+    def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        """The text values. Raises ``NotFound``."""
+        ...
+
+
+def uid_of(body: Object) -> str:
+    return str(body["metadata"]["uid"])
+
+
+def namespace_of(body: Object) -> str:
+    return str(body["metadata"]["namespace"])
+
+
+def name_of(body: Object) -> str:
+    return str(body["metadata"]["name"])

@@ -1,0 +1,289 @@
+"""``tidegate-operator``: puts the parts together and runs kopf."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import kopf
+
+from tidegate import health
+from tidegate.connection import handlers as connection_handlers
+from tidegate.connection.files import ConnectionFiles, FilesFailure
+from tidegate.connection.live import LiveConnections
+from tidegate.connection.reconcile import ConnectionReconciler
+from tidegate.connection.reconcile import Parts as ConnectionParts
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.client import KubeClient
+from tidegate.kube.loop import LevelLoop
+from tidegate.kube.ports import CONNECTIONS, POLICIES, Kind, KubeFailure, Object, uid_of
+from tidegate.metrics import Metrics
+from tidegate.observe import NotLookedAt, Observer
+from tidegate.reset import handlers as reset_handlers
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.direct import DirectRunner
+from tidegate.reset.reconcile import Parts as PolicyParts
+from tidegate.reset.reconcile import PolicyReconciler
+from tidegate.reset.runner import Launch, Runner
+from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.stores import ConfigMapRunStore, StoreFailure, default_api_client, open_store
+from tidegate.resources.policy import Engine
+from tidegate.settings import BadSettings, Settings
+from tidegate.spark.errors import RunnerFailure
+from tidegate.spark.runner_application import SparkApplicationRunner
+from tidegate.spark.runner_local import LocalSparkRunner
+from tidegate.spark.settings import RunnerKind
+
+_log = logging.getLogger("tidegate")
+
+_STORE_PATIENCE_S: Final = 10.0
+"""A pass is repeated anyway; jobs, which may stand in mid-apply, have more patience."""
+
+_EXPECTED: Final = (
+    KubeFailure,
+    KafkaFailure,
+    StoreFailure,
+    RunNotFound,
+    StaleAttempt,
+    RunnerFailure,
+    FilesFailure,
+    BadConnection,
+    NotLookedAt,
+    TimeoutError,
+)
+"""What a later pass may not meet again."""
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    """kopf's settings. It stores nothing on our objects (``tidegate.kube.loop``); should it ever, under our prefix."""
+    settings.persistence.finalizer = "tidegate.io/kopf"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="tidegate.io")
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="tidegate.io", key="last-handled")
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.watching.server_timeout = 600
+    settings.watching.client_timeout = 660
+    settings.watching.connect_timeout = 10
+    settings.posting.level = logging.WARNING
+    settings.peering.standalone = True
+    settings.process.ultimate_exiting_timeout = 60
+
+
+@dataclass(slots=True)
+class Operator:
+    """All parts of one running operator."""
+
+    settings: Settings
+    metrics: Metrics
+    server: health.HealthServer
+    files: ConnectionFiles
+    live: LiveConnections
+    direct: DirectRunner
+    connections: LevelLoop
+    policies: LevelLoop
+    kube: KubeClient
+    executor: ThreadPoolExecutor
+    patient_executor: ThreadPoolExecutor
+    freshness: health.Freshness
+    watchdog: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.server.start()
+        self.watchdog = asyncio.create_task(
+            health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
+            name="freshness",
+        )
+        where = ", ".join(self.settings.namespaces) or "the whole cluster"
+        _log.info("serving %s; health and metrics on port %d", where, self.server.port)
+
+    async def stop(self) -> None:
+        """Stop in the order in which parts use one another; bounded."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.watchdog
+        await self.policies.stop()
+        await self.connections.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
+        for live in self.live:
+            live.kafka.close()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.patient_executor.shutdown(wait=False, cancel_futures=True)
+        self.files.close()
+        self.server.stop()
+        _log.info("stopped")
+
+    async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
+        loop = asyncio.get_running_loop()
+        return [
+            (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
+            for kind in (CONNECTIONS, POLICIES)
+        ]
+
+    async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
+        self.metrics.unobserved(unobserved)
+        loops = {CONNECTIONS: self.connections, POLICIES: self.policies}
+        for kind, objects in found:
+            await loops[kind].retain({uid_of(body) for body in objects})
+
+
+def build(settings: Settings) -> Operator:
+    """Make the parts. Raises ``StoreFailure``, ``FilesFailure``, ``OSError`` with a message for a person."""
+    clock, metrics = SystemClock(), Metrics()
+    api_client = default_api_client()
+    kube = KubeClient(api_client, clock, settings.namespaces)
+    executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
+    patient_executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="settle")
+    observer = Observer(
+        executor,
+        active_tick_s=settings.active_tick_s,
+        idle_tick_s=settings.idle_tick_s,
+        looked=lambda name, seconds, groups, failed: metrics.looked(name, seconds, groups=groups, failed=failed),
+    )
+    live = LiveConnections()
+    files = ConnectionFiles(settings.runtime_directory)
+
+    def store_of(namespace: str, name: str, owner: Mapping[str, Any] | None) -> RunStore:
+        return ConfigMapRunStore(
+            namespace, name, api_client=api_client, owner=owner, clock=clock, patience_s=_STORE_PATIENCE_S
+        )
+
+    wake: list[Callable[[str], None]] = []
+
+    def ended(launch: Launch) -> None:
+        for call in wake:
+            call(str(launch.owner["uid"]))
+
+    direct = DirectRunner(functools.partial(open_store, api_client=api_client), KafkaClient, clock, ended=ended)
+    runners: dict[Engine, Runner] = {Engine.DIRECT: direct}
+    match settings.spark.runner:
+        case RunnerKind.LOCAL:
+            runners[Engine.SPARK] = LocalSparkRunner(
+                settings.spark.runs_directory, settings.spark.local_master, settings=settings.spark, clock=clock
+            )
+        case RunnerKind.SPARK_APPLICATION:
+            runners[Engine.SPARK] = SparkApplicationRunner(settings.spark, api_client=api_client, clock=clock)
+        case RunnerKind.NONE:
+            pass
+    connections = LevelLoop(
+        ConnectionReconciler(
+            ConnectionParts(
+                kube=kube,
+                files=files,
+                live=live,
+                observer=observer,
+                open_kafka=KafkaClient,
+                executor=executor,
+                clock=clock,
+                metrics=metrics,
+                idle_tick_s=settings.idle_tick_s,
+            )
+        ),
+        expected=_EXPECTED,
+        observe_pass=lambda seconds, failed: metrics.passed(CONNECTIONS.kind, seconds, failed=failed),
+    )
+    policies = LevelLoop(
+        PolicyReconciler(
+            PolicyParts(
+                kube=kube,
+                live=live,
+                observer=observer,
+                open_store=store_of,
+                runners=runners,
+                executor=executor,
+                patient_executor=patient_executor,
+                clock=clock,
+                metrics=metrics,
+                spark=settings.spark,
+                mounts_secrets=settings.spark.runner is RunnerKind.SPARK_APPLICATION,
+                active_tick_s=settings.active_tick_s,
+                idle_tick_s=settings.idle_tick_s,
+                deletion_limit=timedelta(seconds=settings.deletion_limit_s),
+                max_launches=settings.max_launches,
+            )
+        ),
+        expected=_EXPECTED,
+        observe_pass=lambda seconds, failed: metrics.passed(POLICIES.kind, seconds, failed=failed),
+    )
+    wake.append(functools.partial(_wake_from_thread, asyncio.get_running_loop(), policies))
+    freshness = health.Freshness(settings.unobserved_limit_s, clock.monotonic)
+    return Operator(
+        settings=settings,
+        metrics=metrics,
+        server=health.HealthServer(settings.health_address, freshness, metrics.registry),
+        files=files,
+        live=live,
+        direct=direct,
+        connections=connections,
+        policies=policies,
+        kube=kube,
+        executor=executor,
+        patient_executor=patient_executor,
+        freshness=freshness,
+    )
+
+
+def _wake_from_thread(loop: asyncio.AbstractEventLoop, policies: LevelLoop, uid: str) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(policies.wake, uid)
+
+
+async def run(settings: Settings) -> None:
+    """Run until told to stop (SIGTERM, SIGINT)."""
+    operator = build(settings)
+    registry = kopf.OperatorRegistry()
+    connection_handlers.register(registry, operator.connections)
+    reset_handlers.register(registry, operator.policies)
+    kopf_settings = kopf.OperatorSettings()
+    configure(kopf_settings)
+
+    @kopf.on.login(registry=registry)
+    def login(**arguments: Any) -> Any:
+        return kopf.login_via_client(**arguments)
+
+    await operator.start()
+    try:
+        await kopf.operator(
+            registry=registry,
+            settings=kopf_settings,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            standalone=True,
+        )
+    finally:
+        await operator.stop()
+
+
+def main() -> int:
+    """Entry point. 0: told to stop; 2: the settings or the cluster can't be used."""
+    try:
+        settings = Settings.from_environment(os.environ)
+    except BadSettings as bad:
+        print(bad, file=sys.stderr)  # noqa: T201 - nothing is set up to log with yet
+        return 2
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
+    )
+    for chatty in ("kopf", "kafka", "urllib3", "kubernetes"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
+    try:
+        asyncio.run(run(settings))
+    except (StoreFailure, FilesFailure, OSError) as error:
+        _log.error("%s", error)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

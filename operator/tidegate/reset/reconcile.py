@@ -1,0 +1,620 @@
+"""One pass over an ``OffsetResetPolicy``: see, decide (:mod:`tidegate.reset.run`), write the status, act once."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar, assert_never
+
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import Topic
+from tidegate.kube.loop import Pass
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    POLICIES,
+    Kube,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.metrics import Metrics
+from tidegate.observe import NotLookedAt, Observer
+from tidegate.reset import job
+from tidegate.reset import run as core
+from tidegate.reset.clock import Clock
+from tidegate.reset.model import FromFile, FromGroup, Phase, RunResult, Target
+from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
+from tidegate.reset.queue import Claim, blocker, claimed
+from tidegate.reset.request import (
+    Refusal,
+    launch_number,
+    make_request,
+    run_name,
+    selections,
+    simple_target,
+    undo_target,
+)
+from tidegate.reset.run import (
+    AddFinalizer,
+    Approve,
+    CreateRun,
+    Decision,
+    Fence,
+    RemoveFinalizer,
+    RunnerSeen,
+    Seen,
+    Start,
+    TakeOver,
+    decide,
+    is_settled,
+    run_id_of,
+    under_way,
+)
+from tidegate.reset.runner import Launch, Runner, RunnerState
+from tidegate.reset.scope import is_allowed, is_pattern
+from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.stores import StoreFailure
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import STALLED, is_true
+from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetSpec, ResetStatus
+from tidegate.spark.application import resources as spark_resources
+from tidegate.spark.errors import BadSparkSpec, RunnerFailure
+from tidegate.spark.settings import SparkSettings
+
+_log = logging.getLogger(__name__)
+
+NOT_IN_THIS_VERSION: Final = "NotInThisVersion"
+GROUP_NOT_ALLOWED: Final = "GroupNotAllowed"
+TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"
+SPARK_UNAVAILABLE: Final = "SparkUnavailable"
+BAD_SPARK_SPEC: Final = "BadSparkSpec"
+CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
+BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
+
+_WAIT_A_PASS_S: Final = 2.0
+"""How long one pass waits for a run to be taken over before it looks around again."""
+
+T = TypeVar("T")
+
+OpenStore = Callable[[str, str, Mapping[str, Any] | None], RunStore]
+"""(namespace, name, owner reference)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler acts through. ``runners``: those that this operator has; ``Auto`` is none of them.
+
+    ``executor`` is for calls of moments, ``patient_executor`` for taking runs over. ``mounts_secrets``: Spark jobs run
+    in pods, which get the connection's Secrets mounted.
+    """
+
+    kube: Kube
+    live: LiveConnections
+    observer: Observer
+    open_store: OpenStore
+    runners: Mapping[Engine, Runner]
+    executor: Executor
+    patient_executor: Executor
+    clock: Clock
+    metrics: Metrics
+    spark: SparkSettings
+    mounts_secrets: bool
+    active_tick_s: float
+    idle_tick_s: float
+    deletion_limit: timedelta
+    max_launches: int
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this process knows of a policy beyond the API server; losing it costs nothing but a look."""
+
+    told: set[str] = field(default_factory=set)
+    launched: set[str] = field(default_factory=set)
+    dead: str = ""
+    died_at: datetime | None = None
+    fenced: int = 0
+    trouble: str = ""
+    finished: set[str] = field(default_factory=set)
+    taking_over: asyncio.Future[RunResult] | None = None
+
+
+class PolicyReconciler:
+    """Implements ``tidegate.kube.loop.Reconciler``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._memories: dict[str, _Memory] = {}
+        # One policy at a time may go from asked for to begun: who is in whose way is decided in here.
+        self._admission = asyncio.Lock()
+
+    async def reconcile(self, body: Object) -> Pass:
+        spec, invalid = _spec(body)
+        status = _status(body)
+        wanted = spec.reset if spec is not None else None
+        self._want(body, spec, active=run_id_of(status, wanted) is not None)
+        begins = wanted is not None and under_way(status) is None and not is_settled(status, wanted)
+        if begins and not body["metadata"].get("deletionTimestamp"):
+            async with self._admission:
+                return await self._pass(body, spec, invalid, status)
+        return await self._pass(body, spec, invalid, status)
+
+    async def forget(self, body: Object) -> None:
+        uid = uid_of(body)
+        self._parts.observer.drop(uid)
+        self._parts.metrics.run_is(uid, None)
+        self._memories.pop(uid, None)
+
+    async def refresh(self, body: Object) -> Object | None:
+        try:
+            fresh = await self._do(self._parts.kube.get, POLICIES, namespace_of(body), name_of(body))
+        except NotFound:
+            return None
+        return fresh if uid_of(fresh) == uid_of(body) else None
+
+    async def _pass(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Pass:
+        seen = await self._see(body, spec, invalid, status)
+        decision = decide(seen)
+        body = await self._say(body, seen, decision)
+        memory = self._memory(body)
+        try:
+            body = await self._act(body, seen, decision)
+        except (KafkaFailure, StoreFailure, RunnerFailure, TimeoutError) as error:
+            # Said in the condition by the next pass, which the loop's backoff delays.
+            memory.trouble = str(error)
+            raise
+        except (RunNotFound, StaleAttempt) as error:
+            _log.info("%s/%s: %s", namespace_of(body), name_of(body), error)
+        else:
+            if decision.action is not None:
+                memory.trouble = ""
+        return Pass(body, decision.again_after_s)
+
+    # --- see ----------------------------------------------------------------------------------------------------------
+
+    def _want(self, body: Object, spec: OffsetResetPolicySpec | None, *, active: bool) -> None:
+        uid = uid_of(body)
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
+            self._parts.observer.drop(uid)
+        else:
+            self._parts.observer.want(uid, live.uid, spec.group, active=active)
+
+    async def _see(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Seen:
+        parts, metadata = self._parts, body["metadata"]
+        annotations = metadata.get("annotations") or {}
+        deleting = metadata.get("deletionTimestamp")
+        wanted = spec.reset if spec is not None else None
+        run_id = run_id_of(status, wanted)
+        seen = Seen(
+            uid=uid_of(body),
+            generation=int(metadata["generation"]),
+            spec=spec,
+            status=status,
+            now=parts.clock.now(),
+            invalid=invalid,
+            approved_id=annotations.get(core.APPROVE),
+            abandoned=str(annotations.get(core.ABANDON, "")).lower() == "true",
+            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            has_finalizer=core.FINALIZER in (metadata.get("finalizers") or ()),
+            deletion_limit=parts.deletion_limit,
+            max_launches=parts.max_launches,
+            tick_s=parts.active_tick_s,
+            trouble=self._memory(body).trouble,
+        )
+        if run_id is None:
+            return seen
+        document = run_name(name_of(body), uid_of(body), run_id)
+        run = await self._load(body, document)
+        seen = replace(seen, run_document=document, run=run)
+        current = under_way(status)
+        if current is not None and run is not None:
+            return replace(seen, runner=await self._runner_seen(body, spec, current))
+        if run is None and spec is not None and wanted is not None and wanted.id == run_id and not deleting:
+            return replace(seen, start=await self._start(body, spec, wanted, current))
+        return seen
+
+    async def _load(self, body: Object, document: str) -> Run | None:
+        store = self._parts.open_store(namespace_of(body), document, None)
+        try:
+            return await self._do(store.load)
+        except RunNotFound:
+            return None
+
+    async def _runner_seen(
+        self, body: Object, spec: OffsetResetPolicySpec | None, current: ResetStatus
+    ) -> RunnerSeen | None:
+        memory = self._memory(body)
+        engine = current.engine
+        runner = self._parts.runners.get(engine) if engine is not None else None
+        if runner is None or engine is None:
+            return None
+        if current.application is None:
+            return RunnerSeen(engine)
+        launch = self._launch(body, spec, current, current.application)
+        status = await self._do(runner.status, launch)
+        if status.state is not RunnerState.RUNNING and memory.dead != launch.name:
+            memory.dead, memory.died_at = launch.name, self._parts.clock.now()
+        return RunnerSeen(
+            engine=engine,
+            status=status,
+            started_here=launch.name in memory.launched,
+            fenced=memory.fenced,
+            died_at=memory.died_at,
+        )
+
+    # --- see: may it begin? -------------------------------------------------------------------------------------------
+
+    async def _start(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, current: ResetStatus | None
+    ) -> Start:
+        """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        waits = _connection_to_wait_for(spec, live)
+        refusal = _unsupported(reset) or (None if live is None else _not_allowed(spec, reset, live))
+        if refusal is not None:
+            return Start(refusal=refusal)
+        if waits is not None or live is None:
+            return Start(waits_for=waits)
+        engine = self._engine(spec, reset, live)
+        if isinstance(engine, Refusal):
+            return Start(refusal=engine)
+        target = await self._target(body, spec, reset)
+        if isinstance(target, Refusal):
+            return Start(refusal=target)
+        if current is None:
+            in_the_way = await self._in_the_way(body, spec, reset, live)
+            if in_the_way is not None:
+                return Start(waits_for=in_the_way)
+        started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
+        in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
+        request = make_request(
+            spec,
+            reset,
+            policy_uid=uid_of(body),
+            connection=live.mounted if in_pods and live.mounted is not None else live.connection,
+            allowed_topics=live.allow.topics,
+            target=target,
+            started_at=started_at,
+        )
+        return Start(engine=engine, request=request)
+
+    def _engine(self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Engine | Refusal:
+        if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
+            return Engine.DIRECT
+        if Engine.SPARK not in self._parts.runners:
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                "spec.reset.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
+                "configure one (TIDEGATE_SPARK_RUNNER)",
+            )
+        if self._parts.mounts_secrets and live.mounted is None:
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                f"KafkaConnection {live.name} has several trustedCertificates, which a job in a pod can't be given as "
+                "one file: put them into one key, or use engine Direct",
+            )
+        try:
+            spark_resources(spec.spark.to_json() if spec.spark is not None else {}, self._parts.spark, {})
+        except BadSparkSpec as bad:
+            return Refusal(BAD_SPARK_SPEC, str(bad))
+        return Engine.SPARK
+
+    async def _target(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Target | Refusal:
+        to = reset.to
+        if to.group is not None:
+            return FromGroup(to.group)
+        if to.undo is not None:
+            return undo_target(to.undo, await self._load(body, run_name(name_of(body), uid_of(body), to.undo)))
+        if to.config_map is None:
+            target = simple_target(to)
+            return target or Refusal(NOT_IN_THIS_VERSION, f"spec.reset.to.{to.kind} is not there in this version")
+        name, key = to.config_map.name, to.config_map.key
+        try:
+            text = (await self._do(self._parts.kube.config_map, namespace_of(body), name)).get(key)
+        except NotFound:
+            return Refusal(
+                CONFIG_MAP_NOT_FOUND, f"spec.reset.to.configMap: there is no ConfigMap {name} in this namespace"
+            )
+        if text is None:
+            return Refusal(CONFIG_MAP_NOT_FOUND, f"spec.reset.to.configMap: ConfigMap {name} has no key {key}")
+        try:
+            return FromFile(parse_offsets(text, spec.group), f"ConfigMap {name}, key {key}")
+        except BadOffsetsFile as bad:
+            return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: ConfigMap {name}, key {key}: {bad}")
+
+    async def _in_the_way(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
+    ) -> Refusal | None:
+        """The policy that resets, or is to reset first, a partition that this one wants."""
+        try:
+            snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
+        except NotLookedAt:
+            return _not_ready(live.name, "it is just being replaced")
+        if snapshot.failure is not None:
+            return _not_ready(live.name, "its cluster does not answer")
+        mine = Claim(
+            uid_of(body),
+            f"{namespace_of(body)}/{name_of(body)}",
+            _created(body),
+            live.cluster_id,
+            spec.group,
+            claimed(selections(spec, reset), snapshot.topics),
+            under_way=False,
+        )
+        connections = {
+            (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", ""))
+            for c in await self._do(self._parts.kube.list, CONNECTIONS)
+        }
+        others: list[Claim] = []
+        for other in await self._do(self._parts.kube.list, POLICIES):
+            claim = _claim(other, connections, snapshot.topics)
+            if claim is not None:
+                others.append(claim)
+        first = blocker(mine, others)
+        if first is None:
+            return None
+        doing = "is resetting" if first.under_way else "was there first to reset"
+        return Refusal(
+            core.WAITING_FOR_POLICY,
+            f"OffsetResetPolicy {first.holder} {doing} partitions of group {spec.group} that this one wants: it waits",
+        )
+
+    # --- say ----------------------------------------------------------------------------------------------------------
+
+    async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
+        parts, memory = self._parts, self._memory(body)
+        for happening in decision.happenings:
+            if happening.key not in memory.told:
+                await self._do(parts.kube.record, body, happening)
+                memory.told.add(happening.key)
+        reset = decision.status.reset
+        parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
+        if decision.status != seen.status:
+            body = await self._do(parts.kube.replace_status, POLICIES, body, decision.status.to_json())
+            parts.metrics.wrote_status(POLICIES.kind)
+            self._count_end(memory, seen, decision)
+        return body
+
+    def _count_end(self, memory: _Memory, seen: Seen, decision: Decision) -> None:
+        reset = decision.status.reset
+        if reset is None or seen.under_way is None or not Phase(reset.phase.value).is_final:
+            return
+        plan = reset.plan
+        self._parts.metrics.run_finished(
+            reset.phase.value,
+            seen.run.result.reason if seen.run is not None and seen.run.result is not None else reset.phase.value,
+            standstill_s=reset.standstill.max.total_seconds() if reset.standstill is not None else None,
+            replayed=(plan.records_replayed or 0) if plan is not None else 0,
+            skipped=(plan.records_skipped or 0) if plan is not None else 0,
+        )
+        memory.launched.clear()
+        memory.fenced, memory.dead, memory.died_at = 0, "", None
+
+    # --- act ----------------------------------------------------------------------------------------------------------
+
+    async def _act(self, body: Object, seen: Seen, decision: Decision) -> Object:
+        parts, action = self._parts, decision.action
+        finalizers = [f for f in body["metadata"].get("finalizers") or () if f != core.FINALIZER]
+        match action:
+            case None:
+                pass
+            case AddFinalizer():
+                return await self._do(parts.kube.set_finalizers, POLICIES, body, [*finalizers, core.FINALIZER])
+            case RemoveFinalizer():
+                return await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
+            case CreateRun(request):
+                store = parts.open_store(namespace_of(body), seen.run_document, _owner(body))
+                await self._do(store.create, request)
+            case core.Launch(name):
+                await self._start_job(body, seen, decision, name)
+            case Approve():
+                await self._do(self._store(body, seen).approve)
+            case Fence(number):
+                await self._fence(body, seen, number)
+            case TakeOver(reason, message):
+                await self._take_over(body, seen, reason, message)
+            case _:
+                assert_never(action)
+        return body
+
+    async def _start_job(self, body: Object, seen: Seen, decision: Decision, name: str) -> None:
+        reset = decision.status.reset
+        if reset is None or reset.engine is None:
+            raise ValueError("a job is started for a run that has an engine")
+        memory = self._memory(body)
+        memory.launched.add(name)
+        launch = self._launch(body, seen.spec, reset, name)
+        await self._do(self._parts.runners[reset.engine].start, launch)
+        self._parts.metrics.job_launched(reset.engine.value)
+        _log.info("%s/%s: started job %s", namespace_of(body), name_of(body), name)
+
+    async def _fence(self, body: Object, seen: Seen, number: int) -> None:
+        live = self._connection(body, seen)
+        store = self._store(body, seen)
+        await self._patiently(functools.partial(job.fence, store, live.kafka, self._parts.clock))
+        self._memory(body).fenced = number
+        if seen.runner is not None:
+            self._parts.metrics.job_died(seen.runner.engine.value)
+            _log.warning(
+                "%s/%s: job %d of %s ended without a result: %s",
+                namespace_of(body),
+                name_of(body),
+                number,
+                seen.run_document,
+                seen.runner.status.message or seen.runner.status.state.value,
+            )
+
+    async def _take_over(self, body: Object, seen: Seen, reason: str, message: str) -> None:
+        """Settle the run in a thread; passes look in on it, so that an abandoned deletion is not held up."""
+        memory = self._memory(body)
+        if memory.taking_over is None:
+            live = self._connection(body, seen)
+            work = functools.partial(self._settle, body, seen, live, reason, message)
+            memory.taking_over = asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, work)
+        done, _ = await asyncio.wait([memory.taking_over], timeout=_WAIT_A_PASS_S)
+        if done:
+            settled, memory.taking_over = memory.taking_over, None
+            result = settled.result()
+            _log.info("%s/%s: settled as %s: %s", namespace_of(body), name_of(body), result.phase, result.message)
+
+    def _settle(self, body: Object, seen: Seen, live: Live, reason: str, message: str) -> RunResult:
+        runner = self._parts.runners.get(seen.runner.engine) if seen.runner is not None else None
+        current = seen.under_way
+        if runner is not None and current is not None and current.application is not None:
+            try:
+                runner.stop(self._launch(body, seen.spec, current, current.application))
+            except (TimeoutError, RunnerFailure) as error:
+                # Not needed for safety: from here on its writes are refused, by the store and by Kafka.
+                _log.warning("%s/%s: %s; it is fenced", namespace_of(body), name_of(body), error)
+        return job.settle(self._store(body, seen), live.kafka, self._parts.clock, reason=reason, message=message)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _connection(self, body: Object, seen: Seen) -> Live:
+        name = seen.spec.connection_ref.name if seen.spec is not None else ""
+        live = self._parts.live.get(namespace_of(body), name)
+        if live is None:
+            raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
+        return live
+
+    def _store(self, body: Object, seen: Seen) -> RunStore:
+        return self._parts.open_store(namespace_of(body), seen.run_document, None)
+
+    def _launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> Launch:
+        document = name.removesuffix(f"-{launch_number(name)}")
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
+        return Launch(
+            name=name,
+            namespace=namespace_of(body),
+            store=self._parts.open_store(namespace_of(body), document, None).location,
+            owner=_owner(body),
+            spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
+            connection_secrets=live.secrets if live is not None and in_pods else {},
+        )
+
+    def _memory(self, body: Object) -> _Memory:
+        return self._memories.setdefault(uid_of(body), _Memory())
+
+    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+    async def _patiently(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, call)
+
+
+# --- checks before a run ----------------------------------------------------------------------------------------------
+
+
+def _unsupported(reset: ResetSpec) -> Refusal | None:
+    if not reset.to.kind.needs_spark:
+        return None
+    return Refusal(
+        NOT_IN_THIS_VERSION,
+        f"spec.reset.to.{reset.to.kind.value} is not there in this version: use another target, such as timestamp",
+    )
+
+
+def _connection_to_wait_for(spec: OffsetResetPolicySpec, live: Live | None) -> Refusal | None:
+    name = spec.connection_ref.name
+    if live is None:
+        return Refusal(
+            core.WAITING_FOR_CONNECTION, f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+        )
+    return None if live.trouble is None else _not_ready(name, live.trouble[0])
+
+
+def _not_ready(name: str, why: str) -> Refusal:
+    return Refusal(core.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
+
+
+def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Refusal | None:
+    groups = [("spec.group", spec.group)]
+    if reset.to.group is not None:
+        groups.append(("spec.reset.to.group", reset.to.group))
+    for path, group in groups:
+        if not is_allowed(group, live.allow.groups):
+            return Refusal(
+                GROUP_NOT_ALLOWED,
+                f"{path}: KafkaConnection {live.name} does not allow group {group}: it allows "
+                f"{', '.join(live.allow.groups)}",
+            )
+    for selection in selections(spec, reset):
+        if not is_pattern(selection.topic) and not is_allowed(selection.topic, live.allow.topics):
+            return Refusal(
+                TOPIC_NOT_ALLOWED,
+                f"KafkaConnection {live.name} does not allow topic {selection.topic}: it allows "
+                f"{', '.join(live.allow.topics)}",
+            )
+    return None
+
+
+# --- other policies ---------------------------------------------------------------------------------------------------
+
+
+def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Mapping[str, Topic]) -> Claim | None:
+    """What another policy wants; anything of its group where its run is not the one its spec asks for.
+
+    ``None``: nothing, or nothing it could get: it has run, was refused, or its connection was never ready.
+    """
+    spec, _ = _spec(body)
+    if spec is None:
+        return None
+    status = _status(body)
+    current, wanted = under_way(status), spec.reset
+    cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
+    if not cluster_id:
+        return None
+    if current is None:
+        refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
+        if wanted is None or is_settled(status, wanted) or refused or body["metadata"].get("deletionTimestamp"):
+            return None
+    chosen = selections(spec, wanted) if wanted is not None and (current is None or current.id == wanted.id) else ()
+    return Claim(
+        uid=uid_of(body),
+        holder=f"{namespace_of(body)}/{name_of(body)}",
+        created=_created(body),
+        cluster_id=cluster_id,
+        group=spec.group,
+        partitions=claimed(chosen, topics),
+        under_way=current is not None,
+    )
+
+
+def _spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+    try:
+        return parse_spec(OffsetResetPolicySpec, body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
+
+
+def _status(body: Object) -> PolicyStatus:
+    try:
+        return read_status(PolicyStatus, body)
+    except InvalidResource:
+        return PolicyStatus()  # written by somebody else: the run's document tells what was done
+
+
+def _created(body: Object) -> datetime:
+    return datetime.fromisoformat(str(body["metadata"]["creationTimestamp"]))
+
+
+def _owner(body: Object) -> Mapping[str, Any]:
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": name_of(body),
+        "uid": uid_of(body),
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }

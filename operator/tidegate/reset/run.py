@@ -1,0 +1,685 @@
+"""What to do next about a policy's reset: a pure function of what was seen, to one action of a closed set.
+
+The status is the record of intent: it is written before the action is carried out, and an action is decided again from
+what is written, so a process that dies between the two leaves nothing undecided. The run's own document (plan,
+journal, result) is the truth about what was done; the status is a summary of it.
+
+    Pending ─ started ─ finalizer ─ document ─ job launched ─ (phases of the journal) ─ result ─ finalizer gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypedDict
+
+from tidegate.kube.ports import EventType, Happening
+from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.request import Refusal, launch_name, launch_number, run_uid
+from tidegate.reset.runner import RunnerState, RunnerStatus
+from tidegate.reset.store import Run
+from tidegate.resources.conditions import (
+    RESET,
+    Condition,
+    find_condition,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+    without_condition,
+)
+from tidegate.resources.policy import (
+    MAX_HISTORY,
+    Engine,
+    OffsetResetPolicySpec,
+    PlanStatus,
+    PolicyStatus,
+    ResetPhase,
+    ResetSpec,
+    ResetStatus,
+    ResetWay,
+    RunHistory,
+    StandstillStatus,
+)
+
+FINALIZER: Final = "tidegate.io/reset-under-way"
+APPROVE: Final = "tidegate.io/approve"
+ABANDON: Final = "tidegate.io/abandon"
+
+INVALID_SPEC: Final = "InvalidSpec"
+NO_RESET: Final = "NoReset"
+ALREADY_RAN: Final = "AlreadyRan"
+WAITING_FOR_POLICY: Final = "WaitingForPolicy"
+WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+SUPERSEDED: Final = "Superseded"
+DELETED: Final = "Deleted"
+RUN_LOST: Final = "RunLost"
+JOB_FAILED: Final = "JobFailed"
+ABANDONED: Final = "Abandoned"
+
+DEADLINE_GRACE: Final = timedelta(seconds=5)
+"""A job that runs keeps its deadline itself; it gets this long to do so before it is taken over."""
+
+_LAST_BACKOFF_S: Final = 30.0
+_QUEUE_LOOK_S: Final = 2.0
+_REST_S: Final = 60.0
+
+
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSeen:
+    """The runner of this run. ``started_here``: this process launched the newest launch, so LOST means it died.
+
+    ``fenced``: the newest launch that was found dead and whose transaction was ended. ``died_at``: when that was.
+    """
+
+    engine: Engine
+    status: RunnerStatus = field(default_factory=lambda: RunnerStatus(RunnerState.LOST))
+    started_here: bool = False
+    fenced: int = 0
+    died_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All that a new run needs; or ``refusal``, or ``waits_for``: why it can't begin now.
+
+    ``waits_for`` is a reason and a message too, but of something that passes by itself.
+    """
+
+    refusal: Refusal | None = None
+    waits_for: Refusal | None = None
+    engine: Engine = Engine.DIRECT
+    request: RunRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One policy as a pass finds it. ``invalid``: why the spec can't be read; then ``spec`` is ``None``.
+
+    ``run``: the document of :attr:`run_id`, ``None`` when there is none. ``trouble``: why the last effect failed.
+    """
+
+    uid: str
+    generation: int
+    spec: OffsetResetPolicySpec | None
+    status: PolicyStatus
+    now: datetime
+    run_document: str = ""
+    run: Run | None = None
+    runner: RunnerSeen | None = None
+    start: Start | None = None
+    invalid: str = ""
+    approved_id: str | None = None
+    abandoned: bool = False
+    deleting_since: datetime | None = None
+    has_finalizer: bool = False
+    deletion_limit: timedelta = timedelta(minutes=2)
+    max_launches: int = 12
+    tick_s: float = 1.0
+    trouble: str = ""
+
+    @property
+    def wanted(self) -> ResetSpec | None:
+        return self.spec.reset if self.spec is not None else None
+
+    @property
+    def under_way(self) -> ResetStatus | None:
+        """The run that the status says was started and has not ended."""
+        return under_way(self.status)
+
+
+def under_way(status: PolicyStatus) -> ResetStatus | None:
+    reset = status.reset
+    if reset is None or reset.started_at is None or Phase(reset.phase.value).is_final:
+        return None
+    return reset
+
+
+def is_settled(status: PolicyStatus, wanted: ResetSpec | None) -> bool:
+    """Whether this id has run to its end, by the status."""
+    reset = status.reset
+    return reset is not None and wanted is not None and reset.id == wanted.id and Phase(reset.phase.value).is_final
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the policy until its run is settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Nothing is under way: the policy may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRun:
+    """Store the request; the job will find it there."""
+
+    request: RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start the job under this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Note in the run's document that its plan was approved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The job of this launch died: end what it left open in Kafka, so that nobody waits for it."""
+
+    launch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Stop the job and settle the run for good: offsets back where needed, final result."""
+
+    reason: str
+    message: str
+
+
+Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The status to write, then what to tell, then at most one action. ``again_after_s`` 0: look again at once."""
+
+    status: PolicyStatus
+    action: Action | None = None
+    happenings: tuple[Happening, ...] = ()
+    again_after_s: float = _REST_S
+    waiting: bool = False
+
+
+class _Stamp(TypedDict):
+    generation: int
+    now: datetime
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A decision in the making."""
+
+    seen: Seen
+    status: PolicyStatus
+    happenings: list[Happening] = field(default_factory=list)
+
+    def moving(self, reason: str, message: str) -> None:
+        self._set(reconciling(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def stuck(self, reason: str, message: str) -> None:
+        self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def well(self, reason: str, message: str) -> None:
+        self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def reset_is(self, value: bool | None, reason: str, message: str) -> None:
+        self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+
+    def run(self, **changes: object) -> None:
+        """Change ``status.reset``."""
+        if self.status.reset is None:
+            raise ValueError("there is no run to change")
+        self.status = self.status.model_copy(update={"reset": self.status.reset.model_copy(update=changes)})
+
+    def refuse(self, refusal: Refusal) -> None:
+        run_id = self.seen.wanted.id if self.seen.wanted is not None else ""
+        self.tell(
+            EventType.WARNING, refusal.reason, refusal.message, f"{run_id}/{self.seen.generation}/{refusal.reason}"
+        )
+        self.reset_is(False, refusal.reason, refusal.message)
+        self.stuck(refusal.reason, refusal.message)
+
+    def tell(self, kind: EventType, reason: str, message: str, key: str) -> None:
+        self.happenings.append(Happening(kind, reason, message, key))
+
+    def decide(
+        self, action: Action | None = None, *, again_after_s: float = _REST_S, waiting: bool = False
+    ) -> Decision:
+        return Decision(self.status, action, tuple(self.happenings), again_after_s, waiting)
+
+    def _set(self, conditions: tuple[Condition, ...]) -> None:
+        self.status = self.status.model_copy(update={"conditions": conditions})
+
+    def _stamp(self) -> _Stamp:
+        return _Stamp(generation=self.seen.generation, now=self.seen.now)
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+def run_id_of(status: PolicyStatus, wanted: ResetSpec | None) -> str | None:
+    """Whose document a pass reads: the run under way's, or that of the one asked for and not known to have ended."""
+    current = under_way(status)
+    if current is not None:
+        return current.id
+    return None if wanted is None or is_settled(status, wanted) else wanted.id
+
+
+def decide(seen: Seen) -> Decision:
+    """The next step. Reads as a list of checks, the first that applies wins."""
+    draft = _Draft(seen, seen.status.model_copy(update={"observed_generation": seen.generation}))
+    if seen.deleting_since is not None:
+        return _leave(draft, seen.deleting_since)
+    current, wanted = seen.under_way, seen.wanted
+    if current is not None:
+        if seen.spec is not None and (wanted is None or wanted.id != current.id):
+            return _supersede(draft, current)
+        return _go_on(draft, current)
+    if seen.spec is None:
+        draft.stuck(INVALID_SPEC, seen.invalid)
+        draft.tell(EventType.WARNING, INVALID_SPEC, seen.invalid, f"{seen.generation}/{INVALID_SPEC}")
+        return draft.decide(_finalizer_to_remove(seen))
+    if seen.has_finalizer:
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if wanted is None:
+        return _idle(draft)
+    if is_settled(seen.status, wanted):
+        return _rest(draft)
+    if seen.run is not None:
+        return _adopt(draft, wanted, seen.run)
+    past = next((h for h in seen.status.history if h.id == wanted.id), None)
+    if past is not None:
+        return _ran_before(draft, past)
+    return _begin(draft, wanted)
+
+
+def _finalizer_to_remove(seen: Seen) -> Action | None:
+    return RemoveFinalizer() if seen.has_finalizer else None
+
+
+def _idle(draft: _Draft) -> Decision:
+    if draft.status.reset is not None and draft.status.reset.started_at is None:
+        # It was asked for, refused or kept waiting, and is no longer asked for.
+        draft.status = draft.status.model_copy(
+            update={"reset": None, "conditions": without_condition(draft.status.conditions, RESET)}
+        )
+    draft.well(NO_RESET, "no reset is asked for")
+    return draft.decide()
+
+
+def _rest(draft: _Draft) -> Decision:
+    """This id has ended: only the generation may be news."""
+    reset = draft.status.reset
+    said = find_condition(draft.status.conditions, RESET)
+    if reset is None:
+        raise ValueError("only a run that has ended can rest")
+    reason = said.reason if said is not None else reset.phase.value
+    message = said.message if said is not None else f"reset {reset.id} ended as {reset.phase.value}"
+    _conclude(draft, reset.phase, reason, message)
+    return draft.decide()
+
+
+def _conclude(draft: _Draft, phase: ResetPhase, reason: str, message: str) -> None:
+    succeeded = phase is ResetPhase.SUCCEEDED
+    draft.reset_is(succeeded, reason, message)
+    (draft.well if succeeded else draft.stuck)(reason, message)
+
+
+def _ran_before(draft: _Draft, past: RunHistory) -> Decision:
+    """An id that ran before never runs again."""
+    seen = draft.seen
+    message = (
+        f"reset {past.id} ran before and ended as {past.phase.value}; it does not run again: "
+        "give spec.reset.id a new value"
+    )
+    reset = ResetStatus(
+        id=past.id,
+        run_uid=run_uid(seen.uid, past.id),
+        phase=past.phase,
+        finished_at=past.finished_at,
+        plan=PlanStatus(
+            config_map=past.plan, records_replayed=past.records_replayed, records_skipped=past.records_skipped
+        ),
+    )
+    draft.status = draft.status.model_copy(update={"reset": reset})
+    draft.tell(EventType.WARNING, ALREADY_RAN, message, f"{past.id}/{seen.generation}/{ALREADY_RAN}")
+    _conclude(draft, past.phase, ALREADY_RAN, message)
+    return draft.decide()
+
+
+def _adopt(draft: _Draft, wanted: ResetSpec, run: Run) -> Decision:
+    """There is a document and the status does not know: it was lost, or never written. The document is the truth."""
+    started = next((p.at for p in run.journal), draft.seen.now)
+    reset = ResetStatus(
+        id=wanted.id,
+        run_uid=run.request.run_uid,
+        phase=ResetPhase.PENDING,
+        started_at=started,
+        plan=PlanStatus(config_map=draft.seen.run_document),
+    )
+    draft.status = draft.status.model_copy(update={"reset": reset})
+    draft.moving(ResetPhase.PENDING.value, f"reset {wanted.id} was found under way")
+    draft.reset_is(None, ResetPhase.PENDING.value, f"reset {wanted.id} was found under way")
+    return draft.decide(again_after_s=0)
+
+
+# --- beginning --------------------------------------------------------------------------------------------------------
+
+
+def _begin(draft: _Draft, wanted: ResetSpec) -> Decision:
+    seen, start = draft.seen, draft.seen.start
+    if start is None:
+        raise ValueError("a run that is to begin needs to know with what")
+    reset = ResetStatus(id=wanted.id, run_uid=run_uid(seen.uid, wanted.id), phase=ResetPhase.PENDING)
+    draft.status = draft.status.model_copy(update={"reset": reset})
+    if start.refusal is not None:
+        draft.refuse(start.refusal)
+        return draft.decide(again_after_s=10 * seen.tick_s)
+    if start.waits_for is not None:
+        waits = start.waits_for
+        draft.moving(waits.reason, waits.message)
+        draft.reset_is(None, waits.reason, waits.message)
+        if waits.reason == WAITING_FOR_POLICY:
+            draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{wanted.id}/{waits.reason}/{waits.message}")
+        return draft.decide(again_after_s=_QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_POLICY)
+    draft.run(started_at=seen.now, engine=start.engine)
+    message = f"reset {wanted.id} begins, engine {start.engine.value}"
+    draft.moving(ResetPhase.PENDING.value, message)
+    draft.reset_is(None, ResetPhase.PENDING.value, message)
+    draft.tell(EventType.NORMAL, ResetPhase.PENDING.value, message, f"{wanted.id}/{ResetPhase.PENDING.value}")
+    return draft.decide(again_after_s=0)
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+def _go_on(draft: _Draft, current: ResetStatus) -> Decision:
+    seen, run = draft.seen, draft.seen.run
+    if run is None:
+        return _without_document(draft, current)
+    if run.result is not None:
+        return _finish(draft, current, run, run.result)
+    _report(draft, current, run)
+    if not seen.has_finalizer:
+        return draft.decide(AddFinalizer(), again_after_s=0)
+    over = _overdue(seen, run)
+    if over is not None:
+        return draft.decide(over, again_after_s=seen.tick_s)
+    if _awaits_approval(run):
+        if seen.approved_id == current.id:
+            return draft.decide(Approve(), again_after_s=0)
+        return draft.decide(again_after_s=seen.tick_s)
+    if seen.runner is None:
+        # Its engine is not to be had now (the operator was restarted without it); the deadline bounds the wait.
+        message = f"reset {current.id} waits for its engine, {current.engine.value if current.engine else 'Auto'}"
+        draft.moving("EngineUnavailable", message)
+        return draft.decide(again_after_s=5 * seen.tick_s)
+    return _supervise(draft, current, run, seen.runner)
+
+
+def _without_document(draft: _Draft, current: ResetStatus) -> Decision:
+    seen = draft.seen
+    if current.phase is not ResetPhase.PENDING:
+        message = (
+            f"the ConfigMap {seen.run_document} of reset {current.id} was removed while it was under way: what it has "
+            "done is not known. Look at the group's offsets"
+        )
+        return _end(draft, current, ResetPhase.FAILED, RUN_LOST, message)
+    if seen.wanted is not None and current.started_at is not None and _late(seen, current, seen.wanted):
+        message = f"reset {current.id} could not begin within its deadline. Nothing was changed"
+        return _end(draft, current, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
+    start = seen.start
+    if start is None or start.request is None:
+        why = start and (start.refusal or start.waits_for)
+        draft.moving(why.reason if why else WAITING_FOR_CONNECTION, why.message if why else "waits for its connection")
+        return draft.decide(again_after_s=seen.tick_s)
+    if not seen.has_finalizer:
+        return draft.decide(AddFinalizer(), again_after_s=0)
+    return draft.decide(CreateRun(start.request), again_after_s=0)
+
+
+def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:
+    return current.started_at is not None and seen.now > current.started_at + wanted.deadline
+
+
+def _overdue(seen: Seen, run: Run) -> TakeOver | None:
+    deadline = run.request.settings.deadline
+    if deadline is None or seen.now <= deadline:
+        return None
+    alive = seen.runner is not None and seen.runner.status.state is RunnerState.RUNNING
+    if alive and not _awaits_approval(run) and seen.now <= deadline + DEADLINE_GRACE:
+        return None
+    where = "its plan was not approved" if _awaits_approval(run) else "it was not over"
+    return TakeOver(DEADLINE_EXCEEDED, f"reset {run.request.run_id} passed its deadline: {where} in time")
+
+
+def _awaits_approval(run: Run) -> bool:
+    return run.request.manual_approval and run.plan is not None and not run.approved
+
+
+def _supervise(draft: _Draft, current: ResetStatus, run: Run, runner: RunnerSeen) -> Decision:
+    """Keep a job at work: launch it, and when it died without a result fence it and launch another."""
+    seen, number = draft.seen, launch_number(current.application)
+    if number == 0:
+        return _launch(draft, 1, runner.engine)
+    if runner.status.state is RunnerState.RUNNING:
+        return draft.decide(again_after_s=seen.tick_s)
+    if _ended_well(run):
+        return _launch(draft, number + 1, runner.engine)
+    if runner.status.state is RunnerState.LOST and not runner.started_here and run.attempt == 0:
+        # Written down, and then this process's predecessor died before it could start it, or just after.
+        return draft.decide(Launch(launch_name(seen.run_document, number)), again_after_s=seen.tick_s)
+    if runner.fenced < number:
+        return draft.decide(Fence(number), again_after_s=0)
+    if number >= seen.max_launches:
+        detail = f": {runner.status.message}" if runner.status.message else ""
+        message = f"the job of reset {current.id} ended {number} times without a result{detail}"
+        return draft.decide(TakeOver(JOB_FAILED, message), again_after_s=seen.tick_s)
+    wait_s = _backoff_left_s(seen, runner, number)
+    if wait_s > 0:
+        detail = f" ({runner.status.message})" if runner.status.message else ""
+        draft.moving(
+            "JobRestarting", f"the job of reset {current.id} ended without a result{detail}; another one is started"
+        )
+        return draft.decide(again_after_s=wait_s)
+    return _launch(draft, number + 1, runner.engine)
+
+
+def _ended_well(run: Run) -> bool:
+    """Whether the last job ended as it should: it made the plan that has been approved since."""
+    return run.approved and run.last is not None and run.last.phase is Phase.AWAITING_APPROVAL
+
+
+def _backoff_left_s(seen: Seen, runner: RunnerSeen, number: int) -> float:
+    # The first successor starts at once: mostly it was the operator that was restarted.
+    if runner.died_at is None or number < 2:
+        return 0.0
+    pause_s = min(_LAST_BACKOFF_S, 2.0 ** (number - 2))
+    return max(0.0, pause_s - (seen.now - runner.died_at).total_seconds())
+
+
+def _launch(draft: _Draft, number: int, engine: Engine) -> Decision:
+    name = launch_name(draft.seen.run_document, number)
+    draft.run(application=name, engine=engine)
+    return draft.decide(Launch(name), again_after_s=draft.seen.tick_s)
+
+
+# --- reporting --------------------------------------------------------------------------------------------------------
+
+
+def phase_of(run: Run) -> Phase:
+    """The phase of a run that has not ended, from its journal."""
+    if _awaits_approval(run):
+        return Phase.AWAITING_APPROVAL
+    if run.last is None or run.last.phase.is_final or run.last.phase is Phase.PENDING:
+        return Phase.PLANNING
+    return run.last.phase
+
+
+def _report(draft: _Draft, current: ResetStatus, run: Run) -> None:
+    """Take the phase, the way and the plan over into the status, and tell of every phase that is new."""
+    phase = phase_of(run)
+    way = run.last.way if run.last is not None else None
+    draft.run(
+        phase=ResetPhase(phase.value),
+        way=current.way if way is None else ResetWay(way.value),
+        plan=plan_status(draft.seen.run_document, run.plan),
+    )
+    message = _progress_message(run, phase)
+    if draft.seen.trouble:
+        message = f"{message}. Waiting: {draft.seen.trouble}"
+    _tell_phases(draft, run)
+    if phase is Phase.AWAITING_APPROVAL:
+        draft.tell(EventType.NORMAL, phase.value, message, f"{current.id}/{phase.value}")
+    draft.moving(phase.value, message)
+    draft.reset_is(None, phase.value, message)
+
+
+def _tell_phases(draft: _Draft, run: Run) -> None:
+    for step in _first_of_each(run.journal):
+        if step.phase.is_final or step.phase is Phase.AWAITING_APPROVAL:
+            continue
+        message = step.message or _progress_message(run, step.phase)
+        draft.tell(EventType.NORMAL, step.phase.value, message, f"{run.request.run_id}/{step.phase.value}")
+
+
+def _first_of_each(journal: Sequence[Progress]) -> Iterator[Progress]:
+    told: set[Phase] = set()
+    for step in journal:
+        if step.phase not in told:
+            told.add(step.phase)
+            yield step
+
+
+def _progress_message(run: Run, phase: Phase) -> str:
+    run_id, group = run.request.run_id, run.request.group_id
+    match phase:
+        case Phase.AWAITING_APPROVAL:
+            return (
+                f"reset {run_id} of group {group} is planned ({_effect(run.plan)}); "
+                f"to approve it, set the annotation {APPROVE}: {run_id}"
+            )
+        case Phase.PLANNING | Phase.PENDING:
+            return f"reset {run_id} of group {group} is being planned"
+        case _:
+            return f"reset {run_id} of group {group}: {phase.value} ({_effect(run.plan)})"
+
+
+def _effect(plan: Plan | None) -> str:
+    if plan is None:
+        return "no plan"
+    return (
+        f"{len(plan.partitions)} partition(s), {plan.moved} to move, {plan.records_replayed} record(s) to be read "
+        f"again, {plan.records_skipped} skipped"
+    )
+
+
+def plan_status(document: str, plan: Plan | None) -> PlanStatus:
+    if plan is None:
+        return PlanStatus(config_map=document)
+    starts = [p.span_from for p in plan.partitions if p.span_from is not None]
+    ends = [p.span_to for p in plan.partitions if p.span_to is not None]
+    return PlanStatus(
+        config_map=document,
+        partitions=len(plan.partitions),
+        moved=plan.moved,
+        unchanged=plan.unchanged,
+        clamped=plan.clamped,
+        records_replayed=plan.records_replayed,
+        records_skipped=plan.records_skipped,
+        from_=min(starts, default=None),
+        to=max(ends, default=None),
+    )
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+def _finish(draft: _Draft, current: ResetStatus, run: Run, result: RunResult) -> Decision:
+    standstill = None
+    if result.standstill is not None:
+        standstill = StandstillStatus(
+            p50=timedelta(milliseconds=round(result.standstill.p50_s * 1000)),
+            max=timedelta(milliseconds=round(result.standstill.max_s * 1000)),
+        )
+    draft.run(
+        way=ResetWay(result.way.value) if result.way is not None else current.way,
+        plan=plan_status(draft.seen.run_document, run.plan),
+        standstill=standstill,
+        redone=result.redone,
+    )
+    _tell_phases(draft, run)
+    return _end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result.finished_at)
+
+
+def _end(
+    draft: _Draft,
+    current: ResetStatus,
+    phase: ResetPhase,
+    reason: str,
+    message: str,
+    finished_at: datetime | None = None,
+) -> Decision:
+    at = finished_at or draft.seen.now
+    draft.run(phase=phase, finished_at=at)
+    reset = draft.status.reset
+    plan = reset.plan if reset is not None else None
+    entry = RunHistory(
+        id=current.id,
+        phase=phase,
+        finished_at=at,
+        records_replayed=plan.records_replayed if plan is not None else None,
+        records_skipped=plan.records_skipped if plan is not None else None,
+        plan=plan.config_map if plan is not None else None,
+    )
+    history = (entry, *(h for h in draft.status.history if h.id != current.id))[:MAX_HISTORY]
+    draft.status = draft.status.model_copy(update={"history": history})
+    kind = EventType.NORMAL if phase is ResetPhase.SUCCEEDED else EventType.WARNING
+    draft.tell(kind, phase.value, message, f"{current.id}/{phase.value}")
+    _conclude(draft, phase, reason, message)
+    return draft.decide(again_after_s=0)
+
+
+def _supersede(draft: _Draft, current: ResetStatus) -> Decision:
+    """Another reset is asked for, or none: the one under way is settled first."""
+    seen, run = draft.seen, draft.seen.run
+    wanted = f"reset {seen.wanted.id} is asked for" if seen.wanted is not None else "no reset is asked for any more"
+    message = f"{wanted} while reset {current.id} was under way"
+    if run is None:
+        if current.phase is not ResetPhase.PENDING:
+            return _without_document(draft, current)
+        return _end(draft, current, ResetPhase.FAILED, SUPERSEDED, f"{message}. Nothing was changed")
+    if run.result is not None:
+        return _finish(draft, current, run, run.result)
+    _report(draft, current, run)
+    return draft.decide(TakeOver(SUPERSEDED, message), again_after_s=seen.tick_s)
+
+
+def _leave(draft: _Draft, since: datetime) -> Decision:
+    """The policy is being deleted: settle what is under way, within bounds, then let go."""
+    seen, current, run = draft.seen, draft.seen.under_way, draft.seen.run
+    if not seen.has_finalizer:
+        return draft.decide()
+    if current is None or run is None:
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if run.result is not None:
+        _finish(draft, current, run, run.result)
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if seen.abandoned:
+        message = f"reset {current.id} was abandoned in {current.phase.value}, as {ABANDON} asks"
+        draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if seen.now > since + seen.deletion_limit:
+        message = f"reset {current.id} could not be settled within {seen.deletion_limit}: {seen.trouble or 'no answer'}"
+        draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    message = f"the policy was deleted while reset {current.id} was under way"
+    draft.moving(DELETED, message)
+    return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)

@@ -1,0 +1,118 @@
+"""What the operator is told by its environment, checked once at the start."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tidegate.spark.settings import SparkSettings
+
+_PREFIX: Final = "TIDEGATE_"
+
+
+class BadSettings(ValueError):
+    """The environment cannot be used: one line a variable, each says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0: any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _address(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    host, colon, port = value.rpartition(":")
+    host = host.strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError("has to be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080") from None
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("has to end in a port from 0 to 65535, such as 127.0.0.1:8080")
+    return Address(host, int(port))
+
+
+def _names(value: Any) -> Any:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+def _all_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
+            raise ValueError(f"{name!r} is not a namespace: lower-case letters, digits and '-', separated by commas")
+    return names
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(BaseModel):
+    """The operator's settings. Each field is the variable ``TIDEGATE_<FIELD>``; ``spark`` has its own, see there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespaces: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_all_namespaces)] = ()
+    """Those served, separated by commas; empty: the whole cluster."""
+
+    health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
+    """``/healthz`` and ``/metrics``. On the loopback interface unless told otherwise; in a pod ``0.0.0.0:8080``."""
+
+    health_interval_s: Seconds = 20.0
+    """Between two listings of our resources by the freshness check."""
+
+    unobserved_limit_s: Seconds = 90.0
+    """How long a resource's generation may stay unobserved before ``/healthz`` fails."""
+
+    runtime_directory: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / "tidegate")
+    """Where connections' certificates and passwords are kept as files: memory-backed, for this process only."""
+
+    active_tick_s: Seconds = 1.0
+    """Between two looks at a Kafka cluster, and at a run, while a run is under way."""
+
+    idle_tick_s: Seconds = 10.0
+    """Between two looks at a Kafka cluster otherwise, and at Secrets for changes."""
+
+    deletion_limit_s: Seconds = 120.0
+    """How long a deletion in mid-run may wait for the offsets to be put back."""
+
+    max_launches: Annotated[int, Field(ge=1, le=100)] = 12
+    """How often a run's job is started in all before the run fails."""
+
+    threads: Annotated[int, Field(ge=2, le=64)] = 8
+    """For calls to the API server and looks at Kafka; as many again for taking runs over."""
+
+    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Raises ``BadSettings``, which names the variables."""
+        given = {
+            name: environment[f"{_PREFIX}{name.upper()}"]
+            for name in cls.model_fields
+            if name != "spark" and environment.get(f"{_PREFIX}{name.upper()}")
+        }
+        try:
+            spark = SparkSettings.from_environment(environment)
+        except ValueError as error:
+            raise BadSettings(str(error)) from None
+        try:
+            return cls.model_validate({**given, "spark": spark})
+        except ValidationError as error:
+            lines = [f"{_PREFIX}{str(e['loc'][0]).upper()} is {e['input']!r}: {e['msg']}" for e in error.errors()]
+            raise BadSettings("\n".join(lines)) from None
