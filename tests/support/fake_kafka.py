@@ -1,0 +1,940 @@
+"""Kafka in memory, behind ``tidegate.kafka.ports``, with consumers that behave as scripted; one contract suite runs
+against it and against the real thing (``tests/contract/test_kafka_ports.py``).
+
+Time is a ``FakeClock``: nothing happens but while somebody sleeps on it. Consumers poll, heartbeat, commit, rejoin and
+commit late as events of that clock, in a fixed order, so every run is the same. Use from one thread.
+
+What is simplified: one coordinator; a join and its sync are one step; sticky assignors never move a partition that has
+an owner; a KIP-848 member takes a partition as soon as its owner has let go; static members rejoin as dynamic ones do.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import heapq
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tidegate.kafka.errors import (
+    Fenced,
+    GroupNotEmpty,
+    KafkaFailure,
+    OutcomeUnknown,
+    Refused,
+    Unavailable,
+    UnknownPartitions,
+)
+from tidegate.kafka.model import (
+    Broker,
+    Cluster,
+    Features,
+    Group,
+    GroupState,
+    GroupType,
+    LogBounds,
+    Member,
+    Offsets,
+    Topic,
+    TopicPartition,
+)
+
+START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+PENDING_SESSION_S: Final = 8.0
+VISIBLE_AT_MOST_S: Final = 0.25
+"""A committed transaction shows by then, also if nobody looks (facts: 10 to 50 ms, up to 250 ms)."""
+
+COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+
+
+class FakeClock:
+    """Implements ``tidegate.reset.clock.Clock``: sleeping runs what falls due meanwhile, in order of time."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._numbers = itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def sleep(self, seconds: float) -> None:
+        until = self._elapsed + max(0.0, seconds)
+        while self._events and self._events[0][0] <= until:
+            self._elapsed, _, event = heapq.heappop(self._events)
+            event()
+        self._elapsed = until
+
+    def after(self, seconds: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self._elapsed + seconds, next(self._numbers), event))
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Log:
+    """Records by offset with their timestamps in ms; offsets of markers and compacted records are missing."""
+
+    records: dict[int, int] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+    offline: bool = False
+
+
+@dataclass(slots=True)
+class _TopicLogs:
+    topic_id: str
+    logs: list[_Log]
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Membership:
+    """The coordinator's side of one member."""
+
+    consumer: FakeConsumer
+    assignment: frozenset[TopicPartition] = frozenset()
+    rejoined: bool = False
+
+
+@dataclass(slots=True)
+class _Commit:
+    """``sequence``: its place in the coordinator's log. The last one wins, whatever ends later (GroupMetadata)."""
+
+    offset: int
+    sequence: int
+
+
+@dataclass(slots=True)
+class _GroupLogs:
+    group_id: str
+    type: GroupType = GroupType.SIMPLE
+    assignor: str = ""
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    members: dict[str, _Membership] = field(default_factory=dict)
+    committed: dict[TopicPartition, _Commit] = field(default_factory=dict)
+    pending_ids: dict[str, float] = field(default_factory=dict)
+    targets: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    rebalance: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction:
+    epoch: int
+    offsets: dict[str, dict[TopicPartition, _Commit]] = field(default_factory=lambda: defaultdict(dict))
+    ended: bool = False
+    polls_left: int = 0
+    """A committed transaction becomes visible once it was asked for this often."""
+
+
+class FakeKafka:
+    """Implements ``tidegate.kafka.ports.Kafka``.
+
+    ``visible_after``: how many looks (``pending``, ``committed``) it takes until a committed transaction shows.
+    """
+
+    def __init__(self, clock: FakeClock | None = None, *, visible_after: int = 2, brokers: int = 1) -> None:
+        self.clock = clock or FakeClock()
+        self.visible_after = visible_after
+        self.calls: list[str] = []
+        """Names of the calls made, to hold the number of requests against."""
+        self._brokers = brokers
+        self._topics: dict[str, _TopicLogs] = {}
+        self._groups: dict[str, _GroupLogs] = {}
+        self._epochs: dict[str, int] = {}
+        self._open: dict[str, _Transaction] = {}
+        self._ending: list[_Transaction] = []
+        self._numbers = itertools.count(1)
+        self._failures: defaultdict[str, deque[KafkaFailure]] = defaultdict(deque)
+        self._lost_answers: deque[bool] = deque()
+
+    # --- setting the scene ------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int) -> str:
+        """Returns the topic id. Raises ``ValueError`` when there is one."""
+        if name in self._topics:
+            raise ValueError(f"topic {name} exists")
+        raw = next(self._numbers).to_bytes(16, "big")
+        topic_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        self._topics[name] = _TopicLogs(topic_id, [_Log() for _ in range(partitions)])
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """The coordinator forgets the offsets of a deleted topic's partitions."""
+        del self._topics[name]
+        for group in self._groups.values():
+            group.committed = {p: c for p, c in group.committed.items() if p.topic != name}
+
+    def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None:
+        """Write a record for each timestamp."""
+        log = self._log(partition)
+        for at in times:
+            log.records[log.end] = _ms(at)
+            log.end += 1
+
+    def fill(self, topic: str, records: int, *, at: datetime = START, every: timedelta = timedelta(0)) -> None:
+        """Write ``records`` records to each partition, the first at ``at``."""
+        for number in range(len(self._topics[topic].logs)):
+            self.append(TopicPartition(topic, number), (at + every * n for n in range(records)))
+
+    def append_gap(self, partition: TopicPartition, offsets: int = 1) -> None:
+        """Offsets without a record: transaction markers, or records that compaction took."""
+        self._log(partition).end += offsets
+
+    def delete_records(self, partition: TopicPartition, before: int) -> None:
+        log = self._log(partition)
+        log.start = max(log.start, min(before, log.end))
+        log.records = {o: t for o, t in log.records.items() if o >= log.start}
+
+    def take_offline(self, partition: TopicPartition) -> None:
+        """The partition has no leader: whoever asks for its offsets gets no answer."""
+        self._log(partition).offline = True
+
+    def commit_directly(self, group_id: str, offsets: Offsets) -> None:
+        """Put offsets into a group as an earlier member of it would have left them; no range check, as in Kafka."""
+        self._write(self._group(group_id), offsets)
+
+    def set_group(self, group_id: str, type: GroupType, assignor: str = "") -> None:  # noqa: A002
+        group = self._group(group_id)
+        group.type, group.assignor = type, assignor
+        if type in (GroupType.STREAMS, GroupType.SHARE):
+            group.state = GroupState.UNKNOWN
+
+    def fail(self, call: str, *failures: KafkaFailure) -> None:
+        """The next calls of that name (``committed``, ``send``, ``commit`` …) raise these, one each."""
+        self._failures[call].extend(failures)
+
+    def lose_commit_answer(self, *, committed: bool) -> None:
+        """The next transaction's commit raises ``OutcomeUnknown``, having worked or not."""
+        self._lost_answers.append(committed)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def cluster(self) -> Cluster:
+        self._called("cluster")
+        brokers = tuple(Broker(n, "127.0.0.1", 9092 + n) for n in range(self._brokers))
+        return Cluster("fake-cluster", brokers, Features(consumer_protocol=True, streams_protocol=True))
+
+    def topics(self) -> Mapping[str, Topic]:
+        self._called("topics")
+        return {
+            name: Topic(name, t.topic_id, len(t.logs)) for name, t in self._topics.items() if not name.startswith("__")
+        }
+
+    def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+        self._called("groups")
+        return {group_id: self._described(group_id) for group_id in group_ids}
+
+    def _described(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            return Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
+        # A classic group's assignments are not told while it rebalances.
+        told = group.state is not GroupState.PREPARING_REBALANCE
+        members = tuple(
+            Member(
+                member_id=member_id,
+                client_id=m.consumer.client_id,
+                host=m.consumer.host,
+                group_instance_id=m.consumer.group_instance_id,
+                assignment=m.assignment if told else frozenset(),
+            )
+            for member_id, m in group.members.items()
+        )
+        return Group(group_id, group.state, group.type, group.assignor if members and told else "", members)
+
+    def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
+    ) -> Offsets:
+        self._called("committed")
+        self._look()
+        known = {p: c.offset for p, c in self._offsets_of(group_id).items()}
+        hidden = self._undecided(group_id) if stable else frozenset()
+        return {p: o for p, o in known.items() if p not in hidden and (partitions is None or p in partitions)}
+
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        self._called("committed_of")
+        self._look()
+        return {g: {p: c.offset for p, c in self._offsets_of(g).items()} for g in group_ids}
+
+    def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        self._called("pending")
+        self._look()
+        return self._undecided(group_id) & frozenset(partitions)
+
+    def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        self._called("log_bounds")
+        return {p: LogBounds(log.start, log.end) for p, log in self._led(partitions).items()}
+
+    def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
+        self._called("offsets_at")
+        logs = self._led(times)
+        return {
+            p: min((o for o, t in logs[p].records.items() if t >= _ms_up(at)), default=None) for p, at in times.items()
+        }
+
+    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
+        self._called("record_times")
+        times = {}
+        for partition, log in self._led(positions).items():
+            first = min((o for o in log.records if o >= positions[partition]), default=None)
+            if first is not None:
+                times[partition] = datetime.fromtimestamp(log.records[first] / 1000, UTC)
+        return times
+
+    @property
+    def membership(self) -> FakeMembership:
+        return FakeMembership(self)
+
+    def writer(self, group_id: str, *, transaction_timeout_s: float) -> FakeWriter:
+        return FakeWriter(self, group_id, transaction_timeout_s)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    # --- inside: logs -------------------------------------------------------------------------------------------------
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self._failures[name]:
+            raise self._failures[name].popleft()
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        return partition.topic in self._topics and 0 <= partition.partition < len(self._topics[partition.topic].logs)
+
+    def _log(self, partition: TopicPartition) -> _Log:
+        if not self._exists(partition):
+            raise UnknownPartitions(frozenset({partition}))
+        return self._topics[partition.topic].logs[partition.partition]
+
+    def _led(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Log]:
+        asked = list(partitions)
+        unknown = frozenset(p for p in asked if not self._exists(p))
+        if unknown:
+            raise UnknownPartitions(unknown)
+        logs = {p: self._log(p) for p in asked}
+        for partition, log in logs.items():
+            if log.offline:
+                raise Unavailable(f"read the log's offsets ({partition}): LEADER_NOT_AVAILABLE")
+        return logs
+
+    # --- inside: offsets and transactions -----------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> _GroupLogs:
+        return self._groups.setdefault(group_id, _GroupLogs(group_id))
+
+    def _offsets_of(self, group_id: str) -> dict[TopicPartition, _Commit]:
+        return self._groups[group_id].committed if group_id in self._groups else {}
+
+    def _write(self, group: _GroupLogs, offsets: Offsets) -> None:
+        for partition, offset in offsets.items():
+            group.committed[partition] = _Commit(offset, next(self._numbers))
+
+    def _undecided(self, group_id: str) -> frozenset[TopicPartition]:
+        return frozenset(p for t in [*self._open.values(), *self._ending] for p in t.offsets.get(group_id, {}))
+
+    def _look(self) -> None:
+        for transaction in list(self._ending):
+            if transaction.polls_left <= 0:
+                self._show(transaction)
+            transaction.polls_left -= 1
+
+    def _show(self, transaction: _Transaction) -> None:
+        if transaction in self._ending:
+            self._ending.remove(transaction)
+            self._materialise(transaction)
+
+    def _materialise(self, transaction: _Transaction) -> None:
+        for group_id, offsets in transaction.offsets.items():
+            committed = self._group(group_id).committed
+            for partition, commit in offsets.items():
+                if partition not in committed or committed[partition].sequence < commit.sequence:
+                    committed[partition] = commit
+
+    def _init_transactions(self, transactional_id: str) -> int:
+        """Ends what an earlier producer left: aborts an open transaction, waits for one that is committing."""
+        left = self._open.pop(transactional_id, None)
+        if left is not None:
+            left.ended = True
+        for transaction in list(self._ending):
+            self._show(transaction)
+        self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
+        return self._epochs[transactional_id]
+
+    def _begin(self, transactional_id: str, epoch: int, timeout_s: float) -> _Transaction:
+        transaction = _Transaction(epoch)
+        self._open[transactional_id] = transaction
+
+        def expire() -> None:
+            if self._open.get(transactional_id) is transaction:
+                # The coordinator raises the epoch when it aborts, so the producer cannot go on.
+                self._init_transactions(transactional_id)
+
+        self.clock.after(timeout_s, expire)
+        return transaction
+
+    def _check_epoch(self, transactional_id: str, epoch: int) -> None:
+        if self._epochs.get(transactional_id) != epoch:
+            raise Fenced(f"transactional id {transactional_id}: a newer producer has taken over")
+
+    def _end(self, transactional_id: str, transaction: _Transaction, *, commit: bool) -> None:
+        transaction.ended = True
+        if self._open.get(transactional_id) is transaction:
+            del self._open[transactional_id]
+            if commit:
+                transaction.polls_left = self.visible_after
+                self._ending.append(transaction)
+                self.clock.after(VISIBLE_AT_MOST_S, lambda: self._show(transaction))
+
+    # --- inside: members ----------------------------------------------------------------------------------------------
+
+    def _subscribed(self, group: _GroupLogs) -> frozenset[str]:
+        return frozenset(t for m in group.members.values() for t in m.consumer.topics)
+
+    def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return sorted(TopicPartition(t, n) for t in topics if t in self._topics for n in range(self._size(t)))
+
+    def _size(self, topic: str) -> int:
+        return len(self._topics[topic].logs)
+
+    def _join(self, group_id: str, member_id: str, consumer: FakeConsumer) -> None:
+        """A member joins or rejoins. A classic group answers when all have: see ``_maybe_complete``."""
+        group = self._group(group_id)
+        if group.members and (group.type, group.assignor) != (consumer.protocol, consumer.assignor):
+            raise Refused(f"group {group_id}: INCONSISTENT_GROUP_PROTOCOL")
+        group.type, group.assignor = consumer.protocol, consumer.assignor
+        known = group.members.setdefault(member_id, _Membership(consumer))
+        if group.type is GroupType.CONSUMER:
+            self._retarget(group)
+            return
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            self._prepare(group)
+        known.rejoined = True
+        self._maybe_complete(group)
+
+    def _prepare(self, group: _GroupLogs) -> None:
+        group.state = GroupState.PREPARING_REBALANCE
+        group.rebalance += 1
+        mine = group.rebalance
+        for member in group.members.values():
+            member.rejoined = False
+
+        def expire() -> None:
+            if group.rebalance == mine and group.state is GroupState.PREPARING_REBALANCE:
+                for member_id in [i for i, m in group.members.items() if not m.rejoined]:
+                    del group.members[member_id]
+                self._maybe_complete(group)
+
+        timeouts = [m.consumer.rebalance_timeout_s for m in group.members.values()]
+        self.clock.after(max(timeouts, default=PENDING_SESSION_S), expire)
+
+    def _maybe_complete(self, group: _GroupLogs) -> None:
+        """The join ends once every member has rejoined and no handed-out member id is outstanding (KIP-394)."""
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        now = self.clock.monotonic()
+        if any(expiry > now for expiry in group.pending_ids.values()):
+            return
+        if not all(m.rejoined for m in group.members.values()):
+            return
+        group.generation += 1
+        if not group.members:
+            group.state = GroupState.EMPTY
+            return
+        group.state = GroupState.STABLE
+        shares = self._shares(group, keep=group.assignor in COOPERATIVE)
+        for member_id, member in group.members.items():
+            member.assignment = shares[member_id]
+            member.consumer._assigned(group.generation, member.assignment)
+
+    def _shares(self, group: _GroupLogs, *, keep: bool) -> dict[str, frozenset[TopicPartition]]:
+        """Who gets what; with ``keep`` nobody loses a partition to another."""
+        wanted = self._partitions_of(self._subscribed(group))
+        order = sorted(group.members, key=lambda i: (group.members[i].consumer.client_id, i))
+        if not keep:
+            share: dict[str, set[TopicPartition]] = {i: set() for i in order}
+            for topic in sorted({p.topic for p in wanted}):
+                readers = [i for i in order if topic in group.members[i].consumer.topics]
+                each, more = divmod(self._size(topic), len(readers))
+                numbers = iter(range(self._size(topic)))
+                for place, member_id in enumerate(readers):
+                    taken = itertools.islice(numbers, each + (place < more))
+                    share[member_id].update(TopicPartition(topic, n) for n in taken)
+            return {i: frozenset(s) for i, s in share.items()}
+        share = {i: {p for p in group.members[i].assignment if p in wanted} for i in order}
+        free = [p for p in wanted if not any(p in s for s in share.values())]
+        for partition in free:
+            readers = [i for i in order if partition.topic in group.members[i].consumer.topics]
+            share[min(readers, key=lambda i: len(share[i]))].add(partition)
+        return {i: frozenset(s) for i, s in share.items()}
+
+    def _retarget(self, group: _GroupLogs) -> None:
+        """KIP-848: a new target assignment; members reconcile with it at their heartbeats."""
+        group.targets = self._shares(group, keep=False) if group.members else {}
+        group.generation += 1
+        self._reconciled(group)
+
+    def _reconciled(self, group: _GroupLogs) -> None:
+        if not group.members:
+            group.state = GroupState.EMPTY
+        elif all(m.assignment == group.targets[i] for i, m in group.members.items()):
+            group.state = GroupState.STABLE
+        else:
+            group.state = GroupState.RECONCILING
+
+    def _remove(self, group: _GroupLogs, member_id: str) -> bool:
+        if group.members.pop(member_id, None) is None:
+            return False
+        if group.type is GroupType.CONSUMER:
+            self._retarget(group)
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            self._maybe_complete(group)
+        else:
+            self._prepare(group)
+            self._maybe_complete(group)
+        return True
+
+    def _member_commit(self, group_id: str, member_id: str, generation: int, offsets: Offsets) -> bool:
+        """A member's own commit; refused from a member that left, or, in a classic group, of another generation."""
+        group = self._group(group_id)
+        if member_id not in group.members:
+            return False
+        if group.type is GroupType.CLASSIC and generation != group.generation:
+            return False
+        self._write(group, offsets)
+        return True
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class FakeWriter:
+    """Implements ``tidegate.kafka.ports.OffsetWriter``."""
+
+    def __init__(self, kafka: FakeKafka, group_id: str, transaction_timeout_s: float) -> None:
+        self._kafka = kafka
+        self._id = f"tidegate.{group_id}"
+        self._timeout_s = transaction_timeout_s
+        self._epoch: int | None = None
+
+    def fence(self) -> None:
+        self._kafka._called("fence")
+        self._epoch = self._kafka._init_transactions(self._id)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[FakeTransaction]:
+        if self._epoch is None:
+            self.fence()
+        epoch = self._epoch or 0
+        # As librdkafka does: that the producer was fenced shows at its first request.
+        opened = self._kafka._begin(self._id, epoch, self._timeout_s) if self._is_newest(epoch) else _Transaction(epoch)
+        try:
+            yield FakeTransaction(self._kafka, self._id, opened)
+        finally:
+            if not opened.ended:
+                self._kafka._end(self._id, opened, commit=False)
+
+    def _is_newest(self, epoch: int) -> bool:
+        return self._kafka._epochs.get(self._id) == epoch
+
+    def alter(self, group_id: str, offsets: Offsets) -> None:
+        self._kafka._called("alter")
+        group = self._kafka._group(group_id)
+        if group.members:
+            raise GroupNotEmpty(f"commit {len(offsets)} offset(s) of group {group_id}: it has members")
+        # Partition by partition, as the broker does: those that exist are committed all the same.
+        there = {p: o for p, o in offsets.items() if self._kafka._exists(p)}
+        self._kafka._write(group, there)
+        if len(there) < len(offsets):
+            raise UnknownPartitions(frozenset(offsets) - frozenset(there))
+
+    def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        self._kafka._called("delete")
+        group = self._kafka._groups.get(group_id)
+        if group is None:
+            return frozenset()
+        subscribed = self._kafka._subscribed(group)
+        for partition in partitions:
+            if partition.topic not in subscribed:
+                group.committed.pop(partition, None)
+        return frozenset(p for p in partitions if p.topic in subscribed)
+
+    def close(self) -> None:
+        """What is open stays so, as after a crash."""
+        self._epoch = None
+
+
+class FakeTransaction:
+    """Implements ``tidegate.kafka.ports.GroupTransaction``."""
+
+    def __init__(self, kafka: FakeKafka, transactional_id: str, opened: _Transaction) -> None:
+        self._kafka = kafka
+        self._id = transactional_id
+        self._opened = opened
+
+    def send(self, group_id: str, offsets: Offsets) -> None:
+        self._kafka._called("send")
+        if not offsets:
+            return
+        self._kafka._check_epoch(self._id, self._opened.epoch)
+        unknown = sorted(p for p in offsets if not self._kafka._exists(p))
+        if unknown:
+            # librdkafka tries again until its deadline: UNKNOWN_TOPIC_OR_PART is retriable there.
+            raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
+        kept = self._opened.offsets[group_id]
+        kept.update({p: _Commit(o, next(self._kafka._numbers)) for p, o in offsets.items()})
+
+    def commit(self) -> None:
+        self._kafka._called("commit")
+        self._kafka._check_epoch(self._id, self._opened.epoch)
+        if not self._kafka._lost_answers:
+            self._kafka._end(self._id, self._opened, commit=True)
+            return
+        # Without its commit request the transaction stays open until somebody fences it, or it times out.
+        if self._kafka._lost_answers.popleft():
+            self._kafka._end(self._id, self._opened, commit=True)
+        self._opened.ended = True
+        raise OutcomeUnknown("commit the transaction: the answer was lost")
+
+
+# --- membership -------------------------------------------------------------------------------------------------------
+
+
+class FakeMembership:
+    """Implements ``tidegate.kafka.ports.Membership``."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+
+    def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
+        self._kafka._called("leave")
+        group = self._kafka._groups.get(group_id)
+        if group is None:
+            return frozenset()
+        return frozenset(m.member_id for m in members if self._kafka._remove(group, m.member_id))
+
+    def subscription_versions(self, group_id: str) -> Mapping[str, int]:
+        self._kafka._called("subscription_versions")
+        group = self._kafka._groups.get(group_id)
+        if group is None or group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE:
+            return {}
+        return {i: m.consumer.subscription_version for i, m in group.members.items()}
+
+    def rebalance(self, group_id: str) -> None:
+        self._kafka._called("rebalance")
+        self._kafka._prepare(self._classic(group_id))
+
+    @contextlib.contextmanager
+    def hold(self, group_id: str) -> Iterator[FakeHold]:
+        self._kafka._called("hold")
+        group = self._classic(group_id)
+        hold = FakeHold(self._kafka, group)
+        try:
+            if group.state is not GroupState.PREPARING_REBALANCE:
+                self._kafka._prepare(group)
+            yield hold
+        finally:
+            hold.release()
+
+    def _classic(self, group_id: str) -> _GroupLogs:
+        group = self._kafka._groups.get(group_id)
+        if group is None or group.type is not GroupType.CLASSIC or not group.members:
+            raise Refused(f"group {group_id}: only a classic group with members can be rebalanced")
+        return group
+
+
+class FakeHold:
+    """Implements ``tidegate.kafka.ports.JoinHold``: an outstanding member id with a session of its own."""
+
+    def __init__(self, kafka: FakeKafka, group: _GroupLogs) -> None:
+        self._kafka = kafka
+        self._group = group
+        self._pending: str | None = None
+        self._take()
+
+    def _take(self) -> None:
+        member_id = f"pending-{next(self._kafka._numbers)}"
+        self._pending = member_id
+        self._group.pending_ids[member_id] = self._kafka.clock.monotonic() + PENDING_SESSION_S
+
+        def expire() -> None:
+            if self._group.pending_ids.pop(member_id, None) is not None:
+                self._kafka._maybe_complete(self._group)
+
+        self._kafka.clock.after(PENDING_SESSION_S, expire)
+
+    def blink(self) -> bool:
+        self._kafka._called("blink")
+        self.release()
+        if self._group.state is not GroupState.PREPARING_REBALANCE:
+            return True
+        self._take()
+        return False
+
+    def keep(self) -> None:
+        if self._pending is not None:
+            old = self._pending
+            self._take()
+            self._group.pending_ids.pop(old, None)
+
+    def release(self) -> None:
+        if self._pending is not None:
+            self._group.pending_ids.pop(self._pending, None)
+            self._pending = None
+            self._kafka._maybe_complete(self._group)
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """An owner began to read a partition at an offset."""
+
+    at_s: float
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(eq=False)
+class FakeConsumer:
+    """An application with one consumer. Times in seconds; ``phase_s`` shifts its heartbeats against the others'.
+
+    ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
+    position over an eager rebalance (kafka-python). ``waits``: it waits for open transactions before it reads a
+    committed offset (KIP-447). ``late_commit_s``: its application holds what it has read for so long and then commits
+    it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java).
+    """
+
+    kafka: FakeKafka
+    group_id: str
+    topics: Sequence[str]
+    client_id: str = "consumer"
+    host: str = "/127.0.0.1"
+    group_instance_id: str | None = None
+    protocol: GroupType = GroupType.CLASSIC
+    assignor: str = "range"
+    subscription_version: int = 1
+    heartbeat_s: float = 3.0
+    phase_s: float = 0.0
+    poll_s: float = 0.1
+    records_per_poll: int = 10
+    auto_commit_s: float | None = 5.0
+    commits_all: bool = False
+    rejoin_delay_s: float = 0.0
+    rebalance_timeout_s: float = 300.0
+    keeps_position: bool = False
+    waits: bool = True
+    late_commit_s: float | None = None
+    member_id: str = ""
+    began: list[Began] = field(default_factory=list)
+    read: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    """Every record delivered, in order."""
+    refused_commits: int = 0
+    _generation: int = 0
+    _positions: dict[TopicPartition, int] = field(default_factory=dict)
+    _unstarted: set[TopicPartition] = field(default_factory=set)
+    _committed: dict[TopicPartition, int] = field(default_factory=dict)
+    _next_heartbeat_s: float = 0.0
+    _next_commit_s: float = 0.0
+    _rejoining: bool = False
+    _running: bool = False
+
+    def start(self) -> FakeConsumer:
+        clock = self.kafka.clock
+        self.member_id = self._new_id()
+        self._running = True
+        self._next_heartbeat_s = clock.monotonic() + self.heartbeat_s + self.phase_s
+        self._next_commit_s = clock.monotonic() + (self.auto_commit_s or 0.0) + self.phase_s
+        self.kafka._join(self.group_id, self.member_id, self)
+        if self.protocol is GroupType.CONSUMER:
+            self._reconcile()
+        clock.after(self.poll_s, self._poll)
+        return self
+
+    def close(self) -> None:
+        """Leave in good order: commit, then leave."""
+        if self.auto_commit_s is not None:
+            self._commit(dict(self._positions))
+        self._running = False
+        self.kafka._remove(self.kafka._group(self.group_id), self.member_id)
+        self._positions.clear()
+
+    def crash(self) -> None:
+        """Nothing is heard of it any more; the session time-out removes it."""
+        self._running = False
+        group, member_id = self.kafka._group(self.group_id), self.member_id
+        self.kafka.clock.after(45.0, lambda: void(self.kafka._remove(group, member_id)))
+
+    def commit(self, offsets: Offsets) -> bool:
+        """Commit what the application says; whether the coordinator took it."""
+        refused = self.refused_commits
+        self._commit(offsets)
+        return self.refused_commits == refused
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        return dict(self._positions)
+
+    def _new_id(self) -> str:
+        if self.protocol is GroupType.CONSUMER and self.member_id:
+            return self.member_id
+        return f"{self.client_id}-{next(self.kafka._numbers)}"
+
+    def _poll(self) -> None:
+        if not self._running:
+            return
+        now = self.kafka.clock.monotonic()
+        if now >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now + self.heartbeat_s
+            self._heartbeat()
+        self._start_assigned()
+        for partition, position in list(self._positions.items()):
+            self._positions[partition] = self._deliver(partition, position)
+        if self.auto_commit_s is not None and now >= self._next_commit_s:
+            self._next_commit_s = now + self.auto_commit_s
+            self._auto_commit()
+        self.kafka.clock.after(self.poll_s, self._poll)
+
+    def _deliver(self, partition: TopicPartition, position: int) -> int:
+        if not self.kafka._exists(partition):
+            return position
+        log = self.kafka._log(partition)
+        position = max(position, log.start)
+        for _ in range(self.records_per_poll):
+            if position >= log.end:
+                break
+            if position in log.records:
+                self.read.append((partition, position))
+            position += 1
+        return position
+
+    def _heartbeat(self) -> None:
+        group = self.kafka._group(self.group_id)
+        member = group.members.get(self.member_id)
+        if member is None:
+            self._lost()
+        elif self.protocol is GroupType.CONSUMER:
+            self._reconcile()
+        elif group.state is GroupState.PREPARING_REBALANCE and not member.rejoined and not self._rejoining:
+            self._rejoin()
+
+    def _lost(self) -> None:
+        """Somebody left in our name: what was not committed is lost, and so is the position."""
+        self._hold_for_late_commit()
+        self._positions.clear()
+        self._unstarted.clear()
+        self.member_id = self._new_id()
+        self._committed.clear()
+        self.kafka._join(self.group_id, self.member_id, self)
+        if self.protocol is GroupType.CONSUMER:
+            self._reconcile()
+
+    def _rejoin(self) -> None:
+        if self.assignor not in COOPERATIVE:
+            self._auto_commit()
+        self._rejoining = True
+        member_id = self.member_id
+
+        def come_back() -> None:
+            self._rejoining = False
+            if not self._running:
+                return
+            if member_id in self.kafka._group(self.group_id).members:
+                self.kafka._join(self.group_id, member_id, self)
+            else:
+                self._lost()
+
+        if self.rejoin_delay_s > 0:
+            self.kafka.clock.after(self.rejoin_delay_s, come_back)
+        else:
+            come_back()
+
+    def _assigned(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
+        """The answer to our join."""
+        self._generation = generation
+        keeps = self.keeps_position or self.assignor in COOPERATIVE
+        self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
+        self._unstarted = set(partitions) - self._positions.keys()
+        self._start_assigned()
+
+    def _reconcile(self) -> None:
+        """KIP-848: give up what is no longer ours, then take what is free."""
+        group = self.kafka._group(self.group_id)
+        mine = group.members[self.member_id]
+        target = group.targets[self.member_id]
+        gone = mine.assignment - target
+        if gone:
+            self._hold_for_late_commit(gone)
+            if self.late_commit_s is None:
+                self._commit({p: o for p, o in self._positions.items() if p in gone})
+            for partition in gone:
+                self._positions.pop(partition, None)
+            self._unstarted -= gone
+        others = {p for i, m in group.members.items() if i != self.member_id for p in m.assignment}
+        taken = frozenset(target - others)
+        self._unstarted |= taken - mine.assignment
+        mine.assignment = (mine.assignment - gone) | taken
+        self._generation = group.generation
+        self.kafka._reconciled(group)
+        self._start_assigned()
+
+    def _start_assigned(self) -> None:
+        for partition in sorted(self._unstarted):
+            if self.waits and partition in self.kafka._undecided(self.group_id):
+                continue
+            commit = self.kafka._offsets_of(self.group_id).get(partition)
+            offset = commit.offset if commit is not None else self.kafka._log(partition).start
+            self._unstarted.discard(partition)
+            self._positions[partition] = offset
+            self._committed[partition] = offset
+            self.began.append(Began(self.kafka.clock.monotonic(), partition, offset))
+
+    def _auto_commit(self) -> None:
+        if self.auto_commit_s is None:
+            return
+        if self.late_commit_s is not None:
+            self._hold_for_late_commit()
+            return
+        changed = {p: o for p, o in self._positions.items() if self.commits_all or self._committed.get(p) != o}
+        self._commit(changed)
+
+    def _commit(self, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        if self.kafka._member_commit(self.group_id, self.member_id, self._generation, offsets):
+            self._committed.update(offsets)
+        else:
+            self.refused_commits += 1
+
+    def _hold_for_late_commit(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        if self.late_commit_s is None:
+            return
+        held = {p: o for p, o in self._positions.items() if partitions is None or p in partitions}
+        self.kafka.clock.after(self.late_commit_s, lambda: self._commit(held))
+
+
+def void(_: object) -> None:
+    """For events, whose value nobody wants."""
+
+
+def _ms(at: datetime) -> int:
+    """Milliseconds since the epoch, exactly."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _ms_up(at: datetime) -> int:
+    """The first millisecond at or after ``at``."""
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - at) // timedelta(milliseconds=1))
