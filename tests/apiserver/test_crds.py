@@ -1,0 +1,310 @@
+"""The CRDs on a real API server: the corpus, defaults, status, ``kubectl explain`` and ``kubectl get``."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from corpus.reading import PLURALS, Case, read_cases
+from devstack import ApiServer
+from tidegate.resources import ConnectionStatus, PauseStatus, PolicyStatus, conditions, parse_spec, read_status
+from tidegate.resources.base import StatusModel
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
+
+GROUP, VERSION = "tidegate.io", "v1alpha1"
+STATUS: dict[str, type[StatusModel]] = {
+    "KafkaConnection": ConnectionStatus,
+    "ConsumerGroupPause": PauseStatus,
+    "OffsetResetPolicy": PolicyStatus,
+}
+
+
+class Resources:
+    """Resources of the three kinds in one namespace."""
+
+    def __init__(self, api: Any, namespace: str) -> None:
+        self._api = client.CustomObjectsApi(api)
+        self._namespace = namespace
+
+    def _where(self, resource: dict[str, Any]) -> tuple[str, str, str, str]:
+        return GROUP, VERSION, self._namespace, PLURALS[resource["kind"]]
+
+    def create(self, resource: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        options = {"dry_run": "All"} if dry_run else {}
+        created: dict[str, Any] = self._api.create_namespaced_custom_object(
+            *self._where(resource), resource, field_validation="Strict", **options
+        )
+        return created
+
+    @contextmanager
+    def created(self, resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        stored = self.create(resource)
+        try:
+            yield stored
+        finally:
+            self._api.delete_namespaced_custom_object(*self._where(resource), resource["metadata"]["name"])
+
+    def replace(self, stored: dict[str, Any], resource: dict[str, Any]) -> dict[str, Any]:
+        metadata = resource["metadata"] | {"resourceVersion": stored["metadata"]["resourceVersion"]}
+        replaced: dict[str, Any] = self._api.replace_namespaced_custom_object(
+            *self._where(resource),
+            resource["metadata"]["name"],
+            resource | {"metadata": metadata},
+            dry_run="All",
+            field_validation="Strict",
+        )
+        return replaced
+
+    def admit(self, case: Case) -> dict[str, Any]:
+        """What the server would store for ``case``; nothing is left behind."""
+        if case.replaces is None:
+            return self.create(case.resource, dry_run=True)
+        with self.created(case.replaces) as stored:
+            return self.replace(stored, case.resource)
+
+    def write_status(self, stored: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+        written: dict[str, Any] = self._api.replace_namespaced_custom_object_status(
+            *self._where(stored), stored["metadata"]["name"], stored | {"status": status}, field_validation="Strict"
+        )
+        return written
+
+
+@pytest.fixture(scope="module")
+def namespace(kube_client: Any) -> Iterator[str]:
+    """One for all tests here: each takes away what it made, and most make nothing (dry run)."""
+    name = f"crds-{secrets.token_hex(4)}"
+    core = client.CoreV1Api(kube_client)
+    core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
+    yield name
+    core.delete_namespace(name)
+
+
+@pytest.fixture(scope="module")
+def resources(kube_client: Any, namespace: str) -> Resources:
+    return Resources(kube_client, namespace)
+
+
+def kubectl(apiserver: ApiServer, *arguments: str) -> str:
+    done = subprocess.run(
+        ["kubectl", *arguments],
+        env=os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", read_cases("valid"), ids=str)
+def test_valid_resources_are_taken_and_mean_the_same(case: Case, resources: Resources) -> None:
+    stored = resources.admit(case)
+
+    written = parse_spec(case.spec, case.resource)
+    assert parse_spec(case.spec, stored) == written
+    # What the server fills in is what the models fill in.
+    added = flat(stored["spec"]).keys() - flat(case.resource["spec"]).keys()
+    filled_in = flat(written.to_json())
+    assert {path: flat(stored["spec"])[path] for path in added} == {path: filled_in[path] for path in added}
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {where: leaf for name, member in value.items() for where, leaf in flat(member, f"{path}.{name}").items()}
+    return {} if value is None else {path: value}
+
+
+@pytest.mark.parametrize("case", read_cases("invalid"), ids=str)
+def test_invalid_resources_are_refused_with_what_to_do(case: Case, resources: Resources) -> None:
+    assert case.expect is not None
+
+    with pytest.raises(client.ApiException) as caught:
+        resources.admit(case)
+
+    refusal = json.loads(caught.value.body)
+    assert refusal["code"] in (400, 422)
+    assert case.expect[1] in refusal["message"]
+
+
+NOW = datetime(2026, 11, 20, 14, 0, 5, 250_000, tzinfo=UTC)
+
+
+def settled(*domain: str) -> list[dict[str, Any]]:
+    found = conditions.ready((), reason="Succeeded", message="All is well.", generation=1, now=NOW)
+    for name in domain:
+        found = conditions.with_condition(found, name, True, reason="Done", message="", generation=1, now=NOW)
+    return [condition.to_json() for condition in found]
+
+
+STATUSES: dict[str, dict[str, Any]] = {
+    "KafkaConnection": {
+        "observedGeneration": 1,
+        "clusterId": "Q0tV0gT6Sxe9Gq8dRk1zJw",
+        "brokers": 3,
+        "features": {"consumerProtocol": True, "streamsProtocol": True, "nativePause": False},
+        "conditions": settled(),
+    },
+    "ConsumerGroupPause": {
+        "observedGeneration": 1,
+        "phase": "Paused",
+        "method": "Agent",
+        "paused": "4/4",
+        "partitionsPaused": 4,
+        "partitionsTotal": 4,
+        "resumesAt": "2026-11-20T16:00:00Z",
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "phase": "Paused",
+                "offset": 42,
+                "lag": 7,
+                "member": "consumer-1-0d6e",
+                "since": "2026-11-20T14:00:05.250000Z",
+            }
+        ],
+        "partitionsOmitted": 3,
+        "unmanagedMembers": [{"memberId": "rdkafka-1", "clientId": "rdkafka", "host": "/10.0.0.7"}],
+        "conditions": settled(conditions.PAUSED),
+    },
+    "OffsetResetPolicy": {
+        "observedGeneration": 1,
+        "reset": {
+            "id": "replay-2026-11-20",
+            "runUid": "5f2c",
+            "phase": "Succeeded",
+            "startedAt": "2026-11-20T14:00:00Z",
+            "finishedAt": "2026-11-20T14:00:05.250000Z",
+            "engine": "Direct",
+            "way": "Handover",
+            "application": "payments-replay-2026-11-20",
+            "plan": {
+                "configMap": "payments-replay-2026-11-20",
+                "partitions": 4,
+                "moved": 3,
+                "unchanged": 1,
+                "clamped": 1,
+                "recordsReplayed": 1200,
+                "recordsSkipped": 0,
+                "from": "2026-11-20T08:00:00Z",
+                "to": "2026-11-20T14:00:00Z",
+            },
+            "standstill": {"p50": "450ms", "max": "1s200ms"},
+            "redone": 1,
+        },
+        "history": [
+            {
+                "id": "replay-2026-11-20",
+                "phase": "Succeeded",
+                "finishedAt": "2026-11-20T14:00:05.250000Z",
+                "recordsReplayed": 1200,
+                "recordsSkipped": 0,
+                "plan": "payments-replay-2026-11-20",
+            }
+        ],
+        "discovery": {
+            "initialDiscoveryFinished": True,
+            "assigned": 4,
+            "unassignedInitial": 0,
+            "newest": [{"topic": "orders", "partition": 3, "seenAt": "2026-11-20T13:00:00Z"}],
+        },
+        "retention": {"state": "Stable", "expiresAt": "2026-11-27T14:00:00Z", "guarded": True},
+        "conditions": settled(conditions.RESET, conditions.RETAINED, conditions.INJECTED),
+    },
+}
+
+SMALLEST: dict[str, dict[str, Any]] = {
+    "KafkaConnection": {"bootstrapServers": "kafka:9092"},
+    "ConsumerGroupPause": {"connectionRef": {"name": "prod"}, "group": "payments", "reason": "INC-4711"},
+    "OffsetResetPolicy": {"connectionRef": {"name": "prod"}, "group": "payments"},
+}
+
+
+def smallest(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": {"name": name}, "spec": SMALLEST[kind]}
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+def test_a_whole_status_is_stored_and_shown(
+    kind: str, resources: Resources, apiserver: ApiServer, namespace: str
+) -> None:
+    with resources.created(smallest(kind, "whole-status")) as stored:
+        written = resources.write_status(stored, STATUSES[kind])
+        shown = kubectl(apiserver, "get", "-n", namespace, PLURALS[kind])
+
+    assert written["status"] == STATUSES[kind]
+    assert read_status(STATUS[kind], written).to_json() == STATUSES[kind]
+    header, row = shown.splitlines()
+    expected = {
+        "KafkaConnection": ("NAME READY BROKERS CLUSTER AGE", "whole-status True 3 Q0tV0gT6Sxe9Gq8dRk1zJw"),
+        "ConsumerGroupPause": (
+            "NAME GROUP PHASE PAUSED RESUMES REASON AGE",
+            "whole-status payments Paused 4/4 2026-11-20T16:00:00Z INC-4711",
+        ),
+        "OffsetResetPolicy": (
+            "NAME GROUP RESET PHASE REPLAYED SKIPPED READY AGE",
+            "whole-status payments replay-2026-11-20 Succeeded 1200 0 True",
+        ),
+    }[kind]
+    assert header.split() == expected[0].split()
+    assert row.split()[:-1] == expected[1].split()
+
+
+def test_a_status_of_the_longest_message_is_taken(resources: Resources) -> None:
+    found = conditions.stalled((), reason="Refused", message="ü" * 40_000, generation=1, now=NOW + timedelta(days=1))
+
+    with resources.created(smallest("OffsetResetPolicy", "long-message")) as stored:
+        written = resources.write_status(stored, {"conditions": [condition.to_json() for condition in found]})
+
+    assert len(written["status"]["conditions"][0]["message"]) == conditions.MAX_MESSAGE
+
+
+def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiServer, namespace: str) -> None:
+    with (
+        resources.created(smallest("KafkaConnection", "listed")),
+        resources.created(smallest("ConsumerGroupPause", "listed")),
+        resources.created(smallest("OffsetResetPolicy", "listed")),
+    ):
+        names = kubectl(apiserver, "get", "-n", namespace, "tidegate", "-o", "name").split()
+
+    assert sorted(names) == sorted(f"{plural.removesuffix('s')}.tidegate.io/listed" for plural in SINGULARS)
+
+
+SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("kconn.spec.properties", "Settings of the Kafka client, from a list of those that cannot redirect"),
+        ("kconn.spec.authentication.type", "The mechanism. The SCRAM types and plain take username"),
+        ("cgp.spec.partitions.partitions", "The partitions' numbers and ranges, such as 0,3-5."),
+        ("cgp.spec.resumeAfter", "How long the pause lasts, such as 2h"),
+        ("orp.spec.reset", "The reset to run, once for each id."),
+        ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
+        ("orp.status.reset.way", "Handover makes the owners let go."),
+    ],
+)
+def test_kubectl_explains(path: str, sentence: str, apiserver: ApiServer) -> None:
+    explained = " ".join(kubectl(apiserver, "explain", path).split())
+
+    assert sentence in explained
+
+
+@pytest.mark.parametrize("short_name", ["kconn", "cgp", "orp"])
+def test_kubectl_explains_everything(short_name: str, apiserver: ApiServer) -> None:
+    explained = kubectl(apiserver, "explain", f"{short_name}.spec")
+
+    assert "<no description>" not in explained
+    assert "<empty>" not in explained

@@ -1,0 +1,73 @@
+"""The corpus of resources, read as ``kubectl`` reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tidegate.resources import ConsumerGroupPauseSpec, KafkaConnectionSpec, OffsetResetPolicySpec
+from tidegate.resources.base import SpecModel
+
+FOLDER: Final = Path(__file__).parent
+EXPECT: Final = "# expect: "
+
+SPECS: Final[dict[str, type[SpecModel]]] = {
+    "KafkaConnection": KafkaConnectionSpec,
+    "ConsumerGroupPause": ConsumerGroupPauseSpec,
+    "OffsetResetPolicy": OffsetResetPolicySpec,
+}
+PLURALS: Final = {
+    "KafkaConnection": "kafkaconnections",
+    "ConsumerGroupPause": "consumergrouppauses",
+    "OffsetResetPolicy": "offsetresetpolicies",
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: a timestamp is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One file: the resource, what it replaces, and what a refusal has to say (by the models, by the API server)."""
+
+    name: str
+    resource: dict[str, Any]
+    replaces: dict[str, Any] | None
+    expect: tuple[str, str] | None
+
+    @property
+    def kind(self) -> str:
+        return str(self.resource["kind"])
+
+    @property
+    def spec(self) -> type[SpecModel]:
+        return SPECS[self.kind]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read_case(path: Path) -> Case:
+    text = path.read_text(encoding="utf-8")
+    first, _, _ = text.partition("\n")
+    expect = None
+    if first.startswith(EXPECT):
+        models, _, server = first.removeprefix(EXPECT).partition("|")
+        expect = (models, server or models)
+    documents = list(yaml.load_all(text, _Loader))
+    return Case(path.stem, documents[-1], documents[0] if len(documents) == 2 else None, expect)
+
+
+def read_cases(folder: str) -> list[Case]:
+    """The cases of ``valid`` or ``invalid``."""
+    return [read_case(path) for path in sorted((FOLDER / folder).glob("*.yaml"))]

@@ -1,0 +1,40 @@
+from collections import Counter
+
+import pytest
+
+from corpus.reading import PLURALS, Case, read_cases
+from tidegate.resources import InvalidResource, parse_spec, parse_update
+
+VALID = read_cases("valid")
+INVALID = read_cases("invalid")
+
+
+def parse(case: Case) -> None:
+    if case.replaces is None:
+        parse_spec(case.spec, case.resource)
+    else:
+        parse_update(case.spec, case.replaces, case.resource)
+
+
+@pytest.mark.parametrize("case", VALID, ids=str)
+def test_valid_resources_are_taken(case: Case) -> None:
+    parse(case)
+
+
+@pytest.mark.parametrize("case", INVALID, ids=str)
+def test_invalid_resources_are_refused_with_what_to_do(case: Case) -> None:
+    assert case.expect is not None, "the first line must be '# expect: ...'"
+    if case.replaces is not None:
+        parse_spec(case.spec, case.replaces)
+
+    with pytest.raises(InvalidResource) as caught:
+        parse(case)
+
+    assert case.expect[0] in str(caught.value)
+
+
+def test_the_corpus_covers_all_kinds() -> None:
+    for cases, least in ((VALID, 30), (INVALID, 60)):
+        kinds = Counter(case.kind for case in cases)
+        assert set(kinds) == set(PLURALS)
+        assert sum(kinds.values()) >= least
