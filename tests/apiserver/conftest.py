@@ -1,0 +1,51 @@
+"""Fixtures of the operator's tests."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from devstack import ApiServer, KafkaCluster
+from kubernetes import client as kube
+from support.operator_process import OperatorProcess, Resources
+
+StartOperator = Callable[..., OperatorProcess]
+
+
+@pytest.fixture
+def resources(kube_client: kube.ApiClient, crds_installed: None, namespace: str) -> Resources:
+    """The resources of the test's own namespace."""
+    return Resources(kube_client, namespace)
+
+
+@pytest.fixture
+def start_operator(
+    request: pytest.FixtureRequest, apiserver: ApiServer, resources: Resources, tmp_path: Path
+) -> Iterator[StartOperator]:
+    """Starts an operator for the test's namespace; it is ended with the test, and its log shown when that failed."""
+    started: list[OperatorProcess] = []
+
+    def start(environment: Mapping[str, str] | None = None) -> OperatorProcess:
+        folder = tmp_path / f"operator-{len(started)}"
+        folder.mkdir()
+        operator = OperatorProcess(apiserver.kubeconfig, resources.namespace, folder, environment)
+        started.append(operator)
+        return operator.start()
+
+    yield start
+    for operator in started:
+        if operator.running:
+            operator.stop()
+        print(f"--- {operator.log}\n{operator.tail(120)}")
+
+
+@pytest.fixture
+def operator(start_operator: StartOperator) -> OperatorProcess:
+    return start_operator()
+
+
+@pytest.fixture
+def connected(resources: Resources, operator: OperatorProcess, kafka: KafkaCluster) -> Resources:
+    """The resources, with a ready connection `kafka` to the broker."""
+    resources.connection("kafka", kafka.bootstrap)
+    resources.wait_connection("kafka")
+    return resources
