@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 from collections.abc import Iterator
@@ -125,16 +126,63 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
     return {} if value is None else {path: value}
 
 
-@pytest.mark.parametrize("case", read_cases("invalid"), ids=str)
-def test_invalid_resources_are_refused_with_what_to_do(case: Case, resources: Resources) -> None:
+INVALID = read_cases("invalid")
+
+
+@pytest.fixture(scope="module")
+def refusals(resources: Resources) -> dict[str, dict[str, Any]]:
+    """The API server's answers to the invalid resources, by case; those it took are absent."""
+    answers = {}
+    for case in INVALID:
+        try:
+            resources.admit(case)
+        except client.ApiException as error:
+            answers[case.name] = json.loads(error.body)
+    return answers
+
+
+@pytest.mark.parametrize("case", INVALID, ids=str)
+def test_invalid_resources_are_refused_with_what_to_do(case: Case, refusals: dict[str, dict[str, Any]]) -> None:
     assert case.expect is not None
 
-    with pytest.raises(client.ApiException) as caught:
-        resources.admit(case)
+    refusal = refusals[case.name]
 
-    refusal = json.loads(caught.value.body)
     assert refusal["code"] in (400, 422)
     assert case.expect[1] in refusal["message"]
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+def test_every_rule_is_broken_by_a_case(kind: str, kube_client: Any, refusals: dict[str, dict[str, Any]]) -> None:
+    """A rule that nothing breaks could be missing, and nobody would notice."""
+    definitions = client.CustomObjectsApi(kube_client)
+    definition = definitions.get_cluster_custom_object(
+        "apiextensions.k8s.io", "v1", "customresourcedefinitions", f"{PLURALS[kind]}.{GROUP}"
+    )
+    causes = [
+        (re.sub(r"\[[^]]*\]", "[]", cause["field"]), cause["message"])
+        for case in INVALID
+        if case.kind == kind
+        for cause in refusals[case.name].get("details", {}).get("causes") or []
+    ]
+
+    unbroken = [
+        (path, message)
+        for path, message in rules(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
+        if not any(path == field and message in said for field, said in causes)
+    ]
+
+    assert unbroken == []
+
+
+def rules(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """The CEL rules at and below ``node``: the path as the API server's causes name it, and the message."""
+    for rule in node.get("x-kubernetes-validations", []):
+        yield path, rule["message"]
+    for name, child in node.get("properties", {}).items():
+        yield from rules(child, f"{path}.{name}" if path else name)
+    for children in ("items", "additionalProperties"):
+        if children in node:
+            yield from rules(node[children], f"{path}[]")
 
 
 NOW = datetime(2026, 11, 20, 14, 0, 5, 250_000, tzinfo=UTC)
