@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidegate.kafka.client_config import BadConnection, librdkafka_config
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable, UnknownPartitions
 from tidegate.kafka.membership import KafkaMembership
 from tidegate.kafka.model import (
     Broker,
@@ -61,8 +60,10 @@ class KafkaClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._refusal: str | None = None
+        self._patience_s = min(_TIMEOUT_S, int(connection.properties.get("socket.timeout.ms", "15000")) / 1000)
         try:
-            self._admin = AdminClient(librdkafka_config(connection), logger=_silent())
+            self._admin = AdminClient(librdkafka_config(connection, error_cb=self._heard), logger=_silent())
         except KafkaException as error:
             raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
         except TypeError as error:
@@ -84,13 +85,27 @@ class KafkaClient:
         self._joiner.close()
         self._wire.close()
 
+    def _heard(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusal = error.str()
+
+    def _failure(self, error: KafkaError, what: str) -> KafkaFailure:
+        """As ``failure``, but a time-out behind which the brokers refused us says so."""
+        failed = failure(error, what)
+        if not isinstance(failed, Unavailable):
+            return failed
+        self._admin.poll(0)  # serves _heard
+        refusal, self._refusal = self._refusal, None
+        return NotAuthenticated(f"{what}: {refusal}") if refusal is not None else failed
+
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def cluster(self) -> Cluster:
-        described = _answer(
-            self._admin.describe_cluster(request_timeout=_TIMEOUT_S),
-            f"describe the cluster at {self._connection.bootstrap_servers}",
-        )
+        what = f"describe the cluster at {self._connection.bootstrap_servers}"
+        try:
+            described = self._admin.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
+        except KafkaException as error:
+            raise self._failure(error.args[0], what) from error
         return Cluster(
             cluster_id=described.cluster_id,
             brokers=tuple(sorted((Broker(n.id, n.host, n.port) for n in described.nodes), key=lambda b: b.node_id)),
@@ -103,12 +118,14 @@ class KafkaClient:
     def topics(self) -> Mapping[str, Topic]:
         what = f"list the topics at {self._connection.bootstrap_servers}"
         try:
-            names = [name for name in self._admin.list_topics(timeout=_TIMEOUT_S).topics if not name.startswith("__")]
+            names = [
+                name for name in self._admin.list_topics(timeout=self._patience_s).topics if not name.startswith("__")
+            ]
         except KafkaException as error:
-            raise failure(error.args[0], what) from error
+            raise self._failure(error.args[0], what) from error
         if not names:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=self._patience_s)
         topics: dict[str, Topic] = {}
         for name, future in futures.items():
             try:
@@ -116,7 +133,7 @@ class KafkaClient:
             except KafkaException as error:
                 if error.args[0].code() in _UNKNOWN_PARTITION:
                     continue  # deleted between the two requests
-                raise failure(error.args[0], f"describe topic {name}") from error
+                raise self._failure(error.args[0], f"describe topic {name}") from error
             if not described.is_internal:
                 topics[name] = Topic(name, _topic_id(described.topic_id), len(described.partitions))
         return topics
@@ -127,22 +144,22 @@ class KafkaClient:
         while True:
             try:
                 return self._describe_groups(group_ids)
-            except Unavailable:
-                if time.monotonic() > deadline:
+            except Unavailable as error:
+                if isinstance(error, NotAuthenticated) or time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_PAUSE_S)
 
     def _describe_groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         if not group_ids:
             return {}
-        futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=_TIMEOUT_S)
+        futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=self._patience_s)
         groups: dict[str, Group] = {}
         for group_id, future in futures.items():
             try:
                 groups[group_id] = _group(future.result(_TIMEOUT_S + 5))
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise failure(error.args[0], f"describe group {group_id}") from error
+                    raise self._failure(error.args[0], f"describe group {group_id}") from error
                 groups[group_id] = Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
         # A streams or share group answers a consumer group's describe as if it were dead.
         if any(g.state is GroupState.DEAD for g in groups.values()):
@@ -217,7 +234,7 @@ class KafkaClient:
                     if kind != 0 and stamp >= 0:
                         times[partition] = datetime.fromtimestamp(stamp / 1000, UTC)
         except KafkaException as error:
-            raise failure(error.args[0], "read the timestamps of records") from error
+            raise self._failure(error.args[0], "read the timestamps of records") from error
         finally:
             reader.close()
         return times
@@ -227,7 +244,7 @@ class KafkaClient:
             return {}
         request = {ClientTopicPartition(p.topic, p.partition): spec for p, spec in specs.items()}
         futures = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._patience_s
         )
         offsets: dict[TopicPartition, int] = {}
         unknown: set[TopicPartition] = set()
@@ -238,7 +255,7 @@ class KafkaClient:
             except KafkaException as error:
                 # librdkafka says _NOENT for all partitions when it finds no leader for one of them.
                 if error.args[0].code() not in (*_UNKNOWN_PARTITION, KafkaError._NOENT):
-                    raise failure(error.args[0], f"{what} ({partition})") from error
+                    raise self._failure(error.args[0], f"{what} ({partition})") from error
                 unknown.add(partition)
         if unknown:
             topics = self.topics()
@@ -247,16 +264,6 @@ class KafkaClient:
                 raise Unavailable(f"{what}: {min(unknown)} has no leader at the moment")
             raise UnknownPartitions(frozenset(missing))
         return offsets
-
-
-def _answer(future: Future[Any], what: str) -> Any:
-    try:
-        return future.result(_TIMEOUT_S + 5)
-    except KafkaException as error:
-        raise failure(error.args[0], what) from error
-    except TimeoutError as error:
-        unavailable: KafkaFailure = Unavailable(f"{what}: no answer within {_TIMEOUT_S + 5} s")
-        raise unavailable from error
 
 
 def _group(described: Any) -> Group:

@@ -92,7 +92,7 @@ def kafka_python_config(connection: Connection) -> dict[str, Any]:
         "bootstrap_servers": connection.bootstrap_servers.split(","),
         "client_id": properties.get("client.id", "tidegate"),
         "request_timeout_ms": int(properties.get("socket.timeout.ms", "15000")),
-        "bootstrap_timeout_ms": 10_000,
+        "bootstrap_timeout_ms": min(10_000, int(properties.get("socket.timeout.ms", "10000"))),
         "reconnect_backoff_max_ms": 1000,
         "max_in_flight_requests_per_connection": 1000,
         "security_protocol": _protocol(connection),

@@ -21,6 +21,10 @@ class Fenced(KafkaFailure):
     """Another writer with the same transactional id has taken over: stop, and touch nothing more."""
 
 
+class NotAuthenticated(Unavailable):
+    """The brokers refuse who we are, or we refuse who they are (TLS): look at the connection's credentials."""
+
+
 class NotAuthorized(KafkaFailure):
     """The principal lacks a right; the message names operation and resource (Kafka's ``AclOperation``)."""
 

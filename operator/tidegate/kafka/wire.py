@@ -26,7 +26,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from tidegate.kafka.client_config import BadConnection, kafka_python_config
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Member, TopicPartition
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
@@ -120,6 +120,8 @@ class Wire:
             if self._admin is None:
                 try:
                     self._admin = _Admin(**kafka_python_config(self._connection))
+                except BadConnection as error:
+                    raise NotAuthenticated(str(error)) from error
                 except (wire_errors.KafkaError, OSError) as error:
                     raise Unavailable(f"connect to {self._connection.bootstrap_servers}: {error!r}") from error
             return self._admin
@@ -143,6 +145,7 @@ class Wire:
 
         They may be sent again, so they have to be idempotent. Raises ``Unavailable`` when none came within the timeout.
         """
+        self._client()  # connecting has its own patience
         deadline = time.monotonic() + self._timeout_s
         fresh = False
         while True:
@@ -155,8 +158,6 @@ class Wire:
                 failure: KafkaFailure = Unavailable(f"{what}: {wire_errors.for_code(moved).__name__}")
             except Unavailable as error:
                 failure = error
-            except BadConnection as error:
-                raise Unavailable(str(error)) from error
             except (wire_errors.KafkaError, OSError) as error:
                 failure = Unavailable(f"{what}: {error!r}")
             if time.monotonic() > deadline:
