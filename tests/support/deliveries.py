@@ -11,8 +11,8 @@ Partition = tuple[str, int]
 class Delivery(NamedTuple):
     """One record handed to an application by its client library.
 
-    `t` is epoch seconds (the consumer's machine's clock) at which the poll that returned it came back. A tuple and not a
-    dataclass: a run has hundreds of thousands of them.
+    `t` is epoch seconds (the consumer's machine's clock) at which the poll that returned it came back. A tuple and not
+    a dataclass: a run has hundreds of thousands of them.
     """
 
     t: float

@@ -38,7 +38,10 @@ class FleetError(AssertionError):
 
 
 class EventKind(StrEnum):
-    """What a member tells besides its records. ``KILLED`` is told by the fleet, of a process it killed."""
+    """What a member tells besides its records.
+
+    ``DIED``: an exception ended it. ``KILLED`` is told by the fleet, of a process it killed.
+    """
 
     READY = "ready"
     ASSIGN = "assign"
@@ -46,6 +49,7 @@ class EventKind(StrEnum):
     LOST = "lost"
     COMMIT = "commit"
     ERROR = "error"
+    DIED = "died"
     CLOSED = "closed"
     KILLED = "killed"
 
@@ -63,9 +67,9 @@ class Commit:
 class Event:
     """Something a member did at `t` (epoch seconds).
 
-    `partitions` of an assignment or revocation (incremental ones with cooperative assignors: only what changes), `commits`
-    and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits are told by
-    librdkafka and kafka-python only: Java and aiokafka offer no callback for them.
+    `partitions` of an assignment or revocation (incremental ones with cooperative assignors: only what changes),
+    `commits` and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits
+    are told by librdkafka and kafka-python only: Java and aiokafka offer no callback for them.
     """
 
     t: float
@@ -99,10 +103,10 @@ class _Process:
 
 
 class ConsumerFleet:
-    """The members of one group, of one kind, in `processes` processes, from entering the ``with`` block until leaving it.
+    """The members of one group, of one kind, in `processes` processes, while the ``with`` block lasts.
 
-    Everything a member reports is collected by a thread a process; all methods may be called at any time from any thread.
-    The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
+    Everything a member reports is collected by a thread a process; all methods may be called at any time from any
+    thread. The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
     """
 
     def __init__(
@@ -210,6 +214,10 @@ class ConsumerFleet:
         """The members of each process, by its index; also of those that have ended."""
         return tuple(tuple(process.members) for process in self._processes)
 
+    def pids(self) -> tuple[int, ...]:
+        """The process ids, in the order of the indices."""
+        return tuple(process.popen.pid for process in self._processes)
+
     def process_of(self, member: str) -> int:
         """The index of the process that `member` runs in, for `kill_process`. Raises ``KeyError``."""
         for i, process in enumerate(self._processes):
@@ -247,7 +255,7 @@ class ConsumerFleet:
         self._wait(lambda: not dry(), timeout, lambda: f"flowing: nothing from {dry()}; owners {self._owners()}")
 
     def wait_read_to(self, ends: Mapping[Partition, int], timeout: float = 60) -> None:
-        """Until the newest delivery of each partition is at or after its last record; `ends` are the offsets after it."""
+        """Until the newest delivery of each partition is its last record or later; `ends`: the offsets after it."""
 
         def behind() -> dict[Partition, tuple[int | None, int]]:
             found: dict[Partition, tuple[int | None, int]] = {}
@@ -289,7 +297,7 @@ class ConsumerFleet:
         self._wait(lambda: member not in self._alive, timeout, lambda: f"{member} closed")
 
     def kill_process(self, index: int) -> float:
-        """SIGKILL: a crash of all members in it. Returns when (epoch seconds); all it had reported is collected then."""
+        """SIGKILL: a crash of all members in it. Returns when, epoch seconds; what it had reported is collected."""
         process = self._processes[index]
         process.ended_by_us = True
         process.popen.send_signal(signal.SIGKILL)
@@ -413,7 +421,7 @@ class ConsumerFleet:
                     claims.pop(partition, None)
             case EventKind.CLOSED:
                 self._gone(event.member)
-            case EventKind.READY | EventKind.COMMIT | EventKind.ERROR | EventKind.KILLED:
+            case EventKind.READY | EventKind.COMMIT | EventKind.ERROR | EventKind.DIED | EventKind.KILLED:
                 pass
 
     def _gone(self, member: str) -> None:
@@ -444,9 +452,12 @@ class ConsumerFleet:
                 code = process.popen.wait()
                 tail = "\n".join(self.log(i).splitlines()[-15:])
                 raise FleetError(f"process {i} ({', '.join(process.members)}) ended with {code}\n{tail}")
+        died = [f"{event.member}: {event.error}" for event in self._events if event.kind is EventKind.DIED]
+        if died:
+            raise FleetError(f"an exception ended {'; '.join(died)}")
 
     def _troubles(self) -> str:
-        errors = [f"{e.member}: {e.error}" for e in self._events if e.kind is EventKind.ERROR][-5:]
+        errors = [f"{e.member}: {e.error}" for e in self._events if e.kind in (EventKind.ERROR, EventKind.DIED)][-5:]
         logs = [line for i in range(len(self._processes)) for line in self.log(i).splitlines()[-5:]]
         return "\n".join([*errors, *logs])
 

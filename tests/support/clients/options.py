@@ -70,14 +70,16 @@ _DEFAULT_HEARTBEAT_S = 3.0  # the same in all four libraries
 class ConsumerOptions:
     """One group's consumers. Times are seconds; ``None`` leaves the library's default.
 
-    ``static`` gives each member a ``group.instance.id``, its name. ``client_ids`` gives it a ``client.id``, its name too;
-    otherwise the id is the library's default. ``config`` holds further settings in the library's own spelling
-    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries) and wins over all others.
+    ``static`` gives each member a ``group.instance.id``, its name. ``client_ids`` gives it a ``client.id``, its name
+    too; otherwise the id is the library's default. ``config`` holds further settings in the library's own spelling
+    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries) and wins over all
+    others.
 
-    ``stagger_s`` is the time between the starts of successive members. In a KIP-848 group each member's heartbeats run from
-    its own join, so they stay out of phase. In a classic group every rebalance answers all members at once and so brings
-    their heartbeats into phase again; there ``heartbeat_spread`` (0 to 0.5) gives the members different heartbeat intervals,
-    from the full one down to ``(1 - spread)`` of it, and the phases drift apart within a few beats.
+    ``stagger_s`` is the time between the starts of successive members. In a KIP-848 group each member's heartbeats run
+    from its own join, so they stay out of phase. In a classic group every rebalance answers all members at once and so
+    brings their heartbeats into phase again; there ``heartbeat_spread`` (0 to 0.5) gives the members different
+    heartbeat intervals, from the full one down to ``(1 - spread)`` of it, and the phases drift apart within a few
+    beats.
 
     Raises ``ValueError`` for what the library cannot do.
     """

@@ -86,9 +86,9 @@ class _Ledger:
 class SteadyProducer:
     """Produces to each partition at an even rate, from entering the ``with`` block (or `start`) until `stop`.
 
-    `lines` gives the records, one after the other whatever the partition; when they are used up, nothing more is produced.
-    Without it a value is ``<topic>-<partition> <number>``. Records of the partitions are sent together, one a partition each
-    ``1 / rate_per_partition`` seconds.
+    `lines` gives the records, one after the other whatever the partition; when they are used up, nothing more is
+    produced. Without it a value is ``<topic>-<partition> <number>``. Records of the partitions are sent together, one a
+    partition each ``1 / rate_per_partition`` seconds.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SteadyProducer:
         return self.acked_offsets()
 
     def acked(self) -> dict[Partition, dict[int, int]]:
-        """For each partition, the acknowledged offsets so far and each one's number (from 0, in the order of sending)."""
+        """For each partition, the acknowledged offsets so far and each one's number (from 0, as sent)."""
         return self._ledger.acked()
 
     def acked_offsets(self) -> dict[Partition, frozenset[int]]:

@@ -7,13 +7,15 @@ Standard output, one JSON object a line: ``t`` (epoch seconds), ``m`` (member), 
 * ``record``: ``r`` = ``[[t, partition, offset, topic], ...]``
 * ``assign`` | ``revoke`` | ``lost``: ``p`` = ``[[topic, partition], ...]``
 * ``commit``: ``o`` = ``[[topic, partition, offset, error or null], ...]``, ``error`` = name or null
-* ``error``: ``error`` = text;  ``ready`` (subscribed) and ``closed``: nothing more
+* ``error`` | ``died`` (an exception that ended the member): ``error`` = text
+* ``ready`` (subscribed) and ``closed``: nothing more
 
-Standard input, one command a line: ``start {"name", "config", "delay_s"}``, ``stop <member>``, ``stop`` (all). Its end stops
-all members gracefully and ends the process, within 20 s in any case: a process never outlives the one that started it.
+Standard input, one command a line: ``start {"name", "config", "delay_s"}``, ``stop <member>``, ``stop`` (all). Its end
+stops all members gracefully and ends the process, within 20 s in any case: a process never outlives the one that
+started it.
 
-Each record is reported before the poll loop goes on, so what a killed process had been given is known (a record may be missing
-from the report only if the kill fell between its delivery and the write, some microseconds).
+Each record is reported before the poll loop goes on, so what a killed process had been given is known (a record may be
+missing from the report only if the kill fell between its delivery and the write, some microseconds).
 """
 
 from __future__ import annotations
@@ -176,7 +178,7 @@ def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping:
     """An ordinary poll loop over ``kafka.KafkaConsumer``."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka import TopicPartition as KafkaPythonPartition
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -203,7 +205,7 @@ def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping:
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
     }
     consumer = KafkaConsumer(**_with_assignor_classes(spec.config, assignors), default_offset_commit_callback=committed)
     consumer.subscribe(list(job.topics), listener=Listener())
@@ -285,7 +287,17 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
             due = uncommitted.due(now)
             if not due:
                 continue
-            explicit = {AioPartition(*p): o for p, o in due.items()} if job.commit == "worker" else None
+            explicit = None
+            if job.commit == "worker":
+                # aiokafka refuses a commit as a whole when it names a partition that is not this member's any more
+                owned = {(p.topic, p.partition) for p in consumer.assignment()}
+                gone = {p: o for p, o in due.items() if p not in owned}
+                due = {p: o for p, o in due.items() if p in owned}
+                if gone:
+                    report.commit(name, gone, "IllegalStateError")
+                explicit = {AioPartition(*p): o for p, o in due.items()}
+                if not due:
+                    continue
             if job.commit == "sync":
                 await commit(due, explicit)
             else:
@@ -344,7 +356,7 @@ class ThreadHost:
         try:
             self._consume(spec, self._job, self._report, stopping)
         except BaseException as failed:
-            self._report.event(spec.name, "error", error=f"member ended: {failed!r}")
+            self._report.event(spec.name, "died", error=repr(failed))
             raise
         finally:
             self._report.event(spec.name, "closed")
@@ -384,7 +396,7 @@ class LoopHost:
             if not stopping.is_set():
                 await consume_aiokafka(spec, self._job, self._report, stopping)
         except BaseException as failed:
-            self._report.event(spec.name, "error", error=f"member ended: {failed!r}")
+            self._report.event(spec.name, "died", error=repr(failed))
             raise
         finally:
             self._report.event(spec.name, "closed")

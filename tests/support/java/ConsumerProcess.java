@@ -129,7 +129,7 @@ public final class ConsumerProcess {
                     consume();
                 }
             } catch (RuntimeException | InterruptedException ended) {
-                failed("member ended: " + ended);
+                say(line("died").put("error", ended.toString()));
                 throw new IllegalStateException(ended);
             } finally {
                 say(line("closed"));
