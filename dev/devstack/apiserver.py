@@ -84,12 +84,14 @@ class ApiServer:
         sweep()
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
-            started = _lay_out(RunFolder.create("apiserver", detached=detached), detached)
+            started = _lay_out(RunFolder.create("apiserver"), detached)
             server = cls(_write_kubeconfig(started), started, started.access)
             try:
                 started.etcd.start()
                 started.apiserver.start()
                 server.wait_ready()
+                if detached:
+                    started.run.detach()
             except StackError as error:
                 port_taken = "address already in use" in started.etcd.tail(300) + started.apiserver.tail(300)
                 server.close(failed=not port_taken)
@@ -104,7 +106,7 @@ class ApiServer:
 
     @classmethod
     def attach(cls, kubeconfig: Path) -> Self:
-        """A cluster that somebody else runs; `apply` and `request` work where `start` (of any process) wrote the file."""
+        """A cluster that somebody else runs; `apply` and `request` work if a `start` wrote the file."""
         return cls(kubeconfig, None, _Access.read(kubeconfig))
 
     @property
@@ -169,9 +171,9 @@ class ApiServer:
         """Apply a file's documents (server-side, one after the other) and return their names, ``Kind/name``.
 
         Custom resource definitions are waited for until they are established and served. Raises `StackError` with the
-        server's answer. Without a YAML parser in the standard library, the few fields that the address needs are read from
-        lines of the usual form: ``apiVersion``, ``kind`` and ``metadata`` without indentation, ``name`` and ``namespace``
-        by two spaces.
+        server's answer. Without a YAML parser in the standard library, the few fields that the address needs are read
+        from lines of the usual form: ``apiVersion``, ``kind`` and ``metadata`` without indentation, ``name`` and
+        ``namespace`` by two spaces.
         """
         applied: list[str] = []
         for document in re.split(r"(?m)^---.*$", path.read_text()):

@@ -129,7 +129,7 @@ def _up(brokers: int) -> int:
 
 
 def crd_files() -> tuple[Path, ...]:
-    """The project's own custom resource definitions; other files beside them (a kustomization) are not for the server."""
+    """The project's own CRDs; other files beside them (a kustomization) are not for the server."""
     return tuple(path for path in sorted(CRDS.glob("*.yaml")) if "kind: CustomResourceDefinition" in path.read_text())
 
 

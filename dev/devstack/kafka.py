@@ -81,9 +81,9 @@ class KafkaCluster:
         """Start `brokers` brokers and wait until they serve.
 
         `properties` come on top of the broker's; `directory` keeps the data there after the end (and goes on from data
-        that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL listener
-        (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. Raises `StackError` with the
-        log's end, and `MissingPrerequisiteError`.
+        that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL
+        listener (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. Raises `StackError`
+        with the log's end, and `MissingPrerequisiteError`.
         """
         if security not in ("plaintext", "sasl_ssl"):
             raise ValueError(f"security is plaintext or sasl_ssl, not {security!r}")
@@ -93,7 +93,7 @@ class KafkaCluster:
         sweep()
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
-            run = RunFolder.create("kafka", detached=detached, at=directory)
+            run = RunFolder.create("kafka", at=directory)
             layout, secured = _lay_out(run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached)
             bootstrap = ",".join(f"127.0.0.1:{broker.ports['PLAINTEXT']}" for broker in layout)
             cluster = cls(bootstrap, run, layout, secured, keeps_data=directory is not None)
@@ -102,6 +102,8 @@ class KafkaCluster:
                 for broker in layout:
                     broker.service.start()
                 cluster.wait_ready()
+                if detached:
+                    run.detach()
             except StackError as error:
                 port_taken = any("Address already in use" in tail(broker.log, 300) for broker in layout)
                 cluster.close(failed=not port_taken)

@@ -18,9 +18,9 @@ class KafkaSecurity:
     """How to reach a cluster started with ``security="sasl_ssl"``.
 
     `username` and `admin_username` authenticate by SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN at `sasl_ssl_bootstrap`;
-    OAUTHBEARER there takes any unsigned token, its ``sub`` being the user. `client` is the certificate for `ssl_bootstrap`;
-    its principal is ``User:CN=tidegate``. With ``authorizer=True`` ``User:admin`` and the plaintext listener may do
-    everything, and everybody else what ACLs allow.
+    OAUTHBEARER there takes any unsigned token, its ``sub`` being the user. `client` is the certificate for
+    `ssl_bootstrap`; its principal is ``User:CN=tidegate``. With ``authorizer=True`` ``User:admin`` and the plaintext
+    listener may do everything, and everybody else what ACLs allow.
     """
 
     ca: Path

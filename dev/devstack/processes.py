@@ -115,20 +115,29 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, kind: str, *, detached: bool = False, at: Path | None = None) -> "RunFolder":
-        """A new run folder (or the given empty one), owned by this process, or by nobody when `detached`."""
+    def create(cls, kind: str, *, at: Path | None = None) -> "RunFolder":
+        """A new run folder (or the given one), owned by this process."""
         if at is None:
             path = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=runs_folder()))
         else:
             path = at.resolve()
             path.mkdir(parents=True, exist_ok=True)
         own = ProcessIdentity.own()
-        owner = "detached" if detached else f"{own.pid} {own.start_ticks}"
+        run = cls(path)
         # First of all: a folder without it is taken for one in the making.
-        (path / "owner").write_text(f"{owner}\n{_boot()}\n")
+        run._owned_by(f"{own.pid} {own.start_ticks}")
         for part in ("pids", "logs", "data", "secrets"):
             (path / part).mkdir(mode=0o700, exist_ok=True)
-        return cls(path)
+        return run
+
+    def detach(self) -> None:
+        """From now on it belongs to its own services, and is abandoned when none of them runs."""
+        self._owned_by("detached")
+
+    def _owned_by(self, owner: str) -> None:
+        unfinished = self.path / "owner.new"
+        unfinished.write_text(f"{owner}\n{_boot()}\n")
+        unfinished.replace(self.path / "owner")
 
     @property
     def logs(self) -> Path:

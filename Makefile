@@ -1,0 +1,103 @@
+# Everything is a target here; `make` alone lists them. Only Python >= 3.11, Java >= 17, Maven, Go and OpenSSL must be there.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# The first Python on the machine that is new enough; `make PYTHON=...` overrides it.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
+UV_VERSION := 0.13.8
+CACHE := $(or $(TIDEGATE_CACHE),$(HOME)/.cache/tidegate)
+UV := $(or $(shell command -v uv),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
+VENV := .venv
+BIN := $(VENV)/bin
+# The stack and the tests' own packages are not installed, only found.
+RUN := PYTHONPATH=dev:tests
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: setup build ## a live group's offsets are reset on real parts, before your eyes (ARGS=--plain for logs)
+	@$(RUN) $(BIN)/python -m demo $(ARGS)
+
+.PHONY: test
+test: setup build lint ## lint, then all tests (ARGS="tests/unit -k name" for some)
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: setup ## the tests that need neither broker, API server nor Spark
+	@$(BIN)/pytest -m "not kafka and not apiserver and not spark and not e2e" $(ARGS)
+
+.PHONY: property-seed
+property-seed: setup build ## replay one seed of the random sequences on real Kafka: SEED=7
+	@test -n "$(SEED)" || { echo "which seed? make property-seed SEED=7" >&2; exit 2; }
+	@TIDEGATE_PROPERTY_SEED=$(SEED) $(BIN)/pytest -k random_sequence $(ARGS)
+
+.PHONY: bench
+bench: setup build ## all benchmarks, or one: NAME=standstill
+	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)
+
+.PHONY: lint
+lint: setup ## ruff, mypy, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## write the code as ruff formats it
+	@$(BIN)/ruff check --fix-only -q .
+	@$(BIN)/ruff format .
+
+.PHONY: setup
+setup: $(VENV)/.synced ## the locked environment in .venv (nothing to do when it is current)
+
+$(VENV)/.synced: requirements.lock pyproject.toml | python uv
+	@echo "setting up $(VENV) from requirements.lock (about 1.2 GB, 1 to 3 min the first time)" >&2
+	@test -x $(BIN)/python || "$(UV)" venv -q --python "$(PYTHON)" $(VENV)
+	@"$(UV)" pip sync -q --python $(BIN)/python --require-hashes requirements.lock
+	@"$(UV)" pip install -q --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+.PHONY: python
+python:
+	@command -v "$(PYTHON)" >/dev/null \
+	    || { echo "missing: Python >= 3.11 ($(PYTHON)); install it: e.g. apt-get install python3" >&2; exit 2; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "too old: $$("$(PYTHON)" -V 2>&1), needed is Python >= 3.11; install a newer one" >&2; exit 2; }
+
+.PHONY: uv
+uv: | python
+	@command -v "$(UV)" >/dev/null || { \
+	    echo "fetching uv $(UV_VERSION)" >&2; \
+	    "$(PYTHON)" -m venv "$(CACHE)/uv-$(UV_VERSION)" >/dev/null \
+	        || { echo "missing: Python's venv module; install it: e.g. apt-get install python3-venv" >&2; exit 2; }; \
+	    "$(CACHE)/uv-$(UV_VERSION)/bin/python" -m pip install -q --disable-pip-version-check "uv==$(UV_VERSION)"; }
+
+.PHONY: build
+build: python ## fetch and build Kafka, etcd and kube-apiserver into ~/.cache/tidegate, once
+	@"$(PYTHON)" dev/stack.py build
+
+.PHONY: up
+up: python ## start a broker and an API server, install the CRDs, print what to export
+	@"$(PYTHON)" dev/stack.py up
+
+.PHONY: down
+down: python ## stop them and clean up, also after crashes
+	@"$(PYTHON)" dev/stack.py down
+
+.PHONY: status
+status: python ## what of the stack runs
+	@"$(PYTHON)" dev/stack.py status
+
+.PHONY: lock
+lock: | python uv ## resolve the dependencies anew
+	@"$(UV)" pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes -q -o requirements.lock
+
+.PHONY: clean
+clean: ## remove what was built in the tree (not the cache)
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -not -path "./$(VENV)/*" -prune -exec rm -rf {} +

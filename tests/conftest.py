@@ -1,0 +1,31 @@
+"""The fixtures and hooks of every test."""
+
+from support.stack_fixtures import (
+    apiserver,
+    crds_installed,
+    kafka,
+    kafka3,
+    kafka_secure,
+    kube_client,
+    make_topic,
+    make_topic3,
+    namespace,
+    pytest_collection_modifyitems,
+    pytest_terminal_summary,
+    unique,
+)
+
+__all__ = [
+    "apiserver",
+    "crds_installed",
+    "kafka",
+    "kafka3",
+    "kafka_secure",
+    "kube_client",
+    "make_topic",
+    "make_topic3",
+    "namespace",
+    "pytest_collection_modifyitems",
+    "pytest_terminal_summary",
+    "unique",
+]
