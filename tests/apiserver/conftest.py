@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from devstack import ApiServer, KafkaCluster
 from kubernetes import client as kube
+
+from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources
 
 StartOperator = Callable[..., OperatorProcess]

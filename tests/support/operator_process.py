@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kubernetes import client as kube
 
@@ -51,7 +51,7 @@ class OperatorProcess:
         self.log = folder / "operator.log"
         self.runtime_directory = folder / "runtime"
 
-    def start(self) -> "OperatorProcess":
+    def start(self) -> Self:
         assert self._process is None, "it runs already"
         begins_at = self.log.stat().st_size if self.log.exists() else 0
         environment = {
@@ -66,7 +66,11 @@ class OperatorProcess:
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidegate.main"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [sys.executable, "-m", "tidegate.main"],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         found = until(lambda: self._port(begins_at), f"the operator is up; its log: {self.tail()}")
         self.port = int(found)
@@ -121,7 +125,7 @@ class OperatorProcess:
                     total += float(found[3])
         return total
 
-    def __enter__(self) -> "OperatorProcess":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -137,7 +141,7 @@ class Resources:
         self.core = kube.CoreV1Api(client)
         self._custom = kube.CustomObjectsApi(client)
 
-    # --- making ---------------------------------------------------------------------------------------------------------
+    # --- making -------------------------------------------------------------------------------------------------------
 
     def connection(self, name: str, bootstrap: str, **spec: Any) -> Body:
         return self._create("kafkaconnections", "KafkaConnection", name, {"bootstrapServers": bootstrap, **spec})
@@ -174,7 +178,7 @@ class Resources:
         )
         return created
 
-    # --- changing -------------------------------------------------------------------------------------------------------
+    # --- changing -----------------------------------------------------------------------------------------------------
 
     def patch(self, plural: str, name: str, body: Mapping[str, Any]) -> Body:
         patched: Body = self._custom.patch_namespaced_custom_object(
@@ -209,7 +213,7 @@ class Resources:
             "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name
         )
 
-    # --- reading --------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, plural: str, name: str) -> Body | None:
         with contextlib.suppress(kube.exceptions.NotFoundException):
@@ -241,7 +245,7 @@ class Resources:
         ).items
         return {c.metadata.name: dict(c.data or {}) for c in found}
 
-    # --- waiting --------------------------------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------------------------
 
     def wait_connection(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 30.0) -> Body:
         """The connection, once its condition Ready is `ready` for its generation, with this reason if one is given."""
@@ -299,4 +303,5 @@ def writes_in(audit_log: Path, namespace: str, since_line: int) -> Iterator[str]
             entry = json.loads(line)
             reference = entry.get("objectRef", {})
             if entry["verb"] in ("create", "update", "patch", "delete") and reference.get("namespace") == namespace:
-                yield f"{entry['verb']} {reference.get('resource')}/{reference.get('name', '')} {reference.get('subresource', '')}"
+                what = "/".join(reference[part] for part in ("resource", "name", "subresource") if reference.get(part))
+                yield f"{entry['verb']} {what}"

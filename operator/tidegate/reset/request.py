@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
     Owners,
-    PartitionOffset,
     Phase,
     RunRequest,
     Selection,
@@ -35,6 +32,8 @@ _NAME_LIMIT: Final = 52
 
 UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
+NOT_PUT_BACK: Final = "NotPutBack"
+"""How a run ends that failed and could not put the offsets back (``tidegate.reset.apply``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +100,18 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
             UNDO_RUN_NOT_FOUND,
             f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
         )
-    if run.result is None or run.result.phase is not Phase.SUCCEEDED:
+    if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.reset.to.undo: run {run_id} {ended}: it has left no offset changed")
-    before: Sequence[PartitionOffset] = run.result.before or next((p.before for p in run.journal if p.before), ())
-    had: frozenset[TopicPartition] = frozenset(b.topic_partition for b in before)
+    # The first commit's intent says of all partitions where they stood; later ones speak of those done again.
+    first = next((p for p in run.journal if p.pending), None)
+    before = first.before if first is not None else run.result.before
+    touched = first.pending if first is not None else tuple(p.topic_partition for p in run.plan.partitions)
+    had = frozenset(b.topic_partition for b in before)
     return Undo(
         run_id=run_id,
-        before=tuple(before),
-        absent=tuple(p.topic_partition for p in run.plan.partitions if p.topic_partition not in had),
+        before=before,
+        absent=tuple(p for p in touched if p not in had),
         topic_ids=tuple(sorted({(p.topic, p.topic_id) for p in run.plan.partitions})),
     )
 

@@ -1,0 +1,355 @@
+"""OffsetResetPolicy.spec.reset, carried out by the operator itself (engine Direct) against a real broker."""
+
+import time
+
+import pytest
+
+from apiserver.offsets import commit, committed, live_group, produce
+from devstack import ApiServer, KafkaCluster
+from support.operator_process import OperatorProcess, Resources, condition_of, until, writes_in
+from support.stack_fixtures import MakeTopic, Unique
+
+PARTITIONS = 3
+AT_50 = dict.fromkeys(range(PARTITIONS), 50)
+AT_10 = dict.fromkeys(range(PARTITIONS), 10)
+FINAL = ("Succeeded", "Failed", "RolledBack")
+
+
+class Group:
+    """An Empty group that has committed offset 50 of 100 in each of three partitions."""
+
+    def __init__(self, kafka: KafkaCluster, topic: str, group: str) -> None:
+        self.bootstrap, self.topic, self.name = kafka.bootstrap, topic, group
+        produce(kafka.bootstrap, topic, PARTITIONS, 100)
+        self.stand_at(AT_50)
+
+    def stand_at(self, offsets: dict[int, int]) -> None:
+        commit(self.bootstrap, self.name, self.topic, offsets)
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        return committed(self.bootstrap, self.name, self.topic, PARTITIONS)
+
+
+@pytest.fixture
+def group(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Group:
+    return Group(kafka, make_topic(PARTITIONS), unique("group"))
+
+
+# --- from beginning to end --------------------------------------------------------------------------------------------
+
+
+def test_an_empty_group_is_reset_and_undone(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "back", "to": {"offset": 10}})
+    done = connected.wait_phase("p", *FINAL)
+
+    reset = done["status"]["reset"]
+    assert reset["phase"] == "Succeeded"
+    assert reset["engine"] == "Direct"
+    assert reset["way"] == "Direct"
+    assert reset["plan"]["partitions"] == PARTITIONS
+    assert reset["plan"]["recordsReplayed"] == 120
+    assert reset["plan"]["configMap"] in connected.run_documents()
+    assert condition_of(done, "Ready")["status"] == "True"
+    assert condition_of(done, "Reset")["status"] == "True"
+    assert condition_of(done, "Reconciling") == {}
+    assert group.offsets == AT_10
+
+    connected.patch_policy("p", reset={"id": "undo", "to": {"offset": None, "undo": "back"}})
+    undone = connected.wait_phase("p", *FINAL, run="undo")
+
+    assert undone["status"]["reset"]["phase"] == "Succeeded"
+    assert group.offsets == AT_50
+    assert [entry["id"] for entry in undone["status"]["history"]] == ["undo", "back"]
+    until(lambda: "finalizers" not in connected.get_policy("p")["metadata"], "its finalizer is gone")
+    reasons = [reason for reason, _ in connected.events("p")]
+    assert reasons == ["Pending", "Planning", "Applying", "Succeeded"] * 2
+
+
+def test_offsets_from_a_config_map(connected: Resources, group: Group) -> None:
+    connected.config_map("offsets", csv=f"{group.topic},0,7\n{group.topic},2,9\n")
+    connected.policy("p", group.name, {"id": "file", "to": {"configMap": {"name": "offsets", "key": "csv"}}})
+
+    connected.wait_phase("p", "Succeeded")
+
+    assert group.offsets == {0: 7, 1: 50, 2: 9}
+
+
+def test_one_id_runs_once_whatever_happens_to_the_status(
+    connected: Resources, group: Group, operator: OperatorProcess, kafka: KafkaCluster
+) -> None:
+    connected.policy("p", group.name, {"id": "once", "to": {"offset": 10}})
+    connected.wait_phase("p", "Succeeded")
+    group.stand_at(AT_50)
+
+    connected.patch_policy("p", latest={"maxAge": "1h"})  # a new generation, the same id
+    connected.wait_policy("p")
+    connected.lose_status("p")
+    found = connected.wait_phase("p", "Succeeded")
+    operator.kill()
+    operator.start()
+    connected.wait_connection("kafka")
+    connected.patch_policy("p", latest={"maxAge": "2h"})
+    again = connected.wait_policy("p")
+
+    assert group.offsets == AT_50
+    assert found["status"]["reset"]["plan"]["recordsReplayed"] == 120
+    assert again["status"]["reset"]["id"] == "once"
+    assert len(connected.run_documents()) == 1
+
+
+def test_an_id_of_the_history_does_not_run_again(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "first", "to": {"offset": 10}})
+    connected.wait_phase("p", "Succeeded", run="first")
+    connected.patch_policy("p", reset={"id": "second", "to": {"offset": 20}})
+    connected.wait_phase("p", "Succeeded", run="second")
+    group.stand_at(AT_50)
+
+    connected.patch_policy("p", reset={"id": "first", "to": {"offset": 10}})
+    body = connected.wait_phase("p", "Succeeded", run="first")
+
+    assert group.offsets == AT_50
+    assert [entry["id"] for entry in body["status"]["history"]].count("first") == 1
+
+
+# --- approval, deadline -----------------------------------------------------------------------------------------------
+
+
+def test_a_manual_reset_waits_for_its_approval_and_applies_the_stored_plan(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "ask", "to": {"shiftBy": -10}, "approval": "Manual"})
+    waiting = connected.wait_phase("p", "AwaitingApproval")
+    assert condition_of(waiting, "Reconciling")["reason"] == "AwaitingApproval"
+    assert "tidegate.io/approve: ask" in condition_of(waiting, "Reset")["message"]
+
+    connected.annotate_policy("p", approve="something-else")
+    group.stand_at(dict.fromkeys(range(PARTITIONS), 80))  # after the plan: it must not be made anew
+    time.sleep(1.5)
+    assert connected.get_policy("p")["status"]["reset"]["phase"] == "AwaitingApproval"
+
+    connected.annotate_policy("p", approve="ask")
+    connected.wait_phase("p", "Succeeded")
+    assert group.offsets == dict.fromkeys(range(PARTITIONS), 40)
+
+
+def test_a_plan_that_nobody_approves_fails_at_its_deadline(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "late", "to": {"offset": 10}, "approval": "Manual", "deadline": "4s"})
+
+    failed = connected.wait_phase("p", *FINAL)
+
+    assert failed["status"]["reset"]["phase"] == "Failed"
+    assert condition_of(failed, "Stalled")["reason"] == "DeadlineExceeded"
+    assert group.offsets == AT_50
+
+
+def test_a_run_past_its_deadline_leaves_the_offsets_as_they_were(connected: Resources, group: Group) -> None:
+    with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
+        fleet.wait_read_to({(group.topic, number): 99 for number in range(PARTITIONS)})
+        connected.policy("p", group.name, {"id": "late", "to": {"offset": 10}, "inFlight": "3s", "deadline": "4s"})
+
+        ended = connected.wait_phase("p", "Failed", "RolledBack", timeout_s=90)
+
+    assert condition_of(ended, "Stalled")["reason"] in ("DeadlineExceeded", "DeadlinePassed")
+    until(lambda: group.offsets == dict.fromkeys(range(PARTITIONS), 100), "the group stands at the end again")
+
+
+# --- refusals and queues ----------------------------------------------------------------------------------------------
+
+
+def test_a_group_and_a_topic_that_the_connection_does_not_allow_are_refused(connected: Resources, group: Group) -> None:
+    connected.patch("kafkaconnections", "kafka", {"spec": {"allow": {"groups": ["other-*"], "topics": ["*"]}}})
+    connected.wait_connection("kafka")
+    connected.policy("p", group.name, {"id": "no", "to": {"offset": 10}})
+    refused = connected.wait_policy("p", ready=False, reason="GroupNotAllowed")
+    assert "other-*" in condition_of(refused, "Stalled")["message"]
+
+    connected.patch("kafkaconnections", "kafka", {"spec": {"allow": {"groups": ["*"], "topics": ["none"]}}})
+    connected.wait_connection("kafka")
+    connected.patch_policy("p", topics=[group.topic])
+    connected.wait_policy("p", ready=False, reason="TopicNotAllowed")
+
+    assert group.offsets == AT_50
+    assert [reason for reason, _ in connected.events("p")] == ["GroupNotAllowed", "TopicNotAllowed"]
+    assert connected.run_documents() == {}
+
+
+def test_what_cannot_be_done_is_refused_with_its_reason(connected: Resources, group: Group) -> None:
+    cases = {
+        "record": ({"id": "a", "to": {"record": {"where": "key = 'x'"}}}, "NotInThisVersion"),
+        "spark": ({"id": "a", "to": {"offset": 1}, "engine": "Spark"}, "SparkUnavailable"),
+        "undo": ({"id": "a", "to": {"undo": "never"}}, "UndoRunNotFound"),
+        "file": ({"id": "a", "to": {"configMap": {"name": "none", "key": "csv"}}}, "ConfigMapNotFound"),
+    }
+    for name, (reset, _) in cases.items():
+        connected.policy(name, group.name, reset)
+
+    for name, (_, reason) in cases.items():
+        body = connected.wait_policy(name, ready=False, reason=reason)
+        assert condition_of(body, "Stalled")["status"] == "True"
+    assert group.offsets == AT_50
+
+
+def test_two_policies_for_one_partition_go_one_after_the_other(connected: Resources, group: Group) -> None:
+    connected.policy("older", group.name, {"id": "a", "to": {"offset": 10}, "approval": "Manual"}, topics=[group.topic])
+    connected.wait_phase("older", "AwaitingApproval")
+    time.sleep(1.1)  # creationTimestamp has whole seconds
+    connected.policy(
+        "younger",
+        group.name,
+        {"id": "a", "to": {"offset": 20}, "partitions": [{"topic": group.topic, "partitions": "1"}]},
+    )
+
+    waiting = connected.wait_policy("younger", ready=False, reason="WaitingForPolicy")
+    assert f"{connected.namespace}/older" in condition_of(waiting, "Reconciling")["message"]
+    assert group.offsets == AT_50
+
+    connected.annotate_policy("older", approve="a")
+    connected.wait_phase("older", "Succeeded")
+    connected.wait_phase("younger", "Succeeded")
+    assert group.offsets == {0: 10, 1: 20, 2: 10}
+
+
+def test_a_reset_waits_for_its_connection(resources: Resources, operator: OperatorProcess, group: Group) -> None:
+    resources.policy("p", group.name, {"id": "early", "to": {"offset": 10}})
+    resources.wait_policy("p", ready=False, reason="WaitingForConnection")
+
+    resources.connection("kafka", group.bootstrap)
+
+    resources.wait_phase("p", "Succeeded")
+    assert group.offsets == AT_10
+
+
+# --- interrupted ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Applying", "Verifying"])
+def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_it(
+    connected: Resources, group: Group, operator: OperatorProcess, phase: str
+) -> None:
+    with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
+        ends = {(group.topic, number): 99 for number in range(PARTITIONS)}
+        fleet.wait_read_to(ends)
+        asked = time.time()
+        connected.policy("p", group.name, {"id": "hard", "to": {"offset": 10}, "inFlight": "2s"})
+        until(lambda: _reached(connected, phase), f"the run is in {phase}", pause_s=0.01)
+        operator.kill()
+        operator.start()
+
+        done = connected.wait_phase("p", *FINAL, timeout_s=90)
+        again = fleet.records(since=asked)
+        fleet.wait_read_to(ends)
+
+    assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
+    firsts = {n: min(r.offset for r in again if r.partition == n) for n in range(PARTITIONS)}
+    assert firsts == AT_10
+    assert len(connected.run_documents()) == 1
+
+
+def _reached(resources: Resources, phase: str) -> bool:
+    documents = resources.run_documents().values()
+    if phase == "Pending":
+        return bool(resources.get_policy("p").get("status", {}).get("reset", {}).get("startedAt"))
+    return any(f'"phase":"{phase}"' in document.get("journal.jsonl", "") for document in documents)
+
+
+def test_deleting_the_policy_in_mid_run_puts_the_offsets_back(connected: Resources, group: Group) -> None:
+    with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
+        fleet.wait_read_to({(group.topic, number): 99 for number in range(PARTITIONS)})
+        connected.policy("p", group.name, {"id": "gone", "to": {"offset": 10}, "inFlight": "20s"})
+        until(lambda: _reached(connected, "Applying"), "the run applies")
+
+        connected.delete_policy("p")
+
+        until(lambda: connected.get("offsetresetpolicies", "p") is None, "the policy goes", timeout_s=90)
+        until(lambda: group.offsets == dict.fromkeys(range(PARTITIONS), 100), "the offsets are back")
+
+
+def test_an_abandoned_policy_goes_at_once(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "gone", "to": {"offset": 10}, "approval": "Manual"})
+    connected.wait_phase("p", "AwaitingApproval")
+
+    connected.annotate_policy("p", abandon="true")
+    connected.delete_policy("p")
+
+    until(lambda: connected.get("offsetresetpolicies", "p") is None, "the policy goes", timeout_s=10)
+    assert group.offsets == AT_50
+
+
+def test_another_id_in_mid_run_settles_the_first_before_it_begins(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "first", "to": {"offset": 10}, "approval": "Manual"})
+    connected.wait_phase("p", "AwaitingApproval")
+
+    connected.patch_policy("p", reset={"id": "second", "to": {"offset": 20}, "approval": "Automatic"})
+    body = connected.wait_phase("p", "Succeeded", run="second")
+
+    assert [(entry["id"], entry["phase"]) for entry in body["status"]["history"]] == [
+        ("second", "Succeeded"),
+        ("first", "Failed"),
+    ]
+    assert group.offsets == dict.fromkeys(range(PARTITIONS), 20)
+
+
+def test_a_run_whose_document_was_removed_fails_and_is_not_begun_again(connected: Resources, group: Group) -> None:
+    connected.policy("p", group.name, {"id": "lost", "to": {"offset": 10}, "approval": "Manual"})
+    connected.wait_phase("p", "AwaitingApproval")
+
+    for name in connected.run_documents():
+        connected.core.delete_namespaced_config_map(name, connected.namespace)
+
+    body = connected.wait_policy("p", ready=False, reason="RunLost")
+    assert body["status"]["reset"]["phase"] == "Failed"
+    assert group.offsets == AT_50
+
+
+# --- at rest ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_when_nothing_changes(
+    connected: Resources, group: Group, apiserver: ApiServer, operator: OperatorProcess
+) -> None:
+    connected.policy("p", group.name, {"id": "one", "to": {"offset": 10}})
+    connected.policy("idle", group.name)
+    connected.wait_phase("p", "Succeeded")
+    connected.wait_policy("idle")
+    until(lambda: "finalizers" not in connected.get_policy("p")["metadata"], "its finalizer is gone")
+    passes = operator.metric("tidegate_reconcile_seconds_count", kind="KafkaConnection")
+    since = len(apiserver.audit_log.read_text().splitlines())
+
+    until(
+        lambda: operator.metric("tidegate_reconcile_seconds_count", kind="KafkaConnection") >= passes + 4,
+        "four more passes",
+    )
+
+    assert list(writes_in(apiserver.audit_log, connected.namespace, since)) == []
+
+
+def test_twenty_policies_cost_one_describe_a_tick(
+    connected: Resources, group: Group, operator: OperatorProcess
+) -> None:
+    connection = f"{connected.namespace}/kafka"
+    for number in range(20):
+        # They wait for one another, so that twenty want to know at once.
+        connected.policy(f"p{number:02}", group.name, {"id": "a", "to": {"offset": number}, "approval": "Manual"})
+    until(lambda: operator.metric("tidegate_runs_waiting") == 19, "nineteen wait for the first", timeout_s=60)
+
+    began, looks = time.monotonic(), operator.metric("tidegate_observations_total", connection=connection)
+    until(lambda: time.monotonic() > began + 5, "five seconds", pause_s=1)
+    looked = operator.metric("tidegate_observations_total", connection=connection) - looks
+
+    ticks = (time.monotonic() - began) / 0.3
+    assert 2 <= looked <= ticks + 2
+    assert operator.metric("tidegate_observed_groups", connection=connection) == 1
+
+
+def test_health_says_that_all_is_observed_and_what_is_not(connected: Resources, operator: OperatorProcess) -> None:
+    assert operator.get("/healthz")[0] == 200
+    assert "tidegate_runs" in operator.get("/metrics")[1]
+    assert operator.get("/nothing")[0] == 404
+
+
+def test_a_stopped_operator_ends_orderly(connected: Resources, operator: OperatorProcess) -> None:
+    began = time.monotonic()
+
+    assert operator.stop() == 0
+
+    assert time.monotonic() - began < 15
+    assert not operator.runtime_directory.exists()

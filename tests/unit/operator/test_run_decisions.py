@@ -1,0 +1,425 @@
+"""What is done next about a reset, as a table: given what is seen, when decided, then this action and this status."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.reset import run as core
+from tidegate.reset.model import (
+    ApplySettings,
+    PartitionOffset,
+    PartitionPlan,
+    Phase,
+    Plan,
+    Progress,
+    RunRequest,
+    RunResult,
+    Standstill,
+    ToOffset,
+    Way,
+)
+from tidegate.reset.request import Refusal
+from tidegate.reset.run import (
+    AddFinalizer,
+    Approve,
+    CreateRun,
+    Decision,
+    Fence,
+    Launch,
+    RemoveFinalizer,
+    RunnerSeen,
+    Seen,
+    Start,
+    TakeOver,
+    decide,
+)
+from tidegate.reset.runner import RunnerState, RunnerStatus
+from tidegate.reset.store import Run
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import find_condition
+from tidegate.resources.policy import (
+    Engine,
+    OffsetResetPolicySpec,
+    PolicyStatus,
+    ResetPhase,
+    ResetStatus,
+    RunHistory,
+)
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+DOCUMENT = "p-one-0000"
+
+
+def spec_of(reset_id: str | None = "one", **reset: object) -> OffsetResetPolicySpec:
+    body: dict[str, object] = {"connectionRef": {"name": "kafka"}, "group": "payments"}
+    if reset_id is not None:
+        body["reset"] = {"id": reset_id, "to": {"offset": 10}, **reset}
+    return parse_spec(OffsetResetPolicySpec, {"spec": body})
+
+
+REQUEST = RunRequest(
+    run_uid="uid/one",
+    run_id="one",
+    group_id="payments",
+    connection=Connection("127.0.0.1:9092"),
+    selections=(),
+    target=ToOffset(10),
+    settings=ApplySettings(deadline=NOW + timedelta(minutes=10)),
+)
+PLAN = Plan("one", "payments", NOW, (PartitionPlan("t", 0, "id", committed=50, target=10, earliest=0, latest=100),))
+STARTED = ResetStatus(
+    id="one", run_uid="uid/one", phase=ResetPhase.PENDING, started_at=NOW - timedelta(minutes=1), engine=Engine.DIRECT
+)
+WORKING = STARTED.model_copy(update={"phase": ResetPhase.APPLYING, "application": f"{DOCUMENT}-1"})
+RUNNING = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.RUNNING), started_here=True)
+DEAD = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.EXITED, "boom"), started_here=True, died_at=NOW)
+LOST = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.LOST))
+SUCCESS = RunResult(Phase.SUCCEEDED, "Applied", "done", NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25))
+
+
+def progress(phase: Phase, attempt: int = 1) -> Progress:
+    return Progress(phase, NOW, attempt)
+
+
+PLANNING = Run(REQUEST, 1, None, (progress(Phase.PLANNING),))
+APPLYING = Run(REQUEST, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.APPLYING)))
+MANUAL = replace(REQUEST, manual_approval=True)
+AWAITING = Run(MANUAL, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.AWAITING_APPROVAL)))
+
+
+def seen(**changes: object) -> Seen:
+    base = Seen(uid="uid", generation=3, spec=spec_of(), status=PolicyStatus(), now=NOW, run_document=DOCUMENT)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def under_way(reset: ResetStatus = WORKING, **changes: object) -> Seen:
+    return seen(**{"status": PolicyStatus(reset=reset), "has_finalizer": True, **changes})
+
+
+def condition(decision: Decision, name: str) -> tuple[str, str] | None:
+    """(status, reason)"""
+    found = find_condition(decision.status.conditions, name)
+    return None if found is None else (found.status.value, found.reason)
+
+
+CASES = {
+    # name: (seen, the action, (Ready's status and reason), the phase in the status afterwards)
+    "nothing is asked for": (seen(spec=spec_of(None)), None, ("True", "NoReset"), None),
+    "the spec can't be read": (seen(spec=None, invalid="spec.group: no"), None, ("False", "InvalidSpec"), None),
+    "a refusal": (
+        seen(start=Start(refusal=Refusal("GroupNotAllowed", "no"))),
+        None,
+        ("False", "GroupNotAllowed"),
+        "Pending",
+    ),
+    "another policy is first": (
+        seen(start=Start(waits_for=Refusal(core.WAITING_FOR_POLICY, "for x"))),
+        None,
+        ("False", "WaitingForPolicy"),
+        "Pending",
+    ),
+    "it may begin: intent first": (seen(start=Start(request=REQUEST)), None, ("False", "Pending"), "Pending"),
+    "begun: finalizer next": (
+        under_way(STARTED, has_finalizer=False, start=Start(request=REQUEST)),
+        AddFinalizer(),
+        None,
+        "Pending",
+    ),
+    "begun, held: document next": (
+        under_way(STARTED, start=Start(request=REQUEST)),
+        CreateRun(REQUEST),
+        None,
+        "Pending",
+    ),
+    "begun, then the connection went": (
+        under_way(STARTED, start=Start(waits_for=Refusal(core.WAITING_FOR_CONNECTION, "kafka"))),
+        None,
+        ("False", "WaitingForConnection"),
+        "Pending",
+    ),
+    "begun, past its deadline, never stored": (
+        under_way(STARTED.model_copy(update={"started_at": NOW - timedelta(hours=1)}), start=Start(request=REQUEST)),
+        None,
+        ("False", "DeadlineExceeded"),
+        "Failed",
+    ),
+    "stored: first launch": (
+        under_way(STARTED, run=Run(REQUEST), runner=LOST),
+        Launch(f"{DOCUMENT}-1"),
+        ("False", "Planning"),
+        "Planning",
+    ),
+    "launch written down, never started": (
+        under_way(run=Run(REQUEST), runner=LOST),
+        Launch(f"{DOCUMENT}-1"),
+        ("False", "Planning"),
+        "Planning",
+    ),
+    "at work": (under_way(run=APPLYING, runner=RUNNING), None, ("False", "Applying"), "Applying"),
+    "died: fence": (under_way(run=APPLYING, runner=DEAD), Fence(1), ("False", "Applying"), "Applying"),
+    "gone with the operator before: fence": (
+        under_way(run=APPLYING, runner=LOST),
+        Fence(1),
+        ("False", "Applying"),
+        "Applying",
+    ),
+    "died, fenced: the second at once": (
+        under_way(run=APPLYING, runner=replace(DEAD, fenced=1)),
+        Launch(f"{DOCUMENT}-2"),
+        ("False", "Applying"),
+        "Applying",
+    ),
+    "died again: a pause first": (
+        under_way(
+            WORKING.model_copy(update={"application": f"{DOCUMENT}-4"}), run=APPLYING, runner=replace(DEAD, fenced=4)
+        ),
+        None,
+        ("False", "JobRestarting"),
+        "Applying",
+    ),
+    "died again, the pause is over": (
+        under_way(
+            WORKING.model_copy(update={"application": f"{DOCUMENT}-4"}),
+            run=APPLYING,
+            runner=replace(DEAD, fenced=4, died_at=NOW - timedelta(seconds=5)),
+        ),
+        Launch(f"{DOCUMENT}-5"),
+        ("False", "Applying"),
+        "Applying",
+    ),
+    "waits for approval": (
+        under_way(run=AWAITING, runner=replace(DEAD, status=RunnerStatus(RunnerState.EXITED))),
+        None,
+        ("False", "AwaitingApproval"),
+        "AwaitingApproval",
+    ),
+    "another id was approved": (
+        under_way(run=AWAITING, runner=LOST, approved_id="two"),
+        None,
+        ("False", "AwaitingApproval"),
+        "AwaitingApproval",
+    ),
+    "approved": (
+        under_way(run=AWAITING, runner=LOST, approved_id="one"),
+        Approve(),
+        ("False", "AwaitingApproval"),
+        "AwaitingApproval",
+    ),
+    "approved and noted: next launch, no fence": (
+        under_way(run=replace(AWAITING, approved=True), runner=replace(DEAD, fenced=0)),
+        Launch(f"{DOCUMENT}-2"),
+        None,
+        "AwaitingApproval",
+    ),
+    "past the deadline, the job has a moment": (
+        under_way(run=APPLYING, runner=RUNNING, now=NOW + timedelta(minutes=10, seconds=2)),
+        None,
+        ("False", "Applying"),
+        "Applying",
+    ),
+    "its document is gone": (under_way(run=None), None, ("False", "RunLost"), "Failed"),
+    "succeeded": (
+        under_way(run=replace(APPLYING, result=SUCCESS)),
+        None,
+        ("True", "Applied"),
+        "Succeeded",
+    ),
+    "rolled back": (
+        under_way(run=replace(APPLYING, result=replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="DidNotHold"))),
+        None,
+        ("False", "DidNotHold"),
+        "RolledBack",
+    ),
+    "ended: let go": (
+        under_way(WORKING.model_copy(update={"phase": ResetPhase.SUCCEEDED})),
+        RemoveFinalizer(),
+        None,
+        "Succeeded",
+    ),
+    "ended and let go: rest": (
+        seen(status=PolicyStatus(reset=WORKING.model_copy(update={"phase": ResetPhase.SUCCEEDED}))),
+        None,
+        ("True", "Succeeded"),
+        "Succeeded",
+    ),
+    "the status was lost, the document was not": (
+        seen(run=replace(APPLYING, result=SUCCESS)),
+        None,
+        ("False", "Pending"),
+        "Pending",
+    ),
+    "ran long ago": (
+        seen(status=PolicyStatus(history=(RunHistory(id="one", phase=ResetPhase.SUCCEEDED, plan=DOCUMENT),))),
+        None,
+        ("True", "AlreadyRan"),
+        "Succeeded",
+    ),
+    "deleted at rest": (seen(deleting_since=NOW), None, None, None),
+    "deleted, nothing stored": (under_way(STARTED, deleting_since=NOW), RemoveFinalizer(), None, "Pending"),
+    "deleted in mid-run, abandoned": (
+        under_way(run=APPLYING, deleting_since=NOW, abandoned=True),
+        RemoveFinalizer(),
+        None,
+        "Applying",
+    ),
+    "deleted in mid-run, out of patience": (
+        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=3)),
+        RemoveFinalizer(),
+        None,
+        "Applying",
+    ),
+    "deleted in mid-run, settled": (
+        under_way(run=replace(APPLYING, result=SUCCESS), deleting_since=NOW),
+        RemoveFinalizer(),
+        None,
+        "Succeeded",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_next_step(name: str) -> None:
+    given, action, ready, phase = CASES[name]
+
+    decision = decide(given)
+
+    assert decision.action == action
+    if ready is not None:
+        assert condition(decision, "Ready") == ready
+    assert (decision.status.reset.phase.value if decision.status.reset else None) == phase
+    assert decision.status.observed_generation == given.generation
+
+
+TAKEN_OVER = {
+    "deadline": (under_way(run=APPLYING, runner=RUNNING, now=NOW + timedelta(minutes=11)), "DeadlineExceeded"),
+    "deadline, job dead": (
+        under_way(run=APPLYING, runner=DEAD, now=NOW + timedelta(minutes=10, seconds=1)),
+        "DeadlineExceeded",
+    ),
+    "deadline, unapproved": (
+        under_way(run=AWAITING, runner=LOST, approved_id="one", now=NOW + timedelta(minutes=11)),
+        "DeadlineExceeded",
+    ),
+    "another id": (under_way(spec=spec_of("two"), run=APPLYING, runner=RUNNING), "Superseded"),
+    "no reset any more": (under_way(spec=spec_of(None), run=APPLYING, runner=RUNNING), "Superseded"),
+    "deleted": (under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW), "Deleted"),
+    "too many launches": (
+        under_way(
+            WORKING.model_copy(update={"application": f"{DOCUMENT}-12"}), run=APPLYING, runner=replace(DEAD, fenced=12)
+        ),
+        "JobFailed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_OVER)
+def test_a_run_is_taken_over(name: str) -> None:
+    given, reason = TAKEN_OVER[name]
+
+    action = decide(given).action
+
+    assert isinstance(action, TakeOver)
+    assert action.reason == reason
+
+
+def test_an_unreadable_spec_does_not_end_a_run_under_way() -> None:
+    assert decide(under_way(spec=None, invalid="x", run=APPLYING, runner=RUNNING)).action is None
+
+
+def test_deciding_again_changes_nothing() -> None:
+    for name, (given, _, _, _) in CASES.items():
+        once = decide(given)
+        again = decide(replace(given, status=once.status, now=given.now))
+        if again.action == once.action and once.again_after_s > 0:
+            assert again.status == once.status, name
+
+
+def test_the_generation_alone_moves_on_when_a_finished_reset_rests() -> None:
+    ended = decide(under_way(run=replace(APPLYING, result=SUCCESS))).status
+
+    decision = decide(seen(status=ended, generation=4, now=NOW + timedelta(days=1)))
+
+    found = find_condition(decision.status.conditions, "Ready")
+    assert found is not None
+    assert (found.reason, found.message, found.observed_generation) == ("Applied", "done", 4)
+    assert found.last_transition_time == NOW
+    assert decision.happenings == ()
+
+
+def test_the_result_is_in_status_and_history() -> None:
+    status = decide(under_way(run=replace(APPLYING, result=SUCCESS))).status
+
+    assert status.reset is not None
+    assert status.reset.to_json() == {
+        "id": "one",
+        "runUid": "uid/one",
+        "phase": "Succeeded",
+        "startedAt": "2026-11-21T11:59:00Z",
+        "finishedAt": "2026-11-21T12:00:00Z",
+        "engine": "Direct",
+        "way": "Barrier",
+        "application": f"{DOCUMENT}-1",
+        "plan": {
+            "configMap": DOCUMENT,
+            "partitions": 1,
+            "moved": 1,
+            "unchanged": 0,
+            "clamped": 0,
+            "recordsReplayed": 40,
+            "recordsSkipped": 0,
+        },
+        "standstill": {"p50": "500ms", "max": "1s250ms"},
+        "redone": 0,
+    }
+    assert [(h.id, h.phase.value, h.plan) for h in status.history] == [("one", "Succeeded", DOCUMENT)]
+
+
+def test_the_history_keeps_the_last_ten() -> None:
+    history = tuple(RunHistory(id=f"r{n}", phase=ResetPhase.SUCCEEDED) for n in range(10))
+    given = replace(
+        under_way(run=replace(APPLYING, result=SUCCESS)), status=PolicyStatus(reset=WORKING, history=history)
+    )
+
+    assert [h.id for h in decide(given).status.history] == ["one", *(f"r{n}" for n in range(9))]
+
+
+def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
+    journal = (
+        progress(Phase.PLANNING),
+        progress(Phase.APPLYING),
+        progress(Phase.VERIFYING),
+        progress(Phase.APPLYING),
+        progress(Phase.VERIFYING),
+    )
+    run = Run(REQUEST, 1, PLAN, journal, result=SUCCESS)
+
+    happenings = decide(under_way(run=run)).happenings
+
+    assert [h.reason for h in happenings] == ["Planning", "Applying", "Verifying", "Succeeded"]
+    assert len({h.key for h in happenings}) == 4
+
+
+def test_undo_goes_to_where_the_first_commit_found_the_group() -> None:
+    from tidegate.reset.model import Undo
+    from tidegate.reset.request import undo_target
+
+    first = replace(
+        progress(Phase.APPLYING),
+        before=(PartitionOffset("t", 0, 50),),
+        pending=(TopicPartition("t", 0), TopicPartition("t", 1)),
+    )
+    later = replace(progress(Phase.APPLYING), pending=(TopicPartition("t", 0),))
+    run = Run(REQUEST, 1, PLAN, (first, later), result=SUCCESS)
+
+    target = undo_target("one", run)
+
+    assert target == Undo("one", (PartitionOffset("t", 0, 50),), (TopicPartition("t", 1),), (("t", "id"),))
+    assert isinstance(undo_target("one", None), Refusal)
+    failed = replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="DeadlineExceeded"))
+    assert isinstance(undo_target("one", failed), Refusal)
+    assert isinstance(
+        undo_target("one", replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="NotPutBack"))), Undo
+    )
