@@ -342,10 +342,17 @@ def _java(heap: str, log: Path) -> list[str]:
     ]
 
 
+def _new_cluster_id() -> str:
+    """A UUID in base64url; as with Kafka's Uuid.randomUuid no leading dash, which tools would take for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()).startswith("-"):
+        pass
+    return text
+
+
 def _format(brokers: tuple[_Broker, ...], run: RunFolder, security: KafkaSecurity | None) -> None:
     """Prepare the data folders of new brokers, all for one cluster id."""
     new = [broker for broker in brokers if not (broker.data / "meta.properties").exists()]
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    cluster_id = _new_cluster_id()
     scram = [
         part for credential in (security.scram_credentials if security else ()) for part in ("--add-scram", credential)
     ]

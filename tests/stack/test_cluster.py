@@ -79,16 +79,30 @@ def test_a_client_certificate_authenticates(kafka_secure: KafkaCluster) -> None:
     assert list(admin.list_topics(timeout=10).brokers) == [0]
 
 
-def test_the_api_server_comes_back_with_its_objects(
-    apiserver: ApiServer, kube_client: kube.ApiClient, namespace: str
-) -> None:
-    if apiserver.attached:
-        pytest.skip("somebody else's API server is not killed")
-    apiserver.kill()
-    apiserver.restart()
-    assert kube.CoreV1Api(kube_client).read_namespace(namespace).metadata.name == namespace
-    assert namespace in apiserver.audit_log.read_text()
-    assert apiserver.kubeconfig.stat().st_mode & 0o777 == 0o600
+@pytest.mark.apiserver
+def test_a_killed_api_server_comes_back_with_its_objects() -> None:
+    with ApiServer.start() as server:
+        server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kept"}})
+        server.kill()
+        server.restart()
+        assert server.request("GET", "/api/v1/namespaces/kept")["status"]["phase"] == "Active"
+        assert '"name":"kept"' in server.audit_log.read_text()
+        assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
+        folder = server.folder
+    assert folder is not None
+    assert not folder.exists()
+
+
+@pytest.mark.apiserver
+@pytest.mark.usefixtures("crds_installed")
+def test_the_custom_resources_are_served(kube_client: kube.ApiClient, namespace: str) -> None:
+    custom = kube.CustomObjectsApi(kube_client)
+    for group, version, plural in (
+        ("tidegate.io", "v1alpha1", "kafkaconnections"),
+        ("tidegate.io", "v1alpha1", "offsetresetpolicies"),
+        ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
+    ):
+        assert custom.list_namespaced_custom_object(group, version, namespace, plural)["items"] == []
 
 
 def test_a_kubeconfig_of_another_machine_is_left_alone(tmp_path: Path) -> None:
