@@ -205,6 +205,7 @@ class GroupReset:
         absent = [p for p in self._targets if p not in self._before and p not in theirs]
         self._putting_back = reason
         self._kept_position = False
+        self._unverified = frozenset()
         try:
             # A time of its own: the deadline may be what brought us here.
             self._deadline = self._clock.now() + timedelta(seconds=self._tuning.rejoin_limit_s)
@@ -350,8 +351,9 @@ class GroupReset:
         for member in owners:
             for partition in member.assignment & pending:
                 self._times.stopped.setdefault(partition, now)
-        self._kafka.membership.leave(self._group_id, owners)
-        return self._overwritten_at_release(pending, self._kafka.committed(self._group_id, list(pending)))
+        left = self._kafka.membership.leave(self._group_id, owners)
+        seen = self._kafka.committed(self._group_id, list(pending))
+        return self._overwritten_at_release(pending, seen) | _owned_by_others(pending, owners, left)
 
     def _handover_waiting(
         self, pending: frozenset[TopicPartition], owners: tuple[Member, ...]
@@ -363,7 +365,7 @@ class GroupReset:
             started = clock.monotonic()
             for partition in pending:
                 self._times.stopped.setdefault(partition, started)
-            self._kafka.membership.leave(self._group_id, owners)
+            left = self._kafka.membership.leave(self._group_id, owners)
             limit = started + self._tuning.back_limit_s
             while not _are_back(self._group(), owners) and clock.monotonic() < limit:
                 self._check_deadline()
@@ -373,7 +375,8 @@ class GroupReset:
             self._send_with_marker(transaction, pending)
             self._end(transaction)
         self._wait_visible(pending)
-        return self._overwritten_at_release(pending, self._kafka.committed(self._group_id, list(pending)))
+        seen = self._kafka.committed(self._group_id, list(pending))
+        return self._overwritten_at_release(pending, seen) | _owned_by_others(pending, owners, left)
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
@@ -639,6 +642,13 @@ class GroupReset:
             standstill=self._times.standstill(),
             before=_as_tuple(self._before),
         )
+
+
+def _owned_by_others(
+    pending: frozenset[TopicPartition], owners: Iterable[Member], left: Collection[str]
+) -> frozenset[TopicPartition]:
+    """Partitions whose owner was another by the time we left in its name: nobody has let those go."""
+    return frozenset(p for m in owners if m.member_id not in left for p in m.assignment & pending)
 
 
 def _are_back(group: Group, left: Iterable[Member]) -> bool:

@@ -1,0 +1,431 @@
+"""Applying on the in-memory Kafka: owners of every temper, and writers that die at every single step.
+
+The simulation's clock makes each run the same, so a failure names the step at which the writer died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import OutcomeUnknown, Unavailable
+from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.kafka.ports import ClusterReader
+from tidegate.reset import job
+from tidegate.reset.model import (
+    ApplySettings,
+    FromFile,
+    Owners,
+    PartitionOffset,
+    Phase,
+    Plan,
+    RunRequest,
+    RunResult,
+    Selection,
+    Way,
+)
+from tidegate.reset.planning import make_plan
+from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore
+
+TOPIC = "orders"
+GROUP = "payments"
+PARTITIONS = tuple(TopicPartition(TOPIC, n) for n in range(4))
+RESET = PARTITIONS[:3]
+BACK = 40
+
+
+class Killed(BaseException):
+    """kill -9: nothing of this process runs any more, no ``finally`` and no clean-up."""
+
+
+@dataclass
+class Process:
+    """A writer that dies just before or just after its ``dies_at``-th call to the outside world."""
+
+    dies_at: int | None = None
+    after: bool = False
+    calls: list[str] = field(default_factory=list)
+    dead: bool = False
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if self.dead:
+            raise Killed
+        self.calls.append(name)
+        dying = self.dies_at is not None and len(self.calls) == self.dies_at
+        if dying and not self.after:
+            self.dead = True
+            raise Killed
+        answer = do()
+        if dying:
+            self.dead = True
+            raise Killed
+        return answer
+
+
+class Mortal:
+    """Stands for ``target`` and passes every call through a process that may die in it."""
+
+    def __init__(self, target: Any, process: Process, path: str) -> None:
+        self._target, self._process, self._path = target, process, path
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        path = f"{self._path}.{name}"
+        if name in ("membership",):
+            return Mortal(value, self._process, path)
+        if name in ("transaction", "hold"):
+            return lambda *a: self._context(value, path, a)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = self._process.call(path, lambda: value(*args, **kwargs))
+            return Mortal(answer, self._process, path) if name == "writer" else answer
+
+        return call
+
+    @contextlib.contextmanager
+    def _context(self, enter: Callable[..., Any], path: str, args: tuple[Any, ...]) -> Iterator[Any]:
+        manager = enter(*args)
+        inner = self._process.call(path, manager.__enter__)
+        try:
+            yield Mortal(inner, self._process, path)
+        except BaseException as error:
+            if not self._process.dead:
+                manager.__exit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            self._process.call(f"{path}.exit", lambda: manager.__exit__(None, None, None))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of group."""
+
+    name: str
+    way: Way
+    protocol: GroupType = GroupType.CLASSIC
+    assignor: str = "range"
+    owners: Owners = Owners.UNKNOWN
+    consumer: tuple[tuple[str, Any], ...] = ()
+
+
+KINDS = (
+    Kind("eager", Way.BARRIER),
+    Kind("eager-java", Way.BARRIER, consumer=(("commits_all", True),)),
+    Kind("eager-not-waiting", Way.BARRIER, consumer=(("waits", False),)),
+    Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
+    Kind("consumer", Way.HANDOVER, protocol=GroupType.CONSUMER, assignor="uniform"),
+    Kind("consumer-not-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("waits", False),)),
+    Kind("before-kip-429", Way.HANDOVER, consumer=(("subscription_version", 0), ("keeps_position", True))),
+    Kind("eager-waiting", Way.BARRIER, owners=Owners.WAITING),
+    Kind("cooperative-waiting", Way.HANDOVER, assignor="cooperative-sticky", owners=Owners.WAITING),
+    Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=Owners.WAITING),
+)
+
+
+class World:
+    """A topic that is written to all the time, and a group of three that reads it."""
+
+    def __init__(self, kind: Kind, folder: Path, *, targets: dict[TopicPartition, int] | None = None) -> None:
+        self.kind = kind
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic(TOPIC, len(PARTITIONS))
+        self.producing = True
+        self._produce()
+        self.consumers = [
+            FakeConsumer(
+                self.kafka,
+                GROUP,
+                [TOPIC],
+                client_id=f"c{n}",
+                protocol=kind.protocol,
+                assignor=kind.assignor,
+                phase_s=0.7 * n,
+                **dict(kind.consumer),
+            ).start()
+            for n in range(3)
+        ]
+        self.clock.sleep(30)
+        committed = self.kafka.committed(GROUP)
+        self.targets = targets or {p: committed[p] - BACK for p in RESET}
+        self.store = DirectoryRunStore(folder, "run", clock=self.clock)
+        self.started_s = 0.0
+
+    def _produce(self) -> None:
+        if self.producing:
+            for partition in PARTITIONS:
+                self.kafka.append(partition, [self.clock.now()])
+            self.clock.after(0.1, self._produce)
+
+    def create(self, **settings: Any) -> None:
+        rows = tuple(PartitionOffset(p.topic, p.partition, o) for p, o in self.targets.items())
+        request = RunRequest(
+            run_uid="uid/1",
+            run_id="1",
+            group_id=GROUP,
+            connection=Connection("nowhere:9092"),
+            selections=(Selection(TOPIC, frozenset(p.partition for p in self.targets)),),
+            target=FromFile(rows, "test"),
+            settings=ApplySettings(
+                owners=self.kind.owners, deadline=self.clock.now() + timedelta(minutes=5), **settings
+            ),
+        )
+        self.store.create(request)
+        self.started_s = self.clock.monotonic()
+
+    def execute(self, process: Process | None = None) -> RunResult | None:
+        process = process or Process()
+        kafka: Any = Mortal(self.kafka, process, "kafka")
+        store: Any = Mortal(self.store, process, "store")
+
+        def planner(request: RunRequest, _: ClusterReader, now: datetime) -> Plan:
+            return make_plan(request, self.kafka, now)
+
+        return job.execute(store, kafka, self.clock, planner=planner)
+
+    def settle(self, seconds: float = 25) -> None:
+        """Let everything come to rest, with all that was written read."""
+        self.clock.sleep(seconds)
+        self.producing = False
+        self.clock.sleep(5)
+
+    def starts_at_target(self, partition: TopicPartition) -> int:
+        return sum(
+            b.partition == partition and b.offset == self.targets[partition] and b.at_s >= self.started_s
+            for c in self.consumers
+            for b in c.began
+        )
+
+    def check_reset(self, *, at_most: int = 1) -> None:
+        """Each target partition was begun at its target, and from there on nothing is missing."""
+        for partition, target in self.targets.items():
+            starts = self.starts_at_target(partition)
+            assert 1 <= starts <= at_most, f"{partition} was begun at its target {starts} times"
+        self.check_nothing_missing()
+
+    def check_nothing_missing(self) -> None:
+        for partition in PARTITIONS:
+            end = self.kafka.log_bounds([partition])[partition].latest
+            read = {o for c in self.consumers for p, o in c.read if p == partition}
+            first = self.targets.get(partition, 0)
+            assert read >= set(range(first, end)), f"{partition}: {sorted(set(range(first, end)) - read)[:5]} missing"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_every_kind_of_group_goes_on_from_its_targets(kind: Kind, tmp_path: Path) -> None:
+    world = World(kind, tmp_path)
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, kind.way, 0)
+    world.settle()
+    world.check_reset()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_forward(kind: Kind, tmp_path: Path) -> None:
+    """Ahead of where the owners are: the records between are skipped on purpose, and none behind."""
+    world = World(kind, tmp_path)
+    # The owners commit every 5 s, so 10 s after the last commit they are beyond it and short of the end.
+    ends = world.kafka.log_bounds(RESET)
+    world.targets = {p: ends[p].latest - 1 for p in RESET}
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset()
+
+
+def _calls_of_a_whole_run(kind: Kind, folder: Path) -> list[str]:
+    world = World(kind, folder)
+    world.create()
+    process = Process()
+    world.execute(process)
+    return process.calls
+
+
+# What only looks may die anywhere between two writes: a few of those calls stand for all.
+LOOKS = ("committed", "groups", "pending", "topics", "log_bounds", "load", "subscription_versions", "keep")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
+    calls = _calls_of_a_whole_run(kind, tmp_path / "whole")
+    steps = [n for n, name in enumerate(calls, 1) if not name.endswith(LOOKS) or n % 9 == 0]
+    assert len([n for n in steps if not calls[n - 1].endswith(LOOKS)]) >= 8
+    for step in steps:
+        for after in (False, True):
+            died = f"died {'after' if after else 'before'} call {step} ({calls[step - 1]})"
+            world = World(kind, tmp_path / f"{step}-{after}")
+            world.create()
+            with pytest.raises(Killed):
+                world.execute(Process(step, after))
+            world.clock.sleep(2.0)
+            result = world.execute()
+            assert result is not None, died
+            assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+            world.settle()
+            try:
+                # The step whose outcome nobody can see afterwards may be done twice, and never not at all.
+                world.check_reset(at_most=2)
+            except AssertionError as error:
+                raise AssertionError(f"{died}: {error}") from error
+            assert world.store.load().result == result, died
+
+
+def test_a_writer_that_was_taken_over_stops(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    stale = world.store.begin_attempt()
+    world.execute()
+    with pytest.raises(StaleAttempt):
+        job.apply_run(world.store, stale, world.kafka, world.clock)
+
+
+def test_owners_of_a_long_heartbeat_are_waited_for(tmp_path: Path) -> None:
+    world = World(Kind("slow", Way.BARRIER, consumer=(("heartbeat_s", 10.0),)), tmp_path)
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    world.settle(60)
+    world.check_reset()
+
+
+def test_an_owner_that_keeps_its_position_is_handed_over(tmp_path: Path) -> None:
+    """It speaks a new subscription and yet carries its position through the rebalance: its next commit shows it."""
+    kind = Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),))
+    world = World(kind, tmp_path)
+    world.targets = {p: o.latest - 1 for p, o in world.kafka.log_bounds(RESET).items()}
+    before = world.kafka.committed(GROUP)
+    # Ahead of the owners by more than they read within a watch: what they commit next lies before it.
+    for consumer in world.consumers:
+        consumer.records_per_poll = 0
+    for partition in RESET:
+        world.kafka.append(partition, [world.clock.now()] * 500)
+    world.targets = {p: before[p] + 400 for p in RESET}
+    for consumer in world.consumers:
+        consumer.records_per_poll = 2
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert result.redone == len(RESET)
+    for consumer in world.consumers:
+        consumer.records_per_poll = 10
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
+    """``inFlight``: offsets committed late under the new generation come before our last word, not after it."""
+    kind = Kind("late", Way.BARRIER, owners=Owners.WAITING, consumer=(("late_commit_s", 3.0),))
+    world = World(kind, tmp_path)
+    world.create(in_flight=timedelta(seconds=3))
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_unknown_outcome_is_looked_up(committed: bool, tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    world.kafka.lose_commit_answer(committed=committed)
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset()
+
+
+def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    world.kafka.fail("send", Unavailable("coordinator moves"), Unavailable("coordinator moves"))
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset()
+
+
+def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
+    """Somebody outside commits an old position over one partition, again and again: the others go back too."""
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    stubborn = RESET[0]
+    before = world.kafka.committed(GROUP)
+
+    def overwrite() -> None:
+        if world.producing:
+            world.kafka.commit_directly(GROUP, {stubborn: 1})
+            world.clock.after(0.2, overwrite)
+
+    world.clock.after(0.2, overwrite)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    after = world.kafka.committed(GROUP)
+    for partition in PARTITIONS:
+        if partition != stubborn:
+            assert after[partition] >= before[partition], f"{partition} was left at the target"
+
+
+def test_past_its_deadline_a_run_puts_everything_back(tmp_path: Path) -> None:
+    world = World(Kind("slow", Way.BARRIER, consumer=(("rejoin_delay_s", 400.0),)), tmp_path)
+    world.create()
+    before = world.kafka.committed(GROUP)
+    result = world.execute()
+    assert result is not None
+    assert result.phase in (Phase.ROLLED_BACK, Phase.FAILED)
+    assert result.reason in ("GroupNotReady", "DeadlineExceeded", "NotPutBack")
+    assert {p: world.kafka.committed(GROUP)[p] >= o for p, o in before.items()} == dict.fromkeys(before, True)
+
+
+def test_nothing_committed_means_nothing_changed(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    world.kafka.fail("hold", *[Unavailable("away")] * 20)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "KafkaUnavailable")
+    assert "Nothing was changed" in result.message
+
+
+def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
+    calls = _calls_of_a_whole_run(KINDS[0], tmp_path / "whole")
+    committed = max(n for n, name in enumerate(calls, 1) if name.endswith("transaction.commit"))
+    world = World(KINDS[0], tmp_path / "run")
+    world.create()
+    before = world.kafka.committed(GROUP)
+    with pytest.raises(Killed):
+        world.execute(Process(committed, after=True))
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Deleted")
+    assert all(world.kafka.committed(GROUP)[p] >= before[p] for p in RESET)
+    world.settle()
+    world.check_nothing_missing()
+
+
+def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    world.kafka.fail("commit", *[OutcomeUnknown("no answer")] * 2000)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, "Nothing was changed" in result.message) == (Phase.FAILED, True)
