@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from devstack import ApiServer
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import (
@@ -114,19 +115,13 @@ def a_result(message: str = "3 partitions moved") -> RunResult:
     return RunResult(Phase.SUCCEEDED, "Verified", message, NOON, Way.HANDOVER, 1, 0, Standstill(0.2, 1.5))
 
 
-def client_of(apiserver: Any) -> Any:
-    from kubernetes import config
-
-    return config.new_client_from_config(str(apiserver.kubeconfig))
-
-
 @pytest.fixture(params=["directory", pytest.param("configmap", marks=pytest.mark.apiserver)])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Makes stores of one and the same run, as different processes would."""
     name = f"run-{uuid.uuid4().hex[:8]}"
     if request.param == "directory":
         return lambda: DirectoryRunStore(tmp_path / "runs", name)
-    client = client_of(request.getfixturevalue("apiserver"))
+    client = request.getfixturevalue("kube_client")
     namespace = request.getfixturevalue("namespace")
     return lambda: ConfigMapRunStore(namespace, name, api_client=client)
 
@@ -375,10 +370,10 @@ def test_long_texts_keep_their_labels_apart() -> None:
 
 
 @pytest.mark.apiserver
-def test_a_config_map_tells_whose_run_it_is(apiserver: Any, namespace: str) -> None:
+def test_a_config_map_tells_whose_run_it_is(kube_client: Any, namespace: str) -> None:
     from kubernetes.client import CoreV1Api
 
-    client = client_of(apiserver)
+    client = kube_client
     owner = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "name": "payments", "uid": "u-1"}
     store = open_store(f"configmap://{namespace}/payments-replay", api_client=client, owner=owner)
     store.create(a_request())
@@ -392,11 +387,11 @@ def test_a_config_map_tells_whose_run_it_is(apiserver: Any, namespace: str) -> N
 
 
 @pytest.mark.apiserver
-def test_what_others_write_on_the_config_map_stays(apiserver: Any, namespace: str) -> None:
+def test_what_others_write_on_the_config_map_stays(kube_client: Any, namespace: str) -> None:
     from kubernetes.client import CoreV1Api
 
-    core = CoreV1Api(client_of(apiserver))
-    store = ConfigMapRunStore(namespace, "noted", api_client=client_of(apiserver))
+    core = CoreV1Api(kube_client)
+    store = ConfigMapRunStore(namespace, "noted", api_client=kube_client)
     store.create(a_request())
     core.patch_namespaced_config_map("noted", namespace, {"metadata": {"annotations": {"team": "payments"}}})
     store.begin_attempt()
@@ -404,8 +399,8 @@ def test_what_others_write_on_the_config_map_stays(apiserver: Any, namespace: st
 
 
 @pytest.mark.apiserver
-def test_a_run_that_does_not_fit_says_what_takes_the_room(apiserver: Any, namespace: str) -> None:
-    store = ConfigMapRunStore(namespace, "large", api_client=client_of(apiserver))
+def test_a_run_that_does_not_fit_says_what_takes_the_room(kube_client: Any, namespace: str) -> None:
+    store = ConfigMapRunStore(namespace, "large", api_client=kube_client)
     store.create(a_request())
     attempt = store.begin_attempt()
     noise = base64.b64encode(uuid.uuid4().bytes * 4).decode()
@@ -449,21 +444,26 @@ def _at_once(calls: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.apiserver
-def test_an_api_server_that_comes_back_is_waited_for(apiserver: Any, namespace: str) -> None:
-    store = ConfigMapRunStore(namespace, "patient", api_client=client_of(apiserver))
-    store.create(a_request())
-    attempt = store.begin_attempt()
-    apiserver.kill()
-    back = threading.Timer(1.0, apiserver.restart)
-    back.start()
-    try:
-        store.append(a_progress(attempt, "while it was away"), attempt=attempt)
-    finally:
-        back.join()
-    assert [p.message for p in store.load().journal] == ["while it was away"]
+def test_an_api_server_that_comes_back_is_waited_for() -> None:
+    from kubernetes import client, config
+
+    with ApiServer.start() as server:
+        api_client = config.new_client_from_config(str(server.kubeconfig))
+        client.CoreV1Api(api_client).create_namespace({"metadata": {"name": "prod"}})
+        store = ConfigMapRunStore("prod", "patient", api_client=api_client)
+        store.create(a_request())
+        attempt = store.begin_attempt()
+        server.kill()
+        back = threading.Timer(1.0, server.restart)
+        back.start()
+        try:
+            store.append(a_progress(attempt, "while it was away"), attempt=attempt)
+        finally:
+            back.join()
+        assert [p.message for p in store.load().journal] == ["while it was away"]
 
 
 @pytest.mark.apiserver
-def test_a_namespace_that_is_not_there_is_named(apiserver: Any) -> None:
+def test_a_namespace_that_is_not_there_is_named(kube_client: Any) -> None:
     with pytest.raises(StoreFailure, match="nowhere"):
-        ConfigMapRunStore("nowhere", "run", api_client=client_of(apiserver)).create(a_request())
+        ConfigMapRunStore("nowhere", "run", api_client=kube_client).create(a_request())

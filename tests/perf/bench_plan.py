@@ -15,6 +15,7 @@ import tempfile
 import time
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -76,7 +77,7 @@ def set_up(bootstrap: str, groups: int) -> None:
     if producer.flush(120):
         raise SystemExit("the records could not be written")
     # Pipelined, and bounded: each group is a request of its own.
-    pending: list[Future[object]] = []
+    pending: list[Future[Any]] = []
     for group in range(groups):
         offsets = [TopicPartition(names[group % TOPICS], p, RECORDS // 2) for p in range(PARTITIONS)]
         request = ConsumerGroupTopicPartitions(f"group-{group:04}", offsets)
@@ -87,9 +88,12 @@ def set_up(bootstrap: str, groups: int) -> None:
     print(f"set up {groups} groups in {time.monotonic() - started:.1f} s", flush=True)
 
 
-def _settle(pending: list[Future[object]]) -> None:
+def _settle(pending: list[Future[Any]]) -> None:
     for future in pending:
-        future.result(60)
+        # Errors are told for each partition, and not raised.
+        for partition in future.result(60).topic_partitions:
+            if partition.error is not None:
+                raise SystemExit(f"the offsets could not be committed: {partition.error}")
     pending.clear()
 
 

@@ -63,9 +63,8 @@ class Report:
     def table(self) -> str:
         extra = list(dict.fromkeys(key for row in self.rows for key in row.extra))
         head = ["case", f"tidegate ({self.unit})", f"{self.anchor} ({self.unit})", "ratio", "runs", *extra]
-        lines = [head]
-        for row in self.as_json()["rows"]:
-            lines.append([_shown(row.get(key, "")) for key in ("case", "ours", "anchor", "ratio", "runs", *extra)])
+        keys = ("case", "ours", "anchor", "ratio", "runs", *extra)
+        lines = [head, *([_shown(row.get(key, "")) for key in keys] for row in self.as_json()["rows"])]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines]
         rows.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from devstack import spark_operator_crds
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.runner import Launch, RunnerState
 from tidegate.spark.application import GROUP, PLURAL, VERSION
@@ -28,14 +27,9 @@ class LaterClock(SystemClock):
         return datetime.now(UTC) + self.ahead
 
 
-@pytest.fixture(scope="module")
-def client(apiserver: Any) -> Any:
-    from kubernetes import config
-
-    for crd in spark_operator_crds():
-        if crd.name.endswith("_sparkapplications.yaml"):
-            apiserver.apply(crd)
-    return config.new_client_from_config(str(apiserver.kubeconfig))
+@pytest.fixture
+def client(kube_client: Any, crds_installed: None) -> Any:
+    return kube_client
 
 
 class SparkOperator:

@@ -125,9 +125,9 @@ class LocalSparkRunner:
         folder = self._folder(launch)
         if not (folder / "started").exists():
             return RunnerStatus(RunnerState.LOST, f"{launch.name} was never started here")
-        code = self._reap(launch)
-        if self._running(folder):
+        if self._running(launch, folder):
             return RunnerStatus(RunnerState.RUNNING)
+        code = self._exit_code(launch)
         if code == 0:
             return RunnerStatus(RunnerState.EXITED)
         ended = "ended" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -143,8 +143,7 @@ class LocalSparkRunner:
             deadline = self._clock.monotonic() + patience_s
             self._signal(folder, signum)
             while True:
-                self._reap(launch)
-                if not self._running(folder):
+                if not self._running(launch, folder):
                     return
                 if self._clock.monotonic() > deadline:
                     break
@@ -188,13 +187,16 @@ class LocalSparkRunner:
             raise ValueError(f"{launch.name!r} is not a launch's name")
         return self._runs / launch.name
 
-    def _reap(self, launch: Launch) -> int | None:
-        """The exit code of a child of this very operator that has ended."""
+    def _exit_code(self, launch: Launch) -> int | None:
+        """The exit code of a child of this very operator that has ended; reaps it."""
         with self._mutex:
             child = self._children.get(launch.name)
             return None if child is None else child.poll()
 
-    def _running(self, folder: Path) -> bool:
+    def _running(self, launch: Launch, folder: Path) -> bool:
+        # To /proc a killed JVM is a zombie before the last of its threads is gone; only then it can be reaped.
+        if launch.name in self._children and self._exit_code(launch) is None:
+            return True
         try:
             recorded = json.loads((folder / "process.json").read_text())
         except (FileNotFoundError, ValueError):

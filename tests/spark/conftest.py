@@ -1,0 +1,20 @@
+"""One Spark session for all tests that plan in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from tidegate.spark.session import local_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = local_session("local[2]")
+    yield session
+    session.stop()
