@@ -14,7 +14,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, MemberDescription
 
 from devstack import KafkaCluster
 from devstack.processes import eventually
@@ -50,10 +50,14 @@ def committed(kafka: KafkaCluster, group: str) -> dict[Partition, int]:
     return {(p.topic, p.partition): p.offset for p in future.result(30).topic_partitions}
 
 
-def client_ids(kafka: KafkaCluster, group: str) -> set[str]:
+def members(kafka: KafkaCluster, group: str) -> list[MemberDescription]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     (future,) = admin.describe_consumer_groups([group]).values()
-    return {member.client_id for member in future.result(30).members}
+    return list(future.result(30).members)
+
+
+def client_ids(kafka: KafkaCluster, group: str) -> set[str]:
+    return {member.client_id for member in members(kafka, group)}
 
 
 def default_client_ids(kind: ClientKind, group: str) -> set[str]:
@@ -99,7 +103,7 @@ def test_members_of_a_kip_848_group_come_and_go(
     with (
         SteadyProducer(kafka.bootstrap, topic, 4, 20) as producer,
         ConsumerFleet(
-            kind, kafka.bootstrap, group, [topic], 2, protocol=GroupProtocol.CONSUMER, static=True, client_ids=True
+            kind, kafka.bootstrap, group, [topic], 2, protocol=GroupProtocol.CONSUMER, client_ids=True
         ) as fleet,
     ):
         fleet.wait_assigned(partitions)
@@ -125,9 +129,13 @@ def test_commits_by_hand_reach_the_end(
 ) -> None:
     topic, group = make_topic(2), unique("group")
     ends = ends_of(produce_all(kafka.bootstrap, topic, 2, LINES))
-    with ConsumerFleet(kind, kafka.bootstrap, group, [topic], 1, commit=mode, hold_s=1.5) as fleet:
+    with ConsumerFleet(kind, kafka.bootstrap, group, [topic], 1, commit=mode, hold_s=1.5, static=True) as fleet:
         fleet.wait_read_to(ends)
         assert eventually(lambda: committed(kafka, group) == ends, 20)
+        assert {member.group_instance_id for member in members(kafka, group)} == {"c0"}
+
+        # kafka-python tells of a commit only when the application polls again
+        fleet.wait_for(lambda: any(event.kind is EventKind.COMMIT for event in fleet.events()), 20, "a commit told")
         if mode is CommitMode.WORKER:
             commits = [event.t for event in fleet.events() if event.kind is EventKind.COMMIT]
             assert min(commits) >= fleet.records()[0].t + 1.5

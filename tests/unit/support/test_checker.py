@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from support.checker import Outcome, ResetRun, Verdict, check
@@ -123,6 +123,11 @@ ACCEPTED = [
         "the new owner crashed: from its commit on, above the target",
         BEFORE + reads(range(50, 60), 11.0, "b") + reads(range(55, 100), 20.0, "c"),
         100, [run(50)], Outcome.JUMPED, 50, ok=True, clean=True, reread=5,
+    ),
+    Case(
+        "the new owner crashed: from its commit on, which is where the old one had stood",
+        BEFORE + reads(range(50, 120), 11.0, "b") + reads(range(100, 130), 20.0, "c"),
+        130, [run(50)], Outcome.JUMPED, 50, ok=True, clean=True, reread=20,
     ),
     Case(
         "an owner crashed in mid-run, before the effect: told apart",
@@ -258,6 +263,27 @@ def test_a_reset_is_judged_by_the_sequence(case: Case) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_must_be_refused_is_refused(case: Case) -> None:
     assert not judge(case).ok
+
+
+def test_a_reset_without_effect_is_not_excused_by_the_next_one() -> None:
+    deliveries = BEFORE + reads(range(100, 130), 10.0) + reads(range(70, 130), 15.0)
+
+    verdict = check(deliveries, {P0: range(130)}, [run(50, 10.0, 11.0), run(70, 14.0)])
+
+    first, second = verdict.resets
+    assert (first.outcome, first.target_lost) == (Outcome.WRONG, True)
+    assert (second.outcome, second.target_lost) == (Outcome.JUMPED, False)
+    assert not verdict.ok
+
+
+def test_a_reset_overwritten_before_the_next_one_is_not_excused_by_it() -> None:
+    overwritten = BEFORE + reads([50, 51], 11.0, "b") + reads(range(100, 110), 12.0, "b")
+
+    verdict = check(overwritten + reads(range(20, 110), 21.0, "b"), {P0: range(110)}, [run(50), run(20, 20.0)])
+
+    first, second = verdict.resets
+    assert (first.target_lost, first.lost) == (True, tuple(range(52, 110)))
+    assert second.ok
 
 
 def test_without_resets_a_lost_record_is_missing() -> None:
@@ -396,6 +422,7 @@ class TestPartitionsOutsideTheRequest:
         assert dict(verdict.partitions[P1].unintended) == {0: 3, 1: 2}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(0, 90), st.integers(0, 30), st.data())
 def test_any_record_left_out_is_noticed(read: int, target: int, later: int, data: st.DataObject) -> None:
     log = max(read, target) + later
