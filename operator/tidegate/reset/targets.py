@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -67,19 +67,24 @@ class NoAim(StrEnum):
 
 
 def asked_time(target: Target, now: datetime) -> datetime | None:
-    """The time that a target looks up; ``None`` for targets that need none.
+    """The time that a target looks up, in whole milliseconds as records have it; ``None`` for targets that need none.
 
     Never before the epoch: to Kafka the negative timestamps -1 and -2 mean the log's end and start (ListOffsets).
     """
     match target:
         case ToTimestamp(at=at):
-            return max(at, EPOCH)
+            return _at_or_after(at)
         case ByDuration(ago=ago):
-            return now - ago if ago <= now - EPOCH else EPOCH
+            return _at_or_after(now - ago) if ago <= now - EPOCH else EPOCH
         case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo():
             return None
         case _:
             assert_never(target)
+
+
+def _at_or_after(at: datetime) -> datetime:
+    part = timedelta(microseconds=-at.microsecond % 1000)
+    return max(at + part, EPOCH)
 
 
 def named_offsets(target: Target, other: Offsets | None) -> Mapping[TopicPartition, int]:

@@ -1,0 +1,270 @@
+"""The two worlds that the contract of ``tidegate.kafka.ports`` holds in: Kafka in memory, and a real cluster.
+
+Each sets the scene in its own way: topics, records with given timestamps, consumers of a group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
+from tidegate.kafka.ports import Kafka
+from tidegate.reset.clock import Clock, SystemClock
+
+HEARTBEAT_S: Final = 0.5
+
+
+class WorldConsumer(Protocol):
+    """One consumer that owns what its group assigned to it. It never commits by itself."""
+
+    def commit(self, offsets: Offsets) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class World(Protocol):
+    """Kafka with the means to set a scene. Names of topics are new each time."""
+
+    @property
+    def kafka(self) -> Kafka: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def create_topic(self, partitions: int) -> str: ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+    def recreate_topic(self, name: str, partitions: int) -> None: ...
+
+    def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None: ...
+
+    def append_transaction(self, partition: TopicPartition) -> None:
+        """One record, and the marker of the transaction that wrote it: an offset that holds no record."""
+        ...
+
+    def delete_records(self, partition: TopicPartition, before: int) -> None: ...
+
+    def consumer(
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+    ) -> WorldConsumer:
+        """Start a consumer; returns when the group is stable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def until(world: World, reached: Callable[[], bool], what: str, *, timeout_s: float = 20.0) -> None:
+    """Look again and again. Raises ``AssertionError`` when ``timeout_s`` have passed."""
+    limit = world.clock.monotonic() + timeout_s
+    while not reached():
+        assert world.clock.monotonic() < limit, f"not within {timeout_s} s: {what}"
+        world.clock.sleep(0.02)
+
+
+def _wait_stable(world: World, group_id: str) -> None:
+    def stable() -> bool:
+        group = world.kafka.groups([group_id])[group_id]
+        return group.state is GroupState.STABLE and all(m.assignment for m in group.members)
+
+    until(world, stable, f"group {group_id} is stable")
+
+
+class FakeWorld:
+    """Kafka in memory."""
+
+    def __init__(self) -> None:
+        self._clock = FakeClock()
+        self._kafka = FakeKafka(self._clock)
+        self._kafka.create_topic("__consumer_offsets", 1)
+        self._numbers = itertools.count()
+
+    @property
+    def kafka(self) -> FakeKafka:
+        return self._kafka
+
+    @property
+    def clock(self) -> FakeClock:
+        return self._clock
+
+    def create_topic(self, partitions: int) -> str:
+        name = f"contract-{next(self._numbers)}"
+        self._kafka.create_topic(name, partitions)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        self._kafka.delete_topic(name)
+
+    def recreate_topic(self, name: str, partitions: int) -> None:
+        self._kafka.delete_topic(name)
+        self._kafka.create_topic(name, partitions)
+
+    def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None:
+        self._kafka.append(partition, times)
+
+    def append_transaction(self, partition: TopicPartition) -> None:
+        self._kafka.append(partition, [datetime.fromtimestamp(1, UTC)])
+        self._kafka.append_gap(partition)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> None:
+        self._kafka.delete_records(partition, before)
+
+    def consumer(
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+    ) -> FakeConsumer:
+        consumer = FakeConsumer(
+            self._kafka,
+            group_id,
+            topics,
+            protocol=protocol,
+            assignor="range" if protocol is GroupType.CLASSIC else "uniform",
+            heartbeat_s=HEARTBEAT_S,
+            auto_commit_s=None,
+        ).start()
+        _wait_stable(self, group_id)
+        return consumer
+
+    def close(self) -> None:
+        self._kafka.close()
+
+
+class RealWorld:
+    """A cluster at ``bootstrap``."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._kafka = KafkaClient(Connection(bootstrap))
+        self._clock = SystemClock()
+        self._consumers: list[_RealConsumer] = []
+
+    @property
+    def kafka(self) -> KafkaClient:
+        return self._kafka
+
+    @property
+    def clock(self) -> SystemClock:
+        return self._clock
+
+    def create_topic(self, partitions: int) -> str:
+        name = f"contract-{uuid.uuid4().hex[:12]}"
+        self._create(name, partitions)
+        return name
+
+    def _create(self, name: str, partitions: int) -> None:
+        def created() -> bool:
+            try:
+                self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+            except KafkaException:
+                return False  # a topic that is just being deleted still has its name
+            return True
+
+        until(self, created, f"topic {name} is created")
+        until(self, lambda: name in self._kafka.topics(), f"topic {name} is there")
+
+    def delete_topic(self, name: str) -> None:
+        self._admin.delete_topics([name])[name].result()
+        until(self, lambda: name not in self._kafka.topics(), f"topic {name} is gone")
+
+    def recreate_topic(self, name: str, partitions: int) -> None:
+        self.delete_topic(name)
+        self._create(name, partitions)
+
+    def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all"})
+        for at in times:
+            producer.produce(
+                partition.topic, b"record", partition=partition.partition, timestamp=round(at.timestamp() * 1000)
+            )
+        assert producer.flush(20) == 0
+
+    def append_transaction(self, partition: TopicPartition) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"contract-{uuid.uuid4().hex}"})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(partition.topic, b"record", partition=partition.partition, timestamp=1000)
+        producer.commit_transaction(20)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> None:
+        asked = ClientTopicPartition(partition.topic, partition.partition, before)
+        for future in self._admin.delete_records([asked]).values():
+            future.result()
+
+    def consumer(
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+    ) -> _RealConsumer:
+        consumer = _RealConsumer(self._bootstrap, group_id, topics, protocol)
+        self._consumers.append(consumer)
+        _wait_stable(self, group_id)
+        return consumer
+
+    def close(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+        self._kafka.close()
+
+
+class _RealConsumer:
+    """Polls in a thread."""
+
+    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], protocol: GroupType) -> None:
+        config: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group_id,
+            "group.protocol": str(protocol),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        if protocol is GroupType.CLASSIC:
+            config |= {
+                "heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
+                "session.timeout.ms": 10_000,
+                "partition.assignment.strategy": "range",
+            }
+        self._consumer = Consumer(config)
+        self._consumer.subscribe(list(topics))
+        self._stop = threading.Event()
+        self._commits: queue.Queue[tuple[list[ClientTopicPartition], Future[object]]] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._consumer.poll(0.05)
+            with contextlib.suppress(queue.Empty):
+                rows, answer = self._commits.get_nowait()
+                try:
+                    answer.set_result(self._consumer.commit(offsets=rows, asynchronous=False))
+                except KafkaException as error:
+                    answer.set_exception(error)
+
+    def commit(self, offsets: Offsets) -> object:
+        rows = [ClientTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
+        answer: Future[object] = Future()
+        self._commits.put((rows, answer))  # between two polls, as an application does
+        return answer.result(20)
+
+    def close(self) -> None:
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(10)
+            self._consumer.close()
+
+
+def new_group() -> str:
+    return f"contract-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,575 @@
+"""What ``tidegate.kafka.ports`` promises, held against Kafka in memory and against a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
+from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, TopicPartition
+from tidegate.kafka.ports import OffsetWriter
+
+AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made: World = FakeWorld() if request.param == "fake" else RealWorld(request.getfixturevalue("kafka").bootstrap)
+    yield made
+    made.close()
+
+
+def writer(world: World, group_id: str) -> OffsetWriter:
+    return world.kafka.writer(group_id, transaction_timeout_s=20)
+
+
+def commit_plainly(world: World, group_id: str, offsets: Offsets) -> None:
+    """``alter``, again where the coordinator is not there yet: then nothing was done."""
+    altering = writer(world, group_id)
+
+    def done() -> bool:
+        try:
+            altering.alter(group_id, offsets)
+        except Unavailable:
+            return False
+        return True
+
+    until(world, done, f"offsets of group {group_id} are committed")
+
+
+def described(world: World, group_id: str) -> Group:
+    return world.kafka.groups([group_id])[group_id]
+
+
+def wait_visible(world: World, group_id: str, partitions: list[TopicPartition]) -> None:
+    until(world, lambda: not world.kafka.pending(group_id, partitions), "the transaction is over", timeout_s=5)
+
+
+def partitions_of(topic: str, count: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for n in range(count)]
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_cluster_has_an_id_brokers_and_features(world: World) -> None:
+    cluster = world.kafka.cluster()
+    assert cluster.cluster_id
+    assert [b.node_id for b in cluster.brokers] == sorted({b.node_id for b in cluster.brokers})
+    assert cluster.brokers[0].port > 0
+    assert cluster.features.consumer_protocol
+
+
+def test_topics_have_their_partitions_and_internal_ones_are_left_out(world: World) -> None:
+    name, group_id = world.create_topic(3), new_group()
+    commit_plainly(world, group_id, {TopicPartition(name, 0): 0})  # makes __consumer_offsets, too
+    topics = world.kafka.topics()
+    assert topics[name].partitions == 3
+    assert topics[name].all_partitions() == tuple(partitions_of(name, 3))
+    assert not any(t.startswith("__") for t in topics)
+
+
+def test_a_recreated_topic_has_another_id(world: World) -> None:
+    name = world.create_topic(1)
+    before = world.kafka.topics()[name].topic_id
+    world.recreate_topic(name, 1)
+    assert before
+    assert world.kafka.topics()[name].topic_id not in ("", before)
+
+
+def test_an_unknown_group_is_dead(world: World) -> None:
+    group_id = new_group()
+    group = described(world, group_id)
+    assert (group.group_id, group.state, group.members) == (group_id, GroupState.DEAD, ())
+    assert group.is_vacant
+
+
+def test_a_group_that_only_has_offsets_is_simple_and_vacant(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    commit_plainly(world, group_id, {partition: 0})
+    group = described(world, group_id)
+    assert (group.type, group.state, group.is_vacant) == (GroupType.SIMPLE, GroupState.EMPTY, True)
+
+
+def test_several_groups_are_described_at_once(world: World) -> None:
+    name, live, unknown = world.create_topic(1), new_group(), new_group()
+    world.consumer(live, [name])
+    groups = world.kafka.groups([live, unknown])
+    assert {g: groups[g].state for g in groups} == {live: GroupState.STABLE, unknown: GroupState.DEAD}
+
+
+def test_a_live_classic_group(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    consumer = world.consumer(group_id, [name])
+    group = described(world, group_id)
+    assert (group.type, group.state, group.assignor) == (GroupType.CLASSIC, GroupState.STABLE, "range")
+    [member] = group.members
+    assert member.assignment == frozenset(partitions_of(name, 2))
+    assert member.member_id
+    assert member.client_id
+    assert not member.is_static
+    assert group.owner(TopicPartition(name, 1)) == member
+    assert not group.is_vacant
+    consumer.close()
+    until(world, lambda: described(world, group_id).is_vacant, "the group is empty")
+    assert described(world, group_id).type is GroupType.CLASSIC
+
+
+def test_a_live_group_of_the_consumer_protocol(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    consumer = world.consumer(group_id, [name], protocol=GroupType.CONSUMER)
+    group = described(world, group_id)
+    assert (group.type, group.state) == (GroupType.CONSUMER, GroupState.STABLE)
+    assert group.assignor == "uniform"
+    assert group.members[0].assignment == frozenset(partitions_of(name, 2))
+    consumer.close()
+    until(world, lambda: described(world, group_id).is_vacant, "the group is empty")
+
+
+def test_committed_offsets_are_those_that_exist(world: World) -> None:
+    [first, second, third], group_id = partitions_of(world.create_topic(3), 3), new_group()
+    commit_plainly(world, group_id, {first: 7, second: 0})
+    assert world.kafka.committed(group_id) == {first: 7, second: 0}
+    assert world.kafka.committed(group_id, [second, third]) == {second: 0}
+    assert world.kafka.committed(group_id, []) == {}
+    assert world.kafka.committed(group_id, [first], stable=True) == {first: 7}
+    assert world.kafka.pending(group_id, [first, second, third]) == frozenset()
+
+
+def test_an_unknown_group_has_no_committed_offsets(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    assert world.kafka.committed(group_id) == {}
+    assert world.kafka.committed(group_id, [partition]) == {}
+
+
+def test_committed_offsets_of_many_groups(world: World) -> None:
+    [first, second] = partitions_of(world.create_topic(2), 2)
+    one, two, unknown = new_group(), new_group(), new_group()
+    commit_plainly(world, one, {first: 1})
+    commit_plainly(world, two, {first: 2, second: 3})
+    assert world.kafka.committed_of([one, two, unknown]) == {one: {first: 1}, two: {first: 2, second: 3}, unknown: {}}
+
+
+def test_log_bounds(world: World) -> None:
+    [empty, full, cut] = partitions = partitions_of(world.create_topic(3), 3)
+    world.append(full, [AT] * 5)
+    world.append(cut, [AT] * 5)
+    world.delete_records(cut, 2)
+    assert world.kafka.log_bounds(partitions) == {
+        empty: LogBounds(0, 0),
+        full: LogBounds(0, 5),
+        cut: LogBounds(2, 5),
+    }
+
+
+def test_bounds_and_times_of_partitions_that_do_not_exist(world: World) -> None:
+    name = world.create_topic(1)
+    there, beyond, nowhere = TopicPartition(name, 0), TopicPartition(name, 1), TopicPartition(f"no-{name}", 0)
+    with pytest.raises(UnknownPartitions) as bounds:
+        world.kafka.log_bounds([there, beyond, nowhere])
+    with pytest.raises(UnknownPartitions) as times:
+        world.kafka.offsets_at({there: AT, beyond: AT, nowhere: AT})
+    assert bounds.value.partitions == times.value.partitions == {beyond, nowhere}
+
+
+def test_offsets_at_a_time(world: World) -> None:
+    [partition, empty] = partitions_of(world.create_topic(2), 2)
+    world.append(partition, [AT, AT + SECOND, AT + SECOND, AT + 3 * SECOND])
+
+    def found(at: datetime) -> int | None:
+        return world.kafka.offsets_at({partition: at})[partition]
+
+    assert found(AT - SECOND) == 0
+    assert found(AT) == 0
+    assert found(AT + timedelta(milliseconds=1)) == 1
+    assert found(AT + SECOND) == 1
+    assert found(AT + 2 * SECOND) == 3
+    assert found(AT + 3 * SECOND) == 3
+    assert found(AT + 4 * SECOND) is None
+    assert world.kafka.offsets_at({empty: AT}) == {empty: None}
+    assert world.kafka.offsets_at({}) == {}
+
+
+def test_offsets_at_are_exact_to_the_millisecond(world: World) -> None:
+    """Between two milliseconds, the first record at or after the time is the next one."""
+    [partition] = partitions_of(world.create_topic(1), 1)
+    world.append(partition, [AT + timedelta(milliseconds=n) for n in range(4)])
+    assert world.kafka.offsets_at({partition: AT + timedelta(microseconds=1000)}) == {partition: 1}
+    assert world.kafka.offsets_at({partition: AT + timedelta(microseconds=1001)}) == {partition: 2}
+
+
+def test_offsets_at_go_by_offset_when_timestamps_are_out_of_order(world: World) -> None:
+    [partition] = partitions_of(world.create_topic(1), 1)
+    world.append(partition, [AT, AT + 5 * SECOND, AT + 2 * SECOND, AT + 6 * SECOND])
+    assert world.kafka.offsets_at({partition: AT + 2 * SECOND}) == {partition: 1}
+
+
+def test_offsets_at_skip_deleted_records(world: World) -> None:
+    [partition] = partitions_of(world.create_topic(1), 1)
+    world.append(partition, [AT, AT + SECOND, AT + 2 * SECOND])
+    world.delete_records(partition, 2)
+    assert world.kafka.offsets_at({partition: AT}) == {partition: 2}
+
+
+def test_record_times(world: World) -> None:
+    [full, cut, empty] = partitions_of(world.create_topic(3), 3)
+    world.append(full, [AT, AT + SECOND, AT + 2 * SECOND])
+    world.append(cut, [AT, AT + SECOND, AT + 2 * SECOND])
+    world.delete_records(cut, 2)
+    assert world.kafka.record_times({full: 1, cut: 0, empty: 0}) == {full: AT + SECOND, cut: AT + 2 * SECOND}
+    assert world.kafka.record_times({full: 3}) == {}
+    assert world.kafka.record_times({}) == {}
+
+
+def test_record_times_where_an_offset_holds_no_record(world: World) -> None:
+    [gap_at_end, gap_between] = partitions = partitions_of(world.create_topic(2), 2)
+    for partition in partitions:
+        world.append(partition, [AT])
+        world.append_transaction(partition)
+    end = world.kafka.log_bounds(partitions)[gap_between].latest
+    world.append(gap_between, [AT + SECOND])
+    assert world.kafka.record_times({gap_at_end: end - 1, gap_between: end - 1}) == {gap_between: AT + SECOND}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_alter_commits_to_a_vacant_group_without_a_range_check(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    commit_plainly(world, group_id, {partition: 10**15})
+    assert world.kafka.committed(group_id) == {partition: 10**15}
+    commit_plainly(world, group_id, {partition: 0})
+    assert world.kafka.committed(group_id) == {partition: 0}
+
+
+def test_alter_is_refused_while_the_group_has_members(world: World) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    world.consumer(group_id, [name])
+    with pytest.raises(GroupNotEmpty):
+        commit_plainly(world, group_id, {TopicPartition(name, 0): 1})
+    assert world.kafka.committed(group_id) == {}
+
+
+def test_alter_names_partitions_that_do_not_exist(world: World) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    with pytest.raises(UnknownPartitions) as refused:
+        commit_plainly(world, group_id, {TopicPartition(f"no-{name}", 0): 1})
+    assert refused.value.partitions == {TopicPartition(f"no-{name}", 0)}
+
+
+def test_a_transaction_changes_a_live_group_that_does_not_notice(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.append(TopicPartition(name, 0), [AT] * 50)
+    partitions = partitions_of(name, 2)
+    world.consumer(group_id, [name])
+    before = described(world, group_id)
+    with writer(world, group_id).transaction() as transaction:
+        transaction.send(group_id, dict.fromkeys(partitions, 31))
+        transaction.commit()
+    wait_visible(world, group_id, partitions)
+    assert world.kafka.committed(group_id) == dict.fromkeys(partitions, 31)
+    assert described(world, group_id) == before
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["vacant", "live"])
+def test_an_open_transaction_is_pending_and_hides_nothing_yet(world: World, live: bool) -> None:
+    name, group_id = world.create_topic(3), new_group()
+    [first, second, third] = partitions_of(name, 3)
+    writing = writer(world, group_id)
+    commit_plainly(world, group_id, {first: 1, third: 3})
+    if live:
+        world.consumer(group_id, [name])
+    with writing.transaction() as transaction:
+        transaction.send(group_id, {first: 11, second: 12})
+        assert world.kafka.pending(group_id, [first, second, third]) == {first, second}
+        assert world.kafka.committed(group_id, [first, second, third]) == {first: 1, third: 3}
+        assert world.kafka.committed(group_id, [first, second, third], stable=True) == {third: 3}
+        transaction.commit()
+    wait_visible(world, group_id, [first, second, third])
+    assert world.kafka.committed(group_id, stable=True) == {first: 11, second: 12, third: 3}
+
+
+def test_a_transaction_spans_groups_all_or_none(world: World) -> None:
+    [partition] = partitions_of(world.create_topic(1), 1)
+    one, two = new_group(), new_group()
+    writing = writer(world, one)
+    with writing.transaction() as transaction:
+        transaction.send(one, {partition: 1})
+        transaction.send(two, {partition: 2})
+    for group_id in (one, two):
+        wait_visible(world, group_id, [partition])
+    assert world.kafka.committed_of([one, two]) == {one: {}, two: {}}
+    with writing.transaction() as transaction:
+        transaction.send(one, {partition: 1})
+        transaction.send(two, {partition: 2})
+        transaction.commit()
+    for group_id in (one, two):
+        wait_visible(world, group_id, [partition])
+    assert world.kafka.committed_of([one, two]) == {one: {partition: 1}, two: {partition: 2}}
+
+
+def test_leaving_a_transaction_without_commit_aborts_it(world: World) -> None:
+    partitions, group_id = partitions_of(world.create_topic(2), 2), new_group()
+    writing = writer(world, group_id)
+    commit_plainly(world, group_id, {partitions[0]: 5})
+    with writing.transaction() as transaction:
+        transaction.send(group_id, dict.fromkeys(partitions, 9))
+    wait_visible(world, group_id, partitions)
+    assert world.kafka.committed(group_id) == {partitions[0]: 5}
+
+
+def test_an_exception_inside_aborts_the_transaction_and_the_writer_can_go_on(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    writing = writer(world, group_id)
+
+    def fails() -> None:
+        with writing.transaction() as transaction:
+            transaction.send(group_id, {partition: 9})
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        fails()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {}
+    with writing.transaction() as transaction:
+        transaction.send(group_id, {partition: 10})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: 10}
+
+
+def test_the_offsets_sent_last_win(world: World) -> None:
+    [first, second], group_id = partitions_of(world.create_topic(2), 2), new_group()
+    with writer(world, group_id).transaction() as transaction:
+        transaction.send(group_id, {first: 1, second: 2})
+        transaction.send(group_id, {first: 3})
+        transaction.send(group_id, {})
+        transaction.commit()
+    wait_visible(world, group_id, [first, second])
+    assert world.kafka.committed(group_id) == {first: 3, second: 2}
+
+
+@pytest.mark.parametrize(("sent_again", "wins"), [(False, 77), (True, 5)])
+def test_a_members_commit_after_send_beats_the_transaction_unless_sent_again(
+    world: World, sent_again: bool, wins: int
+) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    [partition] = partitions_of(name, 1)
+    consumer = world.consumer(group_id, [name])
+    with writer(world, group_id).transaction() as transaction:
+        transaction.send(group_id, {partition: 5})
+        consumer.commit({partition: 77})
+        if sent_again:
+            transaction.send(group_id, {partition: 5})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: wins}
+
+
+def test_a_second_writer_fences_the_first_and_ends_its_transaction(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    old, new = writer(world, group_id), writer(world, group_id)
+    commit_plainly(world, group_id, {partition: 1})
+
+    def goes_on() -> None:
+        with old.transaction() as transaction:
+            transaction.send(group_id, {partition: 2})
+            new.fence()
+            assert world.kafka.pending(group_id, [partition]) == frozenset()
+            transaction.send(group_id, {partition: 3})
+            transaction.commit()
+
+    with pytest.raises(Fenced):
+        goes_on()
+    assert world.kafka.committed(group_id) == {partition: 1}
+    with new.transaction() as transaction:
+        transaction.send(group_id, {partition: 4})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: 4}
+
+
+def test_a_fenced_writer_cannot_commit(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    old, new = writer(world, group_id), writer(world, group_id)
+
+    def goes_on() -> None:
+        with old.transaction() as transaction:
+            transaction.send(group_id, {partition: 2})
+            new.fence()
+            transaction.commit()
+
+    with pytest.raises(Fenced):
+        goes_on()
+    assert world.kafka.committed(group_id) == {}
+
+
+def test_a_fenced_writer_cannot_begin_anew(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    old, new = writer(world, group_id), writer(world, group_id)
+    old.fence()
+    new.fence()
+
+    def begins() -> None:
+        with old.transaction() as transaction:
+            transaction.send(group_id, {partition: 2})
+            transaction.commit()
+
+    with pytest.raises(Fenced):
+        begins()
+    assert world.kafka.committed(group_id) == {}
+
+
+def test_writers_of_different_groups_do_not_fence_each_other(world: World) -> None:
+    [partition] = partitions_of(world.create_topic(1), 1)
+    one, two = new_group(), new_group()
+    with writer(world, one).transaction() as transaction:
+        transaction.send(one, {partition: 1})
+        writer(world, two).fence()
+        transaction.commit()
+    wait_visible(world, one, [partition])
+    assert world.kafka.committed(one) == {partition: 1}
+
+
+def test_a_dead_writers_transaction_is_ended_by_the_next_one(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    dead = writer(world, group_id).transaction()
+    dead.__enter__().send(group_id, {partition: 2})  # and never leaves it: as if killed
+    assert world.kafka.pending(group_id, [partition]) == {partition}
+    writer(world, group_id).fence()
+    assert world.kafka.pending(group_id, [partition]) == frozenset()
+    assert world.kafka.committed(group_id) == {}
+
+
+def test_delete_forgets_the_offsets_of_a_vacant_group(world: World) -> None:
+    [first, second], group_id = partitions_of(world.create_topic(2), 2), new_group()
+    writing = writer(world, group_id)
+    commit_plainly(world, group_id, {first: 1, second: 2})
+    assert writing.delete(group_id, [first]) == frozenset()
+    assert world.kafka.committed(group_id) == {second: 2}
+    assert writing.delete(group_id, []) == frozenset()
+
+
+def test_delete_is_refused_for_subscribed_topics_only(world: World) -> None:
+    read, unread, group_id = world.create_topic(1), world.create_topic(1), new_group()
+    [kept], [gone] = partitions_of(read, 1), partitions_of(unread, 1)
+    writing = writer(world, group_id)
+    commit_plainly(world, group_id, {kept: 1, gone: 2})
+    world.consumer(group_id, [read])
+    assert writing.delete(group_id, [kept, gone]) == {kept}
+    assert world.kafka.committed(group_id) == {kept: 1}
+
+
+def test_delete_for_an_unknown_group_has_nothing_to_do(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    assert writer(world, group_id).delete(group_id, [partition]) == frozenset()
+
+
+# --- membership -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CLASSIC, GroupType.CONSUMER])
+def test_a_member_is_made_to_leave_and_comes_back(world: World, protocol: GroupType) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name], protocol=protocol)
+    [member] = described(world, group_id).members
+    assert world.kafka.membership.leave(group_id, [member]) == {member.member_id}
+    assert described(world, group_id).owner(TopicPartition(name, 0)) is None
+
+    def is_back() -> bool:
+        return described(world, group_id).owner(TopicPartition(name, 0)) is not None
+
+    until(world, is_back, "the member is back")
+    assert described(world, group_id).members[0].assignment == frozenset(partitions_of(name, 2))
+
+
+def test_leaving_in_the_name_of_a_member_that_is_gone(world: World) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    consumer = world.consumer(group_id, [name])
+    [member] = described(world, group_id).members
+    consumer.close()
+    until(world, lambda: described(world, group_id).is_vacant, "the group is empty")
+    assert world.kafka.membership.leave(group_id, [member]) == frozenset()
+    assert world.kafka.membership.leave(new_group(), [member]) == frozenset()
+    assert world.kafka.membership.leave(group_id, []) == frozenset()
+
+
+def test_a_rebalance_ends_by_itself_and_leaves_nothing_behind(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    before = described(world, group_id)
+    world.kafka.membership.rebalance(group_id)
+    assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the rebalance is over")
+    after = described(world, group_id)
+    assert [m.assignment for m in after.members] == [m.assignment for m in before.members]
+
+
+def test_a_hold_keeps_the_join_until_it_is_released(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.hold(group_id) as hold:
+        limit = world.clock.monotonic() + 3  # six heartbeats: everybody is waiting to go on
+        while world.clock.monotonic() < limit:
+            assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
+            hold.keep()
+            world.clock.sleep(0.1)
+        assert hold.blink()
+        until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
+        assert hold.blink()
+        hold.release()
+    assert described(world, group_id).state is GroupState.STABLE
+
+
+def test_a_hold_that_blinks_too_early_goes_on(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.hold(group_id) as hold:
+        assert not hold.blink()  # nobody has heard of the rebalance yet
+        assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
+
+
+def test_offsets_committed_under_a_hold_are_where_the_owner_goes_on(world: World) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    [partition] = partitions_of(name, 1)
+    world.append(partition, [AT] * 20)
+    world.consumer(group_id, [name])
+    with world.kafka.membership.hold(group_id) as hold:
+        with writer(world, group_id).transaction() as transaction:
+            transaction.send(group_id, {partition: 7})
+            transaction.commit()
+        wait_visible(world, group_id, [partition])
+        until(world, hold.blink, "everybody has rejoined")
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
+    assert world.kafka.committed(group_id) == {partition: 7}
+
+
+def test_only_a_live_classic_group_can_be_rebalanced_or_held(world: World) -> None:
+    name, vacant, modern = world.create_topic(1), new_group(), new_group()
+    commit_plainly(world, vacant, {TopicPartition(name, 0): 1})
+    world.consumer(modern, [name], protocol=GroupType.CONSUMER)
+    for group_id in (new_group(), vacant, modern):
+        with pytest.raises(Refused):
+            world.kafka.membership.rebalance(group_id)
+        with pytest.raises(Refused), world.kafka.membership.hold(group_id):
+            pytest.fail("held")
+    assert described(world, modern).state is GroupState.STABLE
+
+
+def test_subscription_versions_of_a_classic_group(world: World) -> None:
+    name, group_id = world.create_topic(1), new_group()
+    world.consumer(group_id, [name])
+    versions = world.kafka.membership.subscription_versions(group_id)
+    assert list(versions) == [m.member_id for m in described(world, group_id).members]
+    assert all(v >= 1 for v in versions.values())  # librdkafka speaks KIP-429
+    assert world.kafka.membership.subscription_versions(new_group()) == {}
+
+
+def test_every_failure_is_a_kafka_failure() -> None:
+    """What callers catch."""
+    assert all(issubclass(e, KafkaFailure) for e in (Fenced, GroupNotEmpty, Refused, UnknownPartitions))
