@@ -1,5 +1,6 @@
 """Fixtures of the operator's tests."""
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -37,6 +38,37 @@ def start_operator(
         if operator.running:
             operator.stop()
         print(f"--- {operator.log}\n{operator.tail(120)}")
+
+
+@pytest.fixture(scope="module")
+def shared(
+    apiserver: ApiServer,
+    kube_client: kube.ApiClient,
+    crds_installed: None,
+    kafka: KafkaCluster,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Resources]:
+    """One namespace with an operator and a ready connection `kafka`, for tests that end neither of them.
+
+    Each makes resources under names of its own and leaves no run under way.
+    """
+    name = f"shared-{request.module.__name__.rpartition('.')[2].replace('_', '-')}-{secrets.token_hex(2)}"
+    core = kube.CoreV1Api(kube_client)
+    core.create_namespace(kube.V1Namespace(metadata=kube.V1ObjectMeta(name=name)))
+    resources = Resources(kube_client, name)
+    operator = OperatorProcess(apiserver.kubeconfig, name, tmp_path_factory.mktemp("operator"))
+    failed_before = request.session.testsfailed
+    try:
+        with operator:
+            resources.connection("kafka", kafka.bootstrap)
+            resources.wait_connection("kafka")
+            yield resources
+    finally:
+        if request.session.testsfailed > failed_before:
+            print(f"--- {operator.log}\n{operator.tail(400)}")
+        resources.clear()
+        core.delete_namespace(name)
 
 
 @pytest.fixture

@@ -146,9 +146,7 @@ def test_secrets_are_private_files_that_follow_the_secret_and_go_with_the_connec
     assert security.admin_password not in shown
     assert "a wrong password" not in shown
 
-    resources._custom.delete_namespaced_custom_object(
-        "tidegate.io", "v1alpha1", resources.namespace, "kafkaconnections", "kafka"
-    )
+    resources.delete_connection("kafka")
     until(lambda: not folder.exists(), "the files are removed")
 
 

@@ -32,6 +32,12 @@ class Group:
 
 
 @pytest.fixture
+def p(unique: Unique) -> str:
+    """The name of the test's policy."""
+    return unique("p")
+
+
+@pytest.fixture
 def group(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Group:
     return Group(kafka, make_topic(PARTITIONS), unique("group"))
 
@@ -39,9 +45,9 @@ def group(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Group:
 # --- from beginning to end --------------------------------------------------------------------------------------------
 
 
-def test_an_empty_group_is_reset_and_undone(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "back", "to": {"offset": 10}})
-    done = connected.wait_phase("p", *FINAL)
+def test_an_empty_group_is_reset_and_undone(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "back", "to": {"offset": 10}})
+    done = shared.wait_phase(p, *FINAL)
 
     reset = done["status"]["reset"]
     assert reset["phase"] == "Succeeded"
@@ -49,64 +55,64 @@ def test_an_empty_group_is_reset_and_undone(connected: Resources, group: Group) 
     assert reset["way"] == "Direct"
     assert reset["plan"]["partitions"] == PARTITIONS
     assert reset["plan"]["recordsReplayed"] == 120
-    assert reset["plan"]["configMap"] in connected.run_documents()
+    assert reset["plan"]["configMap"] in shared.run_documents(p)
     assert condition_of(done, "Ready")["status"] == "True"
     assert condition_of(done, "Reset")["status"] == "True"
     assert condition_of(done, "Reconciling") == {}
     assert group.offsets == AT_10
 
-    connected.patch_policy("p", reset={"id": "undo", "to": {"offset": None, "undo": "back"}})
-    undone = connected.wait_phase("p", *FINAL, run="undo")
+    shared.patch_policy(p, reset={"id": "undo", "to": {"offset": None, "undo": "back"}})
+    undone = shared.wait_phase(p, *FINAL, run="undo")
 
     assert undone["status"]["reset"]["phase"] == "Succeeded"
     assert group.offsets == AT_50
     assert [entry["id"] for entry in undone["status"]["history"]] == ["undo", "back"]
-    until(lambda: "finalizers" not in connected.get_policy("p")["metadata"], "its finalizer is gone")
-    reasons = [reason for reason, _ in connected.events("p")]
+    until(lambda: "finalizers" not in shared.get_policy(p)["metadata"], "its finalizer is gone")
+    reasons = [reason for reason, _ in shared.events(p)]
     assert reasons == ["Pending", "Planning", "Applying", "Succeeded"] * 2
 
 
-def test_offsets_from_a_config_map(connected: Resources, group: Group) -> None:
-    connected.config_map("offsets", csv=f"{group.topic},0,7\n{group.topic},2,9\n")
-    connected.policy("p", group.name, {"id": "file", "to": {"configMap": {"name": "offsets", "key": "csv"}}})
+def test_offsets_from_a_config_map(shared: Resources, group: Group, p: str) -> None:
+    shared.config_map("offsets", csv=f"{group.topic},0,7\n{group.topic},2,9\n")
+    shared.policy(p, group.name, {"id": "file", "to": {"configMap": {"name": "offsets", "key": "csv"}}})
 
-    connected.wait_phase("p", "Succeeded")
+    shared.wait_phase(p, "Succeeded")
 
     assert group.offsets == {0: 7, 1: 50, 2: 9}
 
 
 def test_one_id_runs_once_whatever_happens_to_the_status(
-    connected: Resources, group: Group, operator: OperatorProcess, kafka: KafkaCluster
+    connected: Resources, group: Group, p: str, operator: OperatorProcess, kafka: KafkaCluster
 ) -> None:
-    connected.policy("p", group.name, {"id": "once", "to": {"offset": 10}})
-    connected.wait_phase("p", "Succeeded")
+    connected.policy(p, group.name, {"id": "once", "to": {"offset": 10}})
+    connected.wait_phase(p, "Succeeded")
     group.stand_at(AT_50)
 
-    connected.patch_policy("p", latest={"maxAge": "1h"})  # a new generation, the same id
-    connected.wait_policy("p")
-    connected.lose_status("p")
-    found = connected.wait_phase("p", "Succeeded")
+    connected.patch_policy(p, latest={"maxAge": "1h"})  # a new generation, the same id
+    connected.wait_policy(p)
+    connected.lose_status(p)
+    found = connected.wait_phase(p, "Succeeded")
     operator.kill()
     operator.start()
     connected.wait_connection("kafka")
-    connected.patch_policy("p", latest={"maxAge": "2h"})
-    again = connected.wait_policy("p")
+    connected.patch_policy(p, latest={"maxAge": "2h"})
+    again = connected.wait_policy(p)
 
     assert group.offsets == AT_50
     assert found["status"]["reset"]["plan"]["recordsReplayed"] == 120
     assert again["status"]["reset"]["id"] == "once"
-    assert len(connected.run_documents()) == 1
+    assert len(connected.run_documents(p)) == 1
 
 
-def test_an_id_of_the_history_does_not_run_again(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "first", "to": {"offset": 10}})
-    connected.wait_phase("p", "Succeeded", run="first")
-    connected.patch_policy("p", reset={"id": "second", "to": {"offset": 20}})
-    connected.wait_phase("p", "Succeeded", run="second")
+def test_an_id_of_the_history_does_not_run_again(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "first", "to": {"offset": 10}})
+    shared.wait_phase(p, "Succeeded", run="first")
+    shared.patch_policy(p, reset={"id": "second", "to": {"offset": 20}})
+    shared.wait_phase(p, "Succeeded", run="second")
     group.stand_at(AT_50)
 
-    connected.patch_policy("p", reset={"id": "first", "to": {"offset": 10}})
-    body = connected.wait_phase("p", "Succeeded", run="first")
+    shared.patch_policy(p, reset={"id": "first", "to": {"offset": 10}})
+    body = shared.wait_phase(p, "Succeeded", run="first")
 
     assert group.offsets == AT_50
     assert [entry["id"] for entry in body["status"]["history"]].count("first") == 1
@@ -115,38 +121,40 @@ def test_an_id_of_the_history_does_not_run_again(connected: Resources, group: Gr
 # --- approval, deadline -----------------------------------------------------------------------------------------------
 
 
-def test_a_manual_reset_waits_for_its_approval_and_applies_the_stored_plan(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "ask", "to": {"shiftBy": -10}, "approval": "Manual"})
-    waiting = connected.wait_phase("p", "AwaitingApproval")
+def test_a_manual_reset_waits_for_its_approval_and_applies_the_stored_plan(
+    shared: Resources, group: Group, p: str
+) -> None:
+    shared.policy(p, group.name, {"id": "ask", "to": {"shiftBy": -10}, "approval": "Manual"})
+    waiting = shared.wait_phase(p, "AwaitingApproval")
     assert condition_of(waiting, "Reconciling")["reason"] == "AwaitingApproval"
     assert "tidegate.io/approve: ask" in condition_of(waiting, "Reset")["message"]
 
-    connected.annotate_policy("p", approve="something-else")
+    shared.annotate_policy(p, approve="something-else")
     group.stand_at(dict.fromkeys(range(PARTITIONS), 80))  # after the plan: it must not be made anew
     time.sleep(1.5)
-    assert connected.get_policy("p")["status"]["reset"]["phase"] == "AwaitingApproval"
+    assert shared.get_policy(p)["status"]["reset"]["phase"] == "AwaitingApproval"
 
-    connected.annotate_policy("p", approve="ask")
-    connected.wait_phase("p", "Succeeded")
+    shared.annotate_policy(p, approve="ask")
+    shared.wait_phase(p, "Succeeded")
     assert group.offsets == dict.fromkeys(range(PARTITIONS), 40)
 
 
-def test_a_plan_that_nobody_approves_fails_at_its_deadline(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "late", "to": {"offset": 10}, "approval": "Manual", "deadline": "4s"})
+def test_a_plan_that_nobody_approves_fails_at_its_deadline(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "late", "to": {"offset": 10}, "approval": "Manual", "deadline": "4s"})
 
-    failed = connected.wait_phase("p", *FINAL)
+    failed = shared.wait_phase(p, *FINAL)
 
     assert failed["status"]["reset"]["phase"] == "Failed"
     assert condition_of(failed, "Stalled")["reason"] == "DeadlineExceeded"
     assert group.offsets == AT_50
 
 
-def test_a_run_past_its_deadline_leaves_the_offsets_as_they_were(connected: Resources, group: Group) -> None:
+def test_a_run_past_its_deadline_leaves_the_offsets_as_they_were(shared: Resources, group: Group, p: str) -> None:
     with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
         fleet.wait_read_to({(group.topic, number): 99 for number in range(PARTITIONS)})
-        connected.policy("p", group.name, {"id": "late", "to": {"offset": 10}, "inFlight": "3s", "deadline": "4s"})
+        shared.policy(p, group.name, {"id": "late", "to": {"offset": 10}, "inFlight": "3s", "deadline": "4s"})
 
-        ended = connected.wait_phase("p", "Failed", "RolledBack", timeout_s=90)
+        ended = shared.wait_phase(p, "Failed", "RolledBack", timeout_s=90)
 
     assert condition_of(ended, "Stalled")["reason"] in ("DeadlineExceeded", "DeadlinePassed")
     until(lambda: group.offsets == dict.fromkeys(range(PARTITIONS), 100), "the group stands at the end again")
@@ -155,24 +163,26 @@ def test_a_run_past_its_deadline_leaves_the_offsets_as_they_were(connected: Reso
 # --- refusals and queues ----------------------------------------------------------------------------------------------
 
 
-def test_a_group_and_a_topic_that_the_connection_does_not_allow_are_refused(connected: Resources, group: Group) -> None:
+def test_a_group_and_a_topic_that_the_connection_does_not_allow_are_refused(
+    connected: Resources, group: Group, p: str
+) -> None:
     connected.patch("kafkaconnections", "kafka", {"spec": {"allow": {"groups": ["other-*"], "topics": ["*"]}}})
     connected.wait_connection("kafka")
-    connected.policy("p", group.name, {"id": "no", "to": {"offset": 10}})
-    refused = connected.wait_policy("p", ready=False, reason="GroupNotAllowed")
+    connected.policy(p, group.name, {"id": "no", "to": {"offset": 10}})
+    refused = connected.wait_policy(p, ready=False, reason="GroupNotAllowed")
     assert "other-*" in condition_of(refused, "Stalled")["message"]
 
     connected.patch("kafkaconnections", "kafka", {"spec": {"allow": {"groups": ["*"], "topics": ["none"]}}})
     connected.wait_connection("kafka")
-    connected.patch_policy("p", topics=[group.topic])
-    connected.wait_policy("p", ready=False, reason="TopicNotAllowed")
+    connected.patch_policy(p, topics=[group.topic])
+    connected.wait_policy(p, ready=False, reason="TopicNotAllowed")
 
     assert group.offsets == AT_50
-    assert [reason for reason, _ in connected.events("p")] == ["GroupNotAllowed", "TopicNotAllowed"]
-    assert connected.run_documents() == {}
+    assert [reason for reason, _ in connected.events(p)] == ["GroupNotAllowed", "TopicNotAllowed"]
+    assert connected.run_documents(p) == {}
 
 
-def test_what_cannot_be_done_is_refused_with_its_reason(connected: Resources, group: Group) -> None:
+def test_what_cannot_be_done_is_refused_with_its_reason(shared: Resources, group: Group, p: str) -> None:
     cases = {
         "record": ({"id": "a", "to": {"record": {"where": "key = 'x'"}}}, "NotInThisVersion"),
         "spark": ({"id": "a", "to": {"offset": 1}, "engine": "Spark"}, "SparkUnavailable"),
@@ -180,106 +190,109 @@ def test_what_cannot_be_done_is_refused_with_its_reason(connected: Resources, gr
         "file": ({"id": "a", "to": {"configMap": {"name": "none", "key": "csv"}}}, "ConfigMapNotFound"),
     }
     for name, (reset, _) in cases.items():
-        connected.policy(name, group.name, reset)
+        shared.policy(f"{p}-{name}", group.name, reset)
 
     for name, (_, reason) in cases.items():
-        body = connected.wait_policy(name, ready=False, reason=reason)
+        body = shared.wait_policy(f"{p}-{name}", ready=False, reason=reason)
         assert condition_of(body, "Stalled")["status"] == "True"
     assert group.offsets == AT_50
 
 
-def test_two_policies_for_one_partition_go_one_after_the_other(connected: Resources, group: Group) -> None:
-    connected.policy("older", group.name, {"id": "a", "to": {"offset": 10}, "approval": "Manual"}, topics=[group.topic])
-    connected.wait_phase("older", "AwaitingApproval")
+def test_two_policies_for_one_partition_go_one_after_the_other(shared: Resources, group: Group, p: str) -> None:
+    older, younger = f"{p}-older", f"{p}-younger"
+    shared.policy(older, group.name, {"id": "a", "to": {"offset": 10}, "approval": "Manual"}, topics=[group.topic])
+    shared.wait_phase(older, "AwaitingApproval")
     time.sleep(1.1)  # creationTimestamp has whole seconds
-    connected.policy(
-        "younger",
+    shared.policy(
+        younger,
         group.name,
         {"id": "a", "to": {"offset": 20}, "partitions": [{"topic": group.topic, "partitions": "1"}]},
     )
 
-    waiting = connected.wait_policy("younger", ready=False, reason="WaitingForPolicy")
-    assert f"{connected.namespace}/older" in condition_of(waiting, "Reconciling")["message"]
+    waiting = shared.wait_policy(younger, ready=False, reason="WaitingForPolicy")
+    assert f"{shared.namespace}/{older}" in condition_of(waiting, "Reconciling")["message"]
     assert group.offsets == AT_50
 
-    connected.annotate_policy("older", approve="a")
-    connected.wait_phase("older", "Succeeded")
-    connected.wait_phase("younger", "Succeeded")
+    shared.annotate_policy(older, approve="a")
+    shared.wait_phase(older, "Succeeded")
+    shared.wait_phase(younger, "Succeeded")
     assert group.offsets == {0: 10, 1: 20, 2: 10}
 
 
-def test_a_reset_waits_for_its_connection(resources: Resources, operator: OperatorProcess, group: Group) -> None:
-    resources.policy("p", group.name, {"id": "early", "to": {"offset": 10}})
-    resources.wait_policy("p", ready=False, reason="WaitingForConnection")
+def test_a_reset_waits_for_its_connection(
+    resources: Resources, operator: OperatorProcess, group: Group, p: str
+) -> None:
+    resources.policy(p, group.name, {"id": "early", "to": {"offset": 10}})
+    resources.wait_policy(p, ready=False, reason="WaitingForConnection")
 
     resources.connection("kafka", group.bootstrap)
 
-    resources.wait_phase("p", "Succeeded")
+    resources.wait_phase(p, "Succeeded")
     assert group.offsets == AT_10
 
 
 # --- interrupted ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", ["Pending", "Applying", "Verifying"])
+@pytest.mark.parametrize("phase", ["Pending", "Pausing", "Verifying"])
 def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_it(
-    connected: Resources, group: Group, operator: OperatorProcess, phase: str
+    connected: Resources, group: Group, p: str, operator: OperatorProcess, phase: str
 ) -> None:
     with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
         ends = {(group.topic, number): 99 for number in range(PARTITIONS)}
         fleet.wait_read_to(ends)
         asked = time.time()
-        connected.policy("p", group.name, {"id": "hard", "to": {"offset": 10}, "inFlight": "2s"})
-        until(lambda: _reached(connected, phase), f"the run is in {phase}", pause_s=0.01)
+        connected.policy(p, group.name, {"id": "hard", "to": {"offset": 10}, "inFlight": "2s"})
+        until(lambda: _reached(connected, p, phase), f"the run is in {phase}", pause_s=0.01)
         operator.kill()
         operator.start()
 
-        done = connected.wait_phase("p", *FINAL, timeout_s=90)
+        done = connected.wait_phase(p, *FINAL, timeout_s=90)
         again = fleet.records(since=asked)
         fleet.wait_read_to(ends)
 
     assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
     firsts = {n: min(r.offset for r in again if r.partition == n) for n in range(PARTITIONS)}
     assert firsts == AT_10
-    assert len(connected.run_documents()) == 1
+    assert len(connected.run_documents(p)) == 1
 
 
-def _reached(resources: Resources, phase: str) -> bool:
-    documents = resources.run_documents().values()
+def _reached(resources: Resources, p: str, phase: str) -> bool:
+    documents = resources.run_documents(p).values()
     if phase == "Pending":
-        return bool(resources.get_policy("p").get("status", {}).get("reset", {}).get("startedAt"))
+        return bool(resources.get_policy(p).get("status", {}).get("reset", {}).get("startedAt"))
     return any(f'"phase":"{phase}"' in document.get("journal.jsonl", "") for document in documents)
 
 
-def test_deleting_the_policy_in_mid_run_puts_the_offsets_back(connected: Resources, group: Group) -> None:
+def test_deleting_the_policy_in_mid_run_puts_the_offsets_back(shared: Resources, group: Group, p: str) -> None:
     with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
         fleet.wait_read_to({(group.topic, number): 99 for number in range(PARTITIONS)})
-        connected.policy("p", group.name, {"id": "gone", "to": {"offset": 10}, "inFlight": "20s"})
-        until(lambda: _reached(connected, "Applying"), "the run applies")
+        shared.policy(p, group.name, {"id": "gone", "to": {"offset": 10}, "inFlight": "20s"})
+        until(lambda: _reached(shared, p, "Pausing"), "its consumers are paused")
 
-        connected.delete_policy("p")
+        shared.delete_policy(p)
 
-        until(lambda: connected.get("offsetresetpolicies", "p") is None, "the policy goes", timeout_s=90)
+        until(lambda: shared.get("offsetresetpolicies", p) is None, "the policy goes", timeout_s=90)
         until(lambda: group.offsets == dict.fromkeys(range(PARTITIONS), 100), "the offsets are back")
 
 
-def test_an_abandoned_policy_goes_at_once(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "gone", "to": {"offset": 10}, "approval": "Manual"})
-    connected.wait_phase("p", "AwaitingApproval")
+def test_an_abandoned_policy_goes_at_once(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "gone", "to": {"offset": 10}, "approval": "Manual"})
+    shared.wait_phase(p, "AwaitingApproval")
 
-    connected.annotate_policy("p", abandon="true")
-    connected.delete_policy("p")
+    shared.annotate_policy(p, abandon="true")
+    shared.delete_policy(p)
 
-    until(lambda: connected.get("offsetresetpolicies", "p") is None, "the policy goes", timeout_s=10)
+    until(lambda: shared.get("offsetresetpolicies", p) is None, "the policy goes", timeout_s=10)
     assert group.offsets == AT_50
 
 
-def test_another_id_in_mid_run_settles_the_first_before_it_begins(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "first", "to": {"offset": 10}, "approval": "Manual"})
-    connected.wait_phase("p", "AwaitingApproval")
+def test_another_id_in_mid_run_settles_the_first_before_it_begins(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "first", "to": {"offset": 10}, "approval": "Manual"})
+    shared.wait_phase(p, "AwaitingApproval")
 
-    connected.patch_policy("p", reset={"id": "second", "to": {"offset": 20}, "approval": "Automatic"})
-    body = connected.wait_phase("p", "Succeeded", run="second")
+    shared.patch_policy(p, reset={"id": "second", "to": {"offset": 20}, "approval": "Automatic"})
+    body = shared.wait_phase(p, "Succeeded", run="second")
 
     assert [(entry["id"], entry["phase"]) for entry in body["status"]["history"]] == [
         ("second", "Succeeded"),
@@ -288,14 +301,14 @@ def test_another_id_in_mid_run_settles_the_first_before_it_begins(connected: Res
     assert group.offsets == dict.fromkeys(range(PARTITIONS), 20)
 
 
-def test_a_run_whose_document_was_removed_fails_and_is_not_begun_again(connected: Resources, group: Group) -> None:
-    connected.policy("p", group.name, {"id": "lost", "to": {"offset": 10}, "approval": "Manual"})
-    connected.wait_phase("p", "AwaitingApproval")
+def test_a_run_whose_document_was_removed_fails_and_is_not_begun_again(shared: Resources, group: Group, p: str) -> None:
+    shared.policy(p, group.name, {"id": "lost", "to": {"offset": 10}, "approval": "Manual"})
+    shared.wait_phase(p, "AwaitingApproval")
 
-    for name in connected.run_documents():
-        connected.core.delete_namespaced_config_map(name, connected.namespace)
+    for name in shared.run_documents(p):
+        shared.core.delete_namespaced_config_map(name, shared.namespace)
 
-    body = connected.wait_policy("p", ready=False, reason="RunLost")
+    body = shared.wait_policy(p, ready=False, reason="RunLost")
     assert body["status"]["reset"]["phase"] == "Failed"
     assert group.offsets == AT_50
 
@@ -304,13 +317,13 @@ def test_a_run_whose_document_was_removed_fails_and_is_not_begun_again(connected
 
 
 def test_nothing_is_written_when_nothing_changes(
-    connected: Resources, group: Group, apiserver: ApiServer, operator: OperatorProcess
+    connected: Resources, group: Group, p: str, apiserver: ApiServer, operator: OperatorProcess
 ) -> None:
-    connected.policy("p", group.name, {"id": "one", "to": {"offset": 10}})
+    connected.policy(p, group.name, {"id": "one", "to": {"offset": 10}})
     connected.policy("idle", group.name)
-    connected.wait_phase("p", "Succeeded")
+    connected.wait_phase(p, "Succeeded")
     connected.wait_policy("idle")
-    until(lambda: "finalizers" not in connected.get_policy("p")["metadata"], "its finalizer is gone")
+    until(lambda: "finalizers" not in connected.get_policy(p)["metadata"], "its finalizer is gone")
     passes = operator.metric("tidegate_reconcile_seconds_count", kind="KafkaConnection")
     since = len(apiserver.audit_log.read_text().splitlines())
 
@@ -323,7 +336,7 @@ def test_nothing_is_written_when_nothing_changes(
 
 
 def test_twenty_policies_cost_one_describe_a_tick(
-    connected: Resources, group: Group, operator: OperatorProcess
+    connected: Resources, group: Group, p: str, operator: OperatorProcess
 ) -> None:
     connection = f"{connected.namespace}/kafka"
     for number in range(20):

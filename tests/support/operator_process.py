@@ -26,7 +26,7 @@ FAST = {
 }
 
 
-def until(look: Callable[[], Any], what: str, *, timeout_s: float = 30.0, pause_s: float = 0.05) -> Any:
+def until(look: Callable[[], Any], what: str, *, timeout_s: float = 60.0, pause_s: float = 0.05) -> Any:
     """The first true thing that `look` returns; fails the test with `what` and the last look otherwise."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -213,6 +213,22 @@ class Resources:
             "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name
         )
 
+    def clear(self) -> None:
+        """Take all resources away, finalizers or not; no operator may run any more."""
+        for plural in ("offsetresetpolicies", "kafkaconnections"):
+            found = self._custom.list_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, plural)
+            for name in [item["metadata"]["name"] for item in found["items"]]:
+                self.patch(plural, name, {"metadata": {"finalizers": None}})
+                with contextlib.suppress(kube.exceptions.NotFoundException):
+                    self._custom.delete_namespaced_custom_object(
+                        "tidegate.io", "v1alpha1", self.namespace, plural, name
+                    )
+
+    def delete_connection(self, name: str) -> None:
+        self._custom.delete_namespaced_custom_object(
+            "tidegate.io", "v1alpha1", self.namespace, "kafkaconnections", name
+        )
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, plural: str, name: str) -> Body | None:
@@ -238,23 +254,23 @@ class Resources:
         found = self.core.list_namespaced_event(self.namespace, field_selector=f"involvedObject.name={name}").items
         return [(e.reason, e.message) for e in sorted(found, key=lambda e: (e.event_time, e.metadata.name))]
 
-    def run_documents(self) -> dict[str, dict[str, str]]:
-        """The ConfigMaps of runs, by name."""
+    def run_documents(self, policy: str) -> dict[str, dict[str, str]]:
+        """The ConfigMaps of a policy's runs, by name."""
         found = self.core.list_namespaced_config_map(
-            self.namespace, label_selector="app.kubernetes.io/managed-by=tidegate"
+            self.namespace, label_selector=f"app.kubernetes.io/managed-by=tidegate,tidegate.io/policy={policy}"
         ).items
         return {c.metadata.name: dict(c.data or {}) for c in found}
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait_connection(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 30.0) -> Body:
+    def wait_connection(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
         """The connection, once its condition Ready is `ready` for its generation, with this reason if one is given."""
         return self._wait(lambda: self.get_connection(name), f"connection {name}", ready, reason, timeout_s)
 
-    def wait_policy(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 30.0) -> Body:
+    def wait_policy(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
         return self._wait(lambda: self.get_policy(name), f"policy {name}", ready, reason, timeout_s)
 
-    def wait_phase(self, name: str, *phases: str, run: str | None = None, timeout_s: float = 40.0) -> Body:
+    def wait_phase(self, name: str, *phases: str, run: str | None = None, timeout_s: float = 60.0) -> Body:
         """The policy, once its reset (of this id) is in one of the phases."""
         last: Body = {}
 

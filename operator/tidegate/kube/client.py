@@ -32,7 +32,7 @@ _TIMEOUT_S: Final = (5.0, 20.0)
 
 _COMPONENT: Final = "tidegate-operator"
 _MESSAGE_LIMIT: Final = 1024
-"""What the API server takes as an Event's message."""
+"""What the API server takes as an Event's message, in bytes."""
 
 
 class KubeClient:
@@ -110,9 +110,6 @@ class KubeClient:
     def record(self, body: Object, happening: Happening) -> None:
         namespace, name, uid = namespace_of(body), name_of(body), uid_of(body)
         digest = hashlib.sha256(f"{uid}/{happening.key}".encode()).hexdigest()[:16]
-        message = happening.message
-        if len(message) > _MESSAGE_LIMIT:
-            message = message[: _MESSAGE_LIMIT - 1] + "…"
         at = self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
         event = {
             "apiVersion": "v1",
@@ -128,7 +125,7 @@ class KubeClient:
             },
             "type": happening.type.value,
             "reason": happening.reason,
-            "message": message,
+            "message": _shortened(happening.message),
             "firstTimestamp": at[:19] + "Z",
             "lastTimestamp": at[:19] + "Z",
             "eventTime": at,
@@ -179,6 +176,11 @@ def _failure(what: str, error: ApiException) -> KubeFailure:
             return KubeUnavailable(text)
         case _:
             return KubeFailure(text)
+
+
+def _shortened(message: str) -> str:
+    raw = message.encode()
+    return message if len(raw) <= _MESSAGE_LIMIT else raw[: _MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."
 
 
 def _message(error: ApiException) -> str:

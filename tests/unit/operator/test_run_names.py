@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.reset.request import launch_name, launch_number, run_name
@@ -11,6 +11,7 @@ RUN_IDS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?", fullmatch=True)
 
 
+@settings(max_examples=50, deadline=None)
 @given(NAMES, RUN_IDS, st.integers(1, 9999))
 def test_names_are_dns_labels_and_numbers_are_found_again(policy: str, run_id: str, number: int) -> None:
     name = run_name(policy, "uid", run_id)

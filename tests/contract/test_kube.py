@@ -1,0 +1,172 @@
+"""One suite for `tidegate.kube.ports.Kube`: the API server in memory and the real one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+
+from support.fake_kube import FakeKube
+from support.operator_process import Resources
+from tidegate.kube.client import KubeClient
+from tidegate.kube.ports import POLICIES, Conflict, EventType, Happening, Kube, NotFound, Object
+from tidegate.reset.clock import SystemClock
+
+SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments"}
+STATUS = {"observedGeneration": 1, "conditions": []}
+
+
+class Users(Protocol):
+    """What others do to the cluster, and see of it."""
+
+    namespace: str
+
+    def create(self, name: str) -> Object: ...
+    def annotate(self, name: str) -> Object: ...
+    def delete(self, name: str) -> None: ...
+    def secret(self, name: str, key: str, value: str) -> None: ...
+    def config_map(self, name: str, key: str, value: str) -> None: ...
+    def events(self, name: str) -> list[tuple[str, str]]: ...
+
+
+class _Memory:
+    namespace = "ns"
+
+    def __init__(self, kube: FakeKube) -> None:
+        self._kube = kube
+
+    def create(self, name: str) -> Object:
+        return self._kube.create(POLICIES, self.namespace, name, SPEC, "2026-01-01T00:00:00Z")
+
+    def annotate(self, name: str) -> Object:
+        return self._kube.change(POLICIES, self.namespace, name, annotations={"a": "b"})
+
+    def delete(self, name: str) -> None:
+        self._kube.delete(POLICIES, self.namespace, name, "2026-01-01T00:00:00Z")
+
+    def secret(self, name: str, key: str, value: str) -> None:
+        self._kube.secrets[self.namespace, name] = {key: value.encode()}
+
+    def config_map(self, name: str, key: str, value: str) -> None:
+        self._kube.config_maps[self.namespace, name] = {key: value}
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        return [(h.reason, h.message) for h in self._kube.happenings_of(name)]
+
+
+class _Real:
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.namespace = resources.namespace
+
+    def create(self, name: str) -> Object:
+        return self._resources.policy(name, "payments")
+
+    def annotate(self, name: str) -> Object:
+        return self._resources.annotate_policy(name, a="b")
+
+    def delete(self, name: str) -> None:
+        self._resources.delete_policy(name)
+
+    def secret(self, name: str, key: str, value: str) -> None:
+        self._resources.secret(name, **{key: value})
+
+    def config_map(self, name: str, key: str, value: str) -> None:
+        self._resources.config_map(name, **{key: value})
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        return self._resources.events(name)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    kube: Kube
+    users: Users
+
+
+@pytest.fixture(params=["memory", pytest.param("apiserver", marks=pytest.mark.apiserver)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param == "memory":
+        fake = FakeKube()
+        yield Cluster(fake, _Memory(fake))
+        return
+    request.getfixturevalue("crds_installed")
+    client = request.getfixturevalue("kube_client")
+    resources = Resources(client, request.getfixturevalue("namespace"))
+    yield Cluster(KubeClient(client, SystemClock(), [resources.namespace]), _Real(resources))
+
+
+def test_a_status_is_replaced_and_nothing_else(cluster: Cluster) -> None:
+    body = cluster.users.create("p")
+
+    answered = cluster.kube.replace_status(POLICIES, body, {**STATUS, "history": [{"id": "a", "phase": "Failed"}]})
+    cluster.kube.replace_status(POLICIES, answered, STATUS)
+
+    found = cluster.kube.get(POLICIES, cluster.users.namespace, "p")
+    assert found["status"] == STATUS
+    assert found["metadata"]["generation"] == 1
+    assert found["spec"]["group"] == "payments"
+
+
+def test_an_older_version_is_never_written_from(cluster: Cluster) -> None:
+    body = cluster.users.create("p")
+    cluster.users.annotate("p")
+
+    with pytest.raises(Conflict):
+        cluster.kube.replace_status(POLICIES, body, STATUS)
+    with pytest.raises(Conflict):
+        cluster.kube.set_finalizers(POLICIES, body, ["tidegate.io/reset-under-way"])
+
+
+def test_a_finalizer_holds_a_deleted_object_until_it_is_taken_off(cluster: Cluster) -> None:
+    cluster.kube.set_finalizers(POLICIES, cluster.users.create("p"), ["tidegate.io/reset-under-way"])
+    cluster.users.delete("p")
+
+    held = cluster.kube.get(POLICIES, cluster.users.namespace, "p")
+    assert held["metadata"]["deletionTimestamp"]
+
+    cluster.kube.set_finalizers(POLICIES, held, [])
+    with pytest.raises(NotFound):
+        cluster.kube.get(POLICIES, cluster.users.namespace, "p")
+
+
+def test_all_objects_are_listed(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.users.create(name)
+
+    assert sorted(body["metadata"]["name"] for body in cluster.kube.list(POLICIES)) == ["a", "b"]
+
+
+def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
+    gone = cluster.users.create("p")
+    cluster.users.delete("p")
+    namespace = cluster.users.namespace
+
+    for look in (
+        lambda: cluster.kube.get(POLICIES, namespace, "p"),
+        lambda: cluster.kube.replace_status(POLICIES, gone, STATUS),
+        lambda: cluster.kube.set_finalizers(POLICIES, gone, []),
+        lambda: cluster.kube.secret(namespace, "none"),
+        lambda: cluster.kube.config_map(namespace, "none"),
+    ):
+        with pytest.raises(NotFound):
+            look()
+
+
+def test_an_event_is_recorded_once_under_its_key(cluster: Cluster) -> None:
+    body = cluster.users.create("p")
+    first = Happening(EventType.NORMAL, "Planning", "it is planned", "one/Planning")
+    long = Happening(EventType.WARNING, "Failed", "x" * 3000, "one/Failed")
+
+    for happening in (first, first, long):
+        cluster.kube.record(body, happening)
+
+    assert [reason for reason, _ in cluster.users.events("p")] == ["Planning", "Failed"]
+
+
+def test_values_are_read_as_they_are(cluster: Cluster) -> None:
+    cluster.users.secret("login", "password", "pa ss\n")
+    cluster.users.config_map("offsets", "csv", "t,0,1\n")
+
+    assert cluster.kube.secret(cluster.users.namespace, "login") == {"password": b"pa ss\n"}
+    assert cluster.kube.config_map(cluster.users.namespace, "offsets") == {"csv": "t,0,1\n"}

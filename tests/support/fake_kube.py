@@ -1,0 +1,145 @@
+"""An API server in memory, for what the operator needs of one; `tests/contract/test_kube.py` runs against both."""
+
+import copy
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidegate.kube.ports import Conflict, Happening, Kind, NotFound, Object, name_of, namespace_of, uid_of
+
+
+class FakeKube:
+    """Implements `tidegate.kube.ports.Kube`; `create`, `change` and `delete` are what users do. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._versions = itertools.count(1)
+        self._objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._keys: set[tuple[str, str]] = set()
+        self._happenings: list[tuple[str, Happening]] = []
+        self.secrets: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
+        self.writes = 0
+
+    # --- users --------------------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, name: str, spec: Mapping[str, Any], created: str) -> Object:
+        with self._lock:
+            number = next(self._versions)
+            body: dict[str, Any] = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {
+                    "namespace": namespace,
+                    "name": name,
+                    "uid": f"uid-{number}",
+                    "resourceVersion": str(number),
+                    "generation": 1,
+                    "creationTimestamp": created,
+                },
+                "spec": copy.deepcopy(dict(spec)),
+            }
+            self._objects[kind.plural, namespace, name] = body
+            return copy.deepcopy(body)
+
+    def change(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        spec: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Object:
+        """A new spec (a new generation), or annotations (none)."""
+        with self._lock:
+            body = self._newest(kind, namespace, name)
+            if spec is not None:
+                body["spec"] = copy.deepcopy(dict(spec))
+                body["metadata"]["generation"] += 1
+            if annotations is not None:
+                body["metadata"].setdefault("annotations", {}).update(annotations)
+            return self._stored(body)
+
+    def delete(self, kind: Kind, namespace: str, name: str, at: str) -> Object | None:
+        """Gone at once (`None`), or marked when a finalizer holds it."""
+        with self._lock:
+            body = self._newest(kind, namespace, name)
+            if not body["metadata"].get("finalizers"):
+                del self._objects[kind.plural, namespace, name]
+                return None
+            body["metadata"]["deletionTimestamp"] = at
+            return self._stored(body)
+
+    def happenings_of(self, name: str) -> list[Happening]:
+        """The Events about the object of this name, in order."""
+        with self._lock:
+            return [happening for about, happening in self._happenings if about == name]
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        with self._lock:
+            return copy.deepcopy(self._newest(kind, namespace, name))
+
+    def list(self, kind: Kind) -> Sequence[Object]:
+        with self._lock:
+            return [copy.deepcopy(body) for key, body in self._objects.items() if key[0] == kind.plural]
+
+    def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
+        with self._lock:
+            newest = self._current(kind, body)
+            newest["status"] = copy.deepcopy(dict(status))
+            return self._written(newest)
+
+    def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
+        with self._lock:
+            newest = self._current(kind, body)
+            newest["metadata"]["finalizers"] = list(finalizers)
+            if not finalizers:
+                del newest["metadata"]["finalizers"]
+                if newest["metadata"].get("deletionTimestamp"):
+                    del self._objects[kind.plural, namespace_of(body), name_of(body)]
+                    return newest
+            return self._written(newest)
+
+    def record(self, body: Object, happening: Happening) -> None:
+        with self._lock:
+            key = (uid_of(body), happening.key)
+            if key not in self._keys:
+                self._keys.add(key)
+                self._happenings.append((name_of(body), happening))
+
+    def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        return _found(self.secrets, namespace, name, "Secret")
+
+    def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        return _found(self.config_maps, namespace, name, "ConfigMap")
+
+    def _newest(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        found = self._objects.get((kind.plural, namespace, name))
+        if found is None:
+            raise NotFound(f"there is no {kind.kind} {namespace}/{name}")
+        return found
+
+    def _current(self, kind: Kind, body: Object) -> dict[str, Any]:
+        newest = self._newest(kind, namespace_of(body), name_of(body))
+        if newest["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Conflict(f"{kind.kind} {name_of(body)} was changed")
+        return newest
+
+    def _written(self, body: dict[str, Any]) -> Object:
+        self.writes += 1
+        return self._stored(body)
+
+    def _stored(self, body: dict[str, Any]) -> Object:
+        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        return copy.deepcopy(body)
+
+
+def _found(values: Mapping[tuple[str, str], Any], namespace: str, name: str, kind: str) -> Mapping[str, Any]:
+    found = values.get((namespace, name))
+    if found is None:
+        raise NotFound(f"there is no {kind} {namespace}/{name}")
+    return dict(found)

@@ -1,0 +1,148 @@
+"""From Secrets to files: what is needed, what is missing, and how it is kept."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.connection.credentials import (
+    UnusableSecret,
+    connection_in,
+    connection_with_mounts,
+    digest_of,
+    file_contents,
+    keys_by_secret,
+)
+from tidegate.connection.files import ConnectionFiles, FilesFailure
+from tidegate.kafka.connection import AuthenticationType
+from tidegate.resources.base import parse_spec
+from tidegate.resources.connection import KafkaConnectionSpec
+
+PEM = b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+
+
+def spec_of(**spec: Any) -> KafkaConnectionSpec:
+    return parse_spec(KafkaConnectionSpec, {"spec": {"bootstrapServers": "kafka:9092", **spec}})
+
+
+TRUSTED = {"trustedCertificates": [{"secretName": "ca", "certificate": "ca.crt"}]}
+SCRAM = {"type": "scram-sha-512", "username": "me", "passwordSecret": {"secretName": "login", "password": "pw"}}
+MTLS = {"type": "tls", "certificateAndKey": {"secretName": "us", "certificate": "tls.crt", "key": "tls.key"}}
+OAUTH = {
+    "type": "oauth",
+    "tokenEndpointUri": "https://idp/token",
+    "clientId": "me",
+    "clientSecret": {"secretName": "oauth", "key": "secret"},
+    "scope": "kafka",
+}
+
+
+def test_plaintext_needs_no_secret() -> None:
+    spec = spec_of()
+
+    assert keys_by_secret(spec) == {}
+    connection = connection_in(spec, Path("/run"))
+    assert (connection.tls, connection.ca_file, connection.authentication.type) == (
+        False,
+        None,
+        AuthenticationType.NONE,
+    )
+
+
+def test_every_kind_of_authentication_names_its_files() -> None:
+    folder = Path("/run")
+
+    scram = connection_in(spec_of(tls=TRUSTED, authentication=SCRAM), folder)
+    assert scram.ca_file == folder / "ca" / "ca.crt"
+    assert scram.authentication.username == "me"
+    assert scram.authentication.password_file == folder / "login" / "pw"
+
+    mtls = connection_in(spec_of(tls={}, authentication=MTLS), folder).authentication
+    assert (mtls.certificate_file, mtls.key_file) == (folder / "us" / "tls.crt", folder / "us" / "tls.key")
+
+    oauth = connection_in(spec_of(tls={}, authentication=OAUTH), folder).authentication
+    assert oauth.type is AuthenticationType.OAUTH
+    assert (oauth.token_endpoint_uri, oauth.client_id, oauth.scope) == ("https://idp/token", "me", "kafka")
+    assert oauth.client_secret_file == folder / "oauth" / "secret"
+
+
+def test_several_authorities_become_one_file_here_and_none_in_a_pod() -> None:
+    spec = spec_of(
+        tls={"trustedCertificates": [*TRUSTED["trustedCertificates"], {"secretName": "b", "certificate": "c"}]}
+    )
+
+    contents = file_contents(spec, {"ca": {"ca.crt": PEM}, "b": {"c": PEM}})
+
+    bundle = connection_in(spec, Path("/run")).ca_file
+    assert bundle is not None
+    assert contents[bundle.name].count(b"BEGIN CERTIFICATE") == 2
+    assert connection_with_mounts(spec, lambda s, k: Path("/etc", s, k)) is None
+    assert connection_with_mounts(spec_of(tls=TRUSTED), lambda s, k: Path("/etc", s, k)) is not None
+
+
+FLAWS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no Secret": ({"ca": {"ca.crt": PEM}, "login": None}, "SecretNotFound", "no Secret login"),
+    "no key": ({"ca": {"ca.crt": PEM}, "login": {"x": b"y"}}, "SecretKeyNotFound", "has no key pw"),
+    "no PEM": ({"ca": {"ca.crt": b"hello"}, "login": {"pw": b"s"}}, "SecretUnusable", "not in PEM form"),
+    "empty": ({"ca": {"ca.crt": PEM}, "login": {"pw": b" \n"}}, "SecretUnusable", "is empty"),
+    "binary": ({"ca": {"ca.crt": PEM}, "login": {"pw": b"\xff\xfe"}}, "SecretUnusable", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_flaw_is_named_with_secret_and_key(flaw: str) -> None:
+    secrets, reason, words = FLAWS[flaw]
+
+    with pytest.raises(UnusableSecret, match=words) as raised:
+        file_contents(spec_of(tls=TRUSTED, authentication=SCRAM), secrets)
+
+    assert raised.value.reason == reason
+
+
+def test_the_digest_changes_with_a_secret_and_with_the_spec() -> None:
+    spec = spec_of(authentication=SCRAM)
+    digests = {
+        digest_of(spec, {"login/pw": b"a"}),
+        digest_of(spec, {"login/pw": b"b"}),
+        digest_of(spec_of(authentication={**SCRAM, "username": "you"}), {"login/pw": b"a"}),
+    }
+
+    assert len(digests) == 3
+    assert digest_of(spec, {"login/pw": b"a"}) in digests
+
+
+def test_files_are_private_and_replaced_as_a_set(tmp_path: Path) -> None:
+    files = ConnectionFiles(tmp_path / "run")
+    folder = files.put("uid", {"us/tls.crt": b"1", "us/tls.key": b"1", "old/x": b"1"})
+    before = folder.resolve()
+
+    again = files.put("uid", {"us/tls.crt": b"2", "us/tls.key": b"2"})
+
+    assert again == folder == files.folder("uid")
+    assert folder.resolve() != before
+    assert not before.exists()
+    assert (folder / "us" / "tls.crt").read_bytes() == b"2"
+    assert not (folder / "old").exists()
+    assert stat.S_IMODE((folder / "us" / "tls.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "us").stat().st_mode) == 0o700
+
+    files.remove("uid")
+    assert not (tmp_path / "run" / "uid").exists()
+
+
+def test_what_an_earlier_process_left_is_removed(tmp_path: Path) -> None:
+    ConnectionFiles(tmp_path / "run").put("uid", {"a/b": b"secret"})
+
+    ConnectionFiles(tmp_path / "run")
+
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(FilesFailure, match="TIDEGATE_RUNTIME_DIRECTORY"):
+        ConnectionFiles(tmp_path / "run")

@@ -1,0 +1,95 @@
+"""/healthz: what is unobserved too long, and who answers."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter
+
+from tidegate.health import Freshness, HealthServer
+from tidegate.kube.ports import POLICIES
+from tidegate.settings import Address
+
+
+class Time:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def policy(generation: int, observed: int | None, **metadata: Any) -> dict[str, Any]:
+    status = {} if observed is None else {"observedGeneration": observed}
+    return {
+        "metadata": {"uid": "u", "namespace": "ns", "name": "p", "generation": generation, **metadata},
+        "status": status,
+    }
+
+
+def test_a_generation_that_stays_unobserved_fails_the_check_until_it_is_seen() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+
+    assert freshness.listed([(POLICIES, [policy(2, 1)])]) == 1
+    time.at += 29
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    assert freshness.problems() == []
+    time.at += 2
+    assert freshness.problems() == ["OffsetResetPolicy ns/p generation 2 was not observed within 30 s"]
+
+    assert freshness.listed([(POLICIES, [policy(2, 2)])]) == 0
+    assert freshness.problems() == []
+
+
+def test_each_generation_has_its_own_time() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    time.at += 29
+    freshness.listed([(POLICIES, [policy(3, 2)])])
+    time.at += 10
+
+    assert freshness.problems() == []
+
+
+def test_what_is_being_deleted_is_not_waited_for() -> None:
+    freshness = Freshness(30, Time())
+
+    assert freshness.listed([(POLICIES, [policy(2, None, deletionTimestamp="2026-01-01T00:00:00Z")])]) == 0
+
+
+def test_a_listing_that_does_not_come_round_fails_the_check_and_says_why() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.listed([])
+    freshness.failed("list offsetresetpolicies: 403")
+    time.at += 31
+
+    assert freshness.problems() == ["our resources were not listed for 31 s: list offsetresetpolicies: 403"]
+
+
+def test_the_server_answers_what_there_is() -> None:
+    time, registry = Time(), CollectorRegistry()
+    Counter("tidegate_tests", "Tests.", registry=registry).inc()
+    freshness = Freshness(30, time)
+    server = HealthServer(Address("127.0.0.1", 0), freshness, registry)
+    server.start()
+    try:
+        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": []})
+        time.at += 31
+        assert _get(server.port, "/healthz")[0] == 503
+        assert "tidegate_tests_total 1.0" in _get(server.port, "/metrics")[1]
+        assert _get(server.port, "/")[0] == 404
+    finally:
+        server.stop()
+
+
+def _get(port: int, path: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            status, text = answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read().decode()
+    return status, json.loads(text) if text.startswith("{") else text

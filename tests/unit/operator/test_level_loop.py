@@ -1,0 +1,157 @@
+"""The loop under both reconcilers: one pass at a time, woken by events and by time, never ended by a failure."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidegate.kube.loop import LevelLoop, Pass
+from tidegate.kube.ports import Conflict, KubeUnavailable, Object
+
+
+def body_of(version: int, uid: str = "u") -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "namespace": "ns", "name": uid, "resourceVersion": str(version)}}
+
+
+class Scripted:
+    """Does what the script says, pass by pass; the last line goes on for ever."""
+
+    def __init__(self, *script: Callable[[Object], Awaitable[Pass]]) -> None:
+        self._script = script
+        self.seen: list[str] = []
+        self.forgotten: list[str] = []
+        self.fresh: Object | None = None
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def reconcile(self, body: Object) -> Pass:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.seen.append(body["metadata"]["resourceVersion"])
+        try:
+            return await self._script[min(len(self.seen), len(self._script)) - 1](body)
+        finally:
+            self.at_once -= 1
+
+    async def forget(self, body: Object) -> None:
+        self.forgotten.append(body["metadata"]["uid"])
+
+    async def refresh(self, body: Object) -> Object | None:  # noqa: ARG002 - the port's signature
+        return self.fresh
+
+
+async def rest(body: Object) -> Pass:
+    return Pass(body, 60)
+
+
+async def conflict(body: Object) -> Pass:
+    raise Conflict("changed")
+
+
+async def unavailable(body: Object) -> Pass:
+    raise KubeUnavailable("away")
+
+
+async def defect(body: Object) -> Pass:
+    raise ZeroDivisionError
+
+
+async def reached(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - what is waited for is the code under test, which tells nobody
+            await asyncio.sleep(0.01)
+
+
+def loop_of(reconciler: Scripted) -> LevelLoop:
+    return LevelLoop(reconciler, expected=(KubeUnavailable,))
+
+
+def test_events_wake_it_and_older_ones_are_not_believed() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        loop.notice(None, body_of(5))
+        await reached(lambda: reconciler.seen == ["5"])
+        loop.notice("MODIFIED", body_of(7))
+        await reached(lambda: reconciler.seen == ["5", "7"])
+        loop.notice("MODIFIED", body_of(6))
+        await reached(lambda: reconciler.seen == ["5", "7", "7"])
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_events_during_a_pass_cause_one_more_and_never_two_at_once() -> None:
+    async def story() -> None:
+        gate = asyncio.Event()
+
+        async def slow(body: Object) -> Pass:
+            await gate.wait()
+            return Pass(body, 60)
+
+        reconciler = Scripted(slow)
+        loop = loop_of(reconciler)
+        for version in range(1, 6):
+            loop.notice("MODIFIED", body_of(version))
+            await asyncio.sleep(0.01)
+        gate.set()
+        await reached(lambda: reconciler.seen == ["1", "5"])
+        await asyncio.sleep(0.05)
+        assert reconciler.seen == ["1", "5"]
+        assert reconciler.most_at_once == 1
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_time_wakes_it_and_what_it_wrote_is_what_it_sees_next() -> None:
+    async def story() -> None:
+        async def wrote(body: Object) -> Pass:
+            return Pass(body_of(9), 0.02)
+
+        reconciler = Scripted(wrote, rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: reconciler.seen == ["1", "9"])
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_after_a_conflict_it_reads_again_at_once() -> None:
+    async def story() -> None:
+        reconciler = Scripted(conflict, rest)
+        reconciler.fresh = body_of(3)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: reconciler.seen == ["1", "3"])
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_failures_and_defects_are_tried_again() -> None:
+    async def story() -> None:
+        reconciler = Scripted(unavailable, defect, rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 3)
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_a_deleted_object_is_forgotten_also_when_nobody_said_so() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        for uid in ("told", "listed", "kept"):
+            loop.notice("ADDED", body_of(1, uid))
+        await reached(lambda: len(reconciler.seen) == 3)
+        loop.notice("DELETED", body_of(2, "told"))
+        await reached(lambda: reconciler.forgotten == ["told"])
+        await loop.retain({"kept"})
+        await reached(lambda: reconciler.forgotten == ["told", "listed"])
+        assert loop.size == 1
+        await loop.stop()
+
+    asyncio.run(story())

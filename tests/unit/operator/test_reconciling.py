@@ -1,0 +1,406 @@
+"""A policy's passes, one by one: what is written before what is done, and what a process that dies leaves behind."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
+from tidegate.metrics import Metrics
+from tidegate.observe import Observer
+from tidegate.reset import job
+from tidegate.reset.reconcile import Parts, PolicyReconciler
+from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.policy import Engine
+from tidegate.spark.settings import SparkSettings
+
+CREATED = "2026-01-01T00:00:00Z"
+T0 = TopicPartition("orders", 0)
+
+
+class Killed(BaseException):
+    """The operator's process ends here."""
+
+
+class ScriptedRunner:
+    """A runner whose jobs do what the test says, at once or never."""
+
+    engine = "Direct"
+
+    def __init__(self, work: Callable[[Launch], None]) -> None:
+        self.work = work
+        self.states: dict[str, RunnerStatus] = {}
+        self.started: list[str] = []
+        self.stopped: list[str] = []
+
+    def start(self, launch: Launch) -> None:
+        if launch.name in self.states:
+            return
+        self.started.append(launch.name)
+        self.states[launch.name] = RunnerStatus(RunnerState.RUNNING)
+        self.work(launch)
+
+    def status(self, launch: Launch) -> RunnerStatus:
+        return self.states.get(launch.name, RunnerStatus(RunnerState.LOST))
+
+    def stop(self, launch: Launch) -> None:
+        self.stopped.append(launch.name)
+        self.states[launch.name] = RunnerStatus(RunnerState.EXITED)
+
+
+class Recording(FakeKube):
+    """Notes what is written, in order; ``dies_before`` the given number of writes or effects more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.dies_in: int | None = None
+
+    def step(self, what: str) -> None:
+        if self.dies_in is not None:
+            if self.dies_in == 0:
+                raise Killed
+            self.dies_in -= 1
+        self.log.append(what)
+
+    def replace_status(self, kind: Any, body: Object, status: Mapping[str, Any]) -> Object:
+        reset = status.get("reset", {})
+        self.step(f"status {reset.get('phase')} {reset.get('application', '').rpartition('-')[2]}".rstrip())
+        return super().replace_status(kind, body, status)
+
+    def set_finalizers(self, kind: Any, body: Object, finalizers: Any) -> Object:
+        self.step(f"finalizer {'on' if finalizers else 'off'}")
+        return super().set_finalizers(kind, body, finalizers)
+
+
+class World:
+    """A policy ``p`` for an Empty group that stands at 50 of 100, and an operator that may die and come back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kube = Recording()
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 1)
+        self.kafka.fill("orders", 100)
+        self.kafka.commit_directly("payments", {T0: 50})
+        self.runner = ScriptedRunner(self.carry_out)
+        # One thread for everything: the fake's clock knows no others.
+        self.executor = ThreadPoolExecutor(1)
+        self.metrics = Metrics()
+        self.live = LiveConnections()
+        self.cluster_id = self.kafka.cluster().cluster_id
+        self.connection = Connection("127.0.0.1:9092")
+        connection = self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
+        connection = self.kube.get(CONNECTIONS, "ns", "kafka")
+        FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
+        self.live.put(
+            Live(
+                uid=connection["metadata"]["uid"],
+                namespace="ns",
+                name="kafka",
+                digest="d",
+                connection=self.connection,
+                mounted=self.connection,
+                secrets={},
+                allow=AllowSpec(),
+                kafka=self.kafka,
+                cluster_id=self.cluster_id,
+                trouble=None,
+            )
+        )
+        self.reconciler = self.fresh_reconciler()
+
+    def fresh_reconciler(self) -> PolicyReconciler:
+        """What a new process begins with: nothing in memory."""
+        observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
+        for live in self.live:
+            observer.connect(live.uid, "ns/kafka", self.kafka)
+        return PolicyReconciler(
+            Parts(
+                kube=self.kube,
+                live=self.live,
+                observer=observer,
+                open_store=self.open_store,
+                runners={Engine.DIRECT: self.runner},
+                executor=self.executor,
+                patient_executor=self.executor,
+                clock=self.clock,
+                metrics=self.metrics,
+                spark=SparkSettings(),
+                mounts_secrets=False,
+                active_tick_s=1,
+                idle_tick_s=10,
+                deletion_limit=timedelta(minutes=2),
+                max_launches=5,
+            )
+        )
+
+    def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
+        store = DirectoryRunStore(self.folder / "runs", name, clock=self.clock)
+        return _Noted(store, self.kube)  # type: ignore[return-value]
+
+    def carry_out(self, launch: Launch) -> None:
+        self.kube.step(f"start {launch.name.rpartition('-')[2]}")
+        store = DirectoryRunStore(self.folder / "runs", launch.store.rpartition("/")[2], clock=self.clock)
+        job.execute(store, self.kafka, self.clock)
+        self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED)
+
+    def ask(self, reset_id: str = "one", **reset: Any) -> None:
+        spec = {
+            "connectionRef": {"name": "kafka"},
+            "group": "payments",
+            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
+        }
+        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
+            self.kube.change(POLICIES, "ns", "p", spec=spec)
+        else:
+            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
+
+    def passes(self, limit: int = 60) -> None:
+        """Passes until one asks for a long pause, or the policy is gone; time goes on as they ask."""
+        asyncio.run(self._passes(limit))
+
+    async def _passes(self, limit: int) -> None:
+        for _ in range(limit):
+            if not self.there:
+                return
+            body = self.kube.get(POLICIES, "ns", "p")
+            try:
+                done = await self.reconciler.reconcile(body)
+            except Conflict:
+                continue
+            if done.again_after_s > 5:
+                return
+            self.clock.sleep(done.again_after_s)
+        raise AssertionError(f"no end after {limit} passes: {self.kube.log}")
+
+    def restart(self) -> None:
+        self.kube.dies_in = None
+        self.runner.states.clear()
+        self.reconciler = self.fresh_reconciler()
+
+    @property
+    def there(self) -> bool:
+        return any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES))
+
+    @property
+    def reset(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kube.get(POLICIES, "ns", "p")["status"]["reset"]
+        return found
+
+    @property
+    def offset(self) -> int:
+        return self.kafka.committed("payments")[T0]
+
+
+class _Noted:
+    """A store whose creation and approval are noted as effects."""
+
+    def __init__(self, store: DirectoryRunStore, kube: Recording) -> None:
+        self._store = store
+        self._kube = kube
+
+    def create(self, request: Any) -> Any:
+        self._kube.step("create")
+        return self._store.create(request)
+
+    def approve(self) -> None:
+        self._kube.step("approve")
+        self._store.approve()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def test_each_effect_follows_the_intent_that_names_it(world: World) -> None:
+    world.ask()
+
+    world.passes()
+
+    assert world.kube.log == [
+        "status Pending",
+        "finalizer on",
+        "create",
+        "status Planning 1",
+        "start 1",
+        "status Succeeded 1",
+        "finalizer off",
+    ]
+    assert world.offset == 10
+    assert [h.reason for h in world.kube.happenings_of("p")] == ["Pending", "Planning", "Applying", "Succeeded"]
+
+
+def test_a_finished_reset_is_neither_written_nor_run_again(world: World) -> None:
+    world.ask()
+    world.passes()
+    written = len(world.kube.log)
+    world.kafka.commit_directly("payments", {T0: 70})
+
+    world.passes()
+    world.restart()
+    world.passes()
+
+    assert len(world.kube.log) == written
+    assert world.offset == 70
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_process_that_dies_before_any_write_or_effect_is_followed_by_one_that_ends_the_run_once(
+    world: World, steps: int
+) -> None:
+    world.ask()
+    world.kube.dies_in = steps
+    try:
+        world.passes()
+        assert steps >= 7
+    except Killed:
+        world.restart()
+    world.passes()
+
+    assert world.reset["phase"] == "Succeeded"
+    assert world.offset == 10
+    assert world.kube.log.count("create") == 1
+    reasons = [h.reason for h in world.kube.happenings_of("p")]
+    assert reasons == ["Pending", "Planning", "Applying", "Succeeded"]
+    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+
+
+def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: World) -> None:
+    work = world.runner.work
+
+    def die_twice(launch: Launch) -> None:
+        if len(world.runner.started) <= 2:
+            world.open_store("ns", launch.store.rpartition("/")[2], None).begin_attempt()
+            world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "killed")
+        else:
+            work(launch)
+
+    world.runner.work = die_twice
+    world.ask()
+
+    world.passes()
+
+    assert [name.rpartition("-")[2] for name in world.runner.started] == ["1", "2", "3"]
+    assert world.reset["phase"] == "Succeeded"
+    assert world.offset == 10
+
+
+def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: World) -> None:
+    def die(launch: Launch) -> None:
+        world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "no such image")
+
+    world.runner.work = die
+    world.ask()
+
+    world.passes(200)
+
+    assert len(world.runner.started) == 5
+    assert world.reset["phase"] == "Failed"
+    body = world.kube.get(POLICIES, "ns", "p")
+    stalled = next(c for c in body["status"]["conditions"] if c["type"] == "Stalled")
+    assert stalled["reason"] == "JobFailed"
+    assert "no such image" in stalled["message"]
+    assert world.offset == 50
+
+
+def test_approval_is_noted_once_and_the_stored_plan_applied_by_a_second_job(world: World) -> None:
+    world.ask(approval="Manual", to={"shiftBy": -10})
+
+    async def until_planned() -> None:
+        for _ in range(20):
+            body = world.kube.get(POLICIES, "ns", "p")
+            if body.get("status", {}).get("reset", {}).get("phase") == "AwaitingApproval":
+                return
+            await world.reconciler.reconcile(body)
+        raise AssertionError(world.kube.log)
+
+    asyncio.run(until_planned())
+    world.kafka.commit_directly("payments", {T0: 90})
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "one"})
+
+    world.passes()
+
+    assert world.kube.log.count("approve") == 1
+    assert [name.rpartition("-")[2] for name in world.runner.started] == ["1", "2"]
+    assert world.reset["phase"] == "Succeeded"
+    assert world.offset == 40
+
+
+def test_past_its_deadline_a_run_is_stopped_and_settled(world: World) -> None:
+    world.runner.work = lambda _launch: None  # it hangs
+    world.ask(deadline="30s")
+
+    world.passes(200)
+
+    assert world.runner.stopped == world.runner.started
+    assert world.reset["phase"] == "Failed"
+    assert world.offset == 50
+
+
+def test_another_id_settles_the_run_under_way_before_it_begins(world: World) -> None:
+    work, world.runner.work = world.runner.work, lambda _launch: None
+    world.ask()
+
+    async def until_started() -> None:
+        while not world.runner.started:
+            await world.reconciler.reconcile(world.kube.get(POLICIES, "ns", "p"))
+
+    asyncio.run(until_started())
+    world.runner.work = work
+    world.ask("two", to={"offset": 20})
+
+    world.passes()
+
+    history = world.kube.get(POLICIES, "ns", "p")["status"]["history"]
+    assert [(h["id"], h["phase"]) for h in history] == [("two", "Succeeded"), ("one", "Failed")]
+    assert world.offset == 20
+
+
+def test_a_policy_deleted_in_mid_run_is_settled_and_let_go(world: World) -> None:
+    world.runner.work = lambda _launch: None
+    world.ask()
+
+    async def until_started() -> None:
+        while not world.runner.started:
+            await world.reconciler.reconcile(world.kube.get(POLICIES, "ns", "p"))
+
+    asyncio.run(until_started())
+    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+
+    world.passes()
+
+    assert not world.there
+    assert world.runner.stopped == world.runner.started
+    store = world.open_store("ns", next(iter((world.folder / "runs").glob("*.json"))).stem, None)
+    result = store.load().result
+    assert result is not None
+    assert result.reason == "Deleted"
+    with pytest.raises(StaleAttempt):
+        store.finish(result, attempt=0)
+
+
+def test_a_policy_at_rest_is_deleted_without_us(world: World) -> None:
+    world.ask()
+    world.passes()
+
+    assert world.kube.delete(POLICIES, "ns", "p", CREATED) is None
