@@ -6,6 +6,7 @@ The simulation's clock makes each run the same, so a failure names the step at w
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
@@ -33,7 +34,7 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import make_plan
-from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 
 TOPIC = "orders"
@@ -41,6 +42,12 @@ GROUP = "payments"
 PARTITIONS = tuple(TopicPartition(TOPIC, n) for n in range(4))
 RESET = PARTITIONS[:3]
 BACK = 40
+
+
+@pytest.fixture(autouse=True)
+def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes die here, the machine does not: thousands of syncs to the disk would show nothing."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class Killed(BaseException):
@@ -55,6 +62,8 @@ class Process:
     after: bool = False
     calls: list[str] = field(default_factory=list)
     dead: bool = False
+    kept: list[Any] = field(default_factory=list)
+    """What a dead process had open. Collecting it as garbage would close it."""
 
     def call(self, name: str, do: Callable[[], Any]) -> Any:
         if self.dead:
@@ -96,6 +105,7 @@ class Mortal:
     @contextlib.contextmanager
     def _context(self, enter: Callable[..., Any], path: str, args: tuple[Any, ...]) -> Iterator[Any]:
         manager = enter(*args)
+        self._process.kept.append(manager)
         inner = self._process.call(path, manager.__enter__)
         try:
             yield Mortal(inner, self._process, path)
@@ -156,11 +166,12 @@ class World:
             ).start()
             for n in range(3)
         ]
-        self.clock.sleep(30)
+        self.clock.sleep(12)
         committed = self.kafka.committed(GROUP)
         self.targets = targets or {p: committed[p] - BACK for p in RESET}
         self.store = DirectoryRunStore(folder, "run", clock=self.clock)
         self.started_s = 0.0
+        self.processes: list[Process] = []
 
     def _produce(self) -> None:
         if self.producing:
@@ -186,6 +197,7 @@ class World:
 
     def execute(self, process: Process | None = None) -> RunResult | None:
         process = process or Process()
+        self.processes.append(process)
         kafka: Any = Mortal(self.kafka, process, "kafka")
         store: Any = Mortal(self.store, process, "store")
 
@@ -194,7 +206,7 @@ class World:
 
         return job.execute(store, kafka, self.clock, planner=planner)
 
-    def settle(self, seconds: float = 25) -> None:
+    def settle(self, seconds: float = 16) -> None:
         """Let everything come to rest, with all that was written read."""
         self.clock.sleep(seconds)
         self.producing = False
@@ -209,7 +221,7 @@ class World:
 
     def check_reset(self, *, at_most: int = 1) -> None:
         """Each target partition was begun at its target, and from there on nothing is missing."""
-        for partition, target in self.targets.items():
+        for partition in self.targets:
             starts = self.starts_at_target(partition)
             assert 1 <= starts <= at_most, f"{partition} was begun at its target {starts} times"
         self.check_nothing_missing()
@@ -256,16 +268,28 @@ def _calls_of_a_whole_run(kind: Kind, folder: Path) -> list[str]:
     return process.calls
 
 
-# What only looks may die anywhere between two writes: a few of those calls stand for all.
-LOOKS = ("committed", "groups", "pending", "topics", "log_bounds", "load", "subscription_versions", "keep")
+# In the milliseconds between letting go and the word that it was done, nobody can tell afterwards whether it was: a
+# join leaves no trace, and KIP-848 members come back under their own id. There a reset may be done twice, never not at
+# all. Classic members that were made to leave have other ids: that can be seen.
+UNDECIDABLE = {
+    Way.HANDOVER: {"kafka.membership.leave", "kafka.committed", "store.append"},
+    Way.BARRIER: {"kafka.membership.hold.blink", "kafka.membership.hold.exit", "kafka.committed", "store.append"},
+}
+
+
+def _steps(calls: list[str]) -> list[int]:
+    """Where to die: at the first and the last few calls of each name; those between repeat a loop."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(calls, 1):
+        places.setdefault(name, []).append(number)
+    return sorted({n for numbers in places.values() for n in (*numbers[:3], *numbers[-2:])})
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
     calls = _calls_of_a_whole_run(kind, tmp_path / "whole")
-    steps = [n for n, name in enumerate(calls, 1) if not name.endswith(LOOKS) or n % 9 == 0]
-    assert len([n for n in steps if not calls[n - 1].endswith(LOOKS)]) >= 8
-    for step in steps:
+    twice = set()
+    for step in _steps(calls):
         for after in (False, True):
             died = f"died {'after' if after else 'before'} call {step} ({calls[step - 1]})"
             world = World(kind, tmp_path / f"{step}-{after}")
@@ -278,11 +302,13 @@ def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
             assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
             world.settle()
             try:
-                # The step whose outcome nobody can see afterwards may be done twice, and never not at all.
                 world.check_reset(at_most=2)
             except AssertionError as error:
                 raise AssertionError(f"{died}: {error}") from error
+            if any(world.starts_at_target(p) > 1 for p in world.targets):
+                twice.add(calls[step - 1])
             assert world.store.load().result == result, died
+    assert twice <= (UNDECIDABLE[kind.way] if kind.protocol is GroupType.CONSUMER or kind.way is Way.BARRIER else set())
 
 
 def test_a_writer_that_was_taken_over_stops(tmp_path: Path) -> None:
