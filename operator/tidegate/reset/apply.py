@@ -273,7 +273,7 @@ class GroupReset:
         if held_back or choice.way is Way.DIRECT:
             return held_back
         self._journal(Phase.VERIFYING, pending, choice, ())
-        overwritten = self._watch(pending)
+        overwritten = self._overwritten_while_empty(pending) or self._watch(pending)
         if overwritten and choice.way is Way.BARRIER:
             self._kept_position = True
         return overwritten
@@ -444,6 +444,25 @@ class GroupReset:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
+    def _overwritten_while_empty(self, pending: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Look until a group whose members were all made to leave has one again: what was committed by then is old.
+
+        To an Empty group anybody may commit without being a member: aiokafka does before it rejoins, a KIP-848 Java
+        consumer when its auto-commit falls between being fenced and rejoining. Such a commit can be told from progress
+        only now.
+        """
+        self._unverified |= pending
+        limit = self._clock.monotonic() + self._tuning.back_limit_s
+        was_empty = False
+        while not self._group().has_members and self._clock.monotonic() < limit:
+            was_empty = True
+            self._check_deadline()
+            self._clock.sleep(self._tuning.visible_s)
+        if not was_empty:
+            return frozenset()
+        seen = self._kafka.committed(self._group_id, list(pending))
+        return frozenset(p for p in pending if seen.get(p) != self._targets[p])
+
     def _watch(self, pending: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""
         tuning, clock = self._tuning, self._clock
@@ -538,7 +557,7 @@ class GroupReset:
             return frozenset(last.pending)
         self._wait_visible(everything)
         if last.phase is Phase.VERIFYING or self._settings.owners is Owners.WAITING:
-            return self._watch(everything)
+            return self._overwritten_while_empty(everything) or self._watch(everything)
         return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
 
     def _unreleased(self, pending: frozenset[TopicPartition], intent: Progress) -> frozenset[TopicPartition]:

@@ -44,4 +44,5 @@ class Watched:
             return False
         if self.seen is None or self.before is None:
             return True
-        return self.seen < self.target or self.seen >= self.before > self.target
+        # Ahead of where the group was, old and new positions cannot be told apart: done again, to be sure.
+        return self.seen < self.target or self.before <= self.target or self.seen >= self.before
