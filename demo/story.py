@@ -1,0 +1,216 @@
+"""What happens, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import yaml
+
+from demo.access_log import read_requests
+from demo.lookout import ALL, Lookout, consumer_processes, stored_run
+from demo.screen import Screen
+from demo.stage import API_VERSION, CONNECTION, GROUP, NAMESPACE, POLICY, TOPIC, Stage, set_stage
+from demo.traffic import Traffic
+from demo.verdict import History, RunFacts, judge, stood_at
+from support.clients import ConsumerFleet
+from support.deliveries import Partition
+from tidegate.reset.model import Phase
+
+PAST: Final = 4_000
+"""Requests that are on the topic before the consumers start; the others come while they watch."""
+
+PER_SECOND: Final = 30.0
+_COMMITTED_S: Final = 30.0
+_CONNECTED_S: Final = 60.0
+_RUN_S: Final = 150.0
+_LOOK_S: Final = 0.1
+_BETWEEN_S: Final = 6.0
+"""For the spectator: live traffic between the resets, long enough that the owners commit what they have replayed."""
+
+
+class StoryError(Exception):
+    """Something that has to happen did not; the message says what, and what was seen instead."""
+
+
+def tell(screen: Screen) -> bool:
+    """Play it all; whether the checker found everything as it should be."""
+    with set_stage(screen.say) as stage, Traffic(stage.bootstrap, TOPIC, read_requests(), per_second=PER_SECOND) as web:
+        sent = web.send_past(PAST)
+        screen.say(f"{sent:,} requests of the past are on the topic, each with its own time, keyed by client")
+        with (
+            ConsumerFleet("librdkafka", stage.bootstrap, GROUP, [TOPIC], members=4, processes=4) as fleet,
+            Lookout(stage, web, fleet, screen) as lookout,
+        ):
+            fleet.wait_assigned(ALL)
+            web.begin()
+            screen.say(
+                f"4 ordinary consumers of group {GROUP} read it, {PER_SECOND:.0f} requests a second go on coming"
+            )
+            _wait_until_committed(lookout)
+            return _Play(stage, web, fleet, lookout, screen).perform()
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    stage: Stage
+    web: Traffic
+    fleet: ConsumerFleet
+    lookout: Lookout
+    screen: Screen
+
+    def perform(self) -> bool:
+        processes = consumer_processes()
+        self.lookout.headline("Four consumers read; nothing unusual")
+        self.screen.table(self.lookout.look())
+        self._connect()
+
+        asked_time = datetime.fromisoformat(self._reset_of("replay.yaml")["to"]["timestamp"])
+        partitions = ALL[:3]
+        by_time = {p: (o, o) for p, o in self.web.first_offsets_at(asked_time, partitions).items()}
+        committed = self._committed()
+        replay = self._run("replay.yaml", "Partitions 0 to 2 go back to 18 May, live", by_time)
+        self._go_on()
+        # Not before what the group had committed, not after what its consumers had been given.
+        given = stood_at(self.fleet.records(), partitions, replay.applied_at)
+        as_before = {p: (committed[p], given[p]) for p in partitions}
+        undo = self._run("undo.yaml", "It is undone: back to where the group stood before", as_before)
+        self._go_on()
+
+        self.lookout.headline("The traffic ends; the consumers read to the end")
+        self.web.stop()
+        ends = self.web.ends(ALL)
+        self.fleet.wait_read_to(ends)
+        deadline = time.monotonic() + _COMMITTED_S
+        while self._committed() != ends and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        judgement = judge(
+            History(
+                deliveries=self.fleet.records(),
+                events=self.fleet.events(),
+                acked=self.web.acked(),
+                committed=self._committed(),
+                processes_before=processes,
+                processes_after=consumer_processes(),
+                runs=(replay, undo),
+            )
+        )
+        self.screen.table(self.lookout.look())
+        self.screen.verdict([(f.passed, f.sentence) for f in judgement.findings], well=judgement.well)
+        return judgement.well
+
+    # --- scenes -------------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        self._apply("connection.yaml")
+        deadline = time.monotonic() + _CONNECTED_S
+        message = "no status"
+        while time.monotonic() < deadline:
+            self._check_operator()
+            connection = self.stage.cluster.get(API_VERSION, "KafkaConnection", CONNECTION, NAMESPACE) or {}
+            status = connection.get("status", {})
+            ready = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), None)
+            if ready is not None and ready["status"] == "True":
+                self.screen.say(f"KafkaConnection {CONNECTION} is Ready: {ready['message']}")
+                return
+            message = ready["message"] if ready is not None else message
+            time.sleep(_LOOK_S)
+        raise StoryError(f"KafkaConnection {CONNECTION} is not Ready after {_CONNECTED_S:.0f} s: {message}")
+
+    def _run(self, file: str, headline: str, expected: Mapping[Partition, tuple[int, int]]) -> RunFacts:
+        """Apply the policy and see its run to the end."""
+        run_id = self._reset_of(file)["id"]
+        applied_at = datetime.now(UTC)
+        self.lookout.headline(headline)
+        self.lookout.follow(run_id)
+        self._apply(file)
+        deadline = time.monotonic() + _RUN_S
+        while True:
+            policy = self._policy()
+            reset = policy.get("status", {}).get("reset") or {}
+            if reset.get("id") == run_id and Phase(reset["phase"]).is_final:
+                break
+            if (stuck := _stalled(policy)) is not None:
+                raise StoryError(f"reset {run_id} can't begin: {stuck}")
+            if time.monotonic() > deadline:
+                raise StoryError(f"reset {run_id} is not over after {_RUN_S:.0f} s: {policy.get('status')}")
+            self._check_operator()
+            time.sleep(_LOOK_S)
+        run = stored_run(self.stage, policy)
+        if run is None or run.result is None:
+            raise StoryError(f"reset {run_id} ended as {reset['phase']} without a result: {policy.get('status')}")
+        still = reset.get("standstill")
+        facts = RunFacts(
+            run_id=run_id,
+            applied_at=applied_at,
+            finished_at=run.result.finished_at,
+            phase=run.result.phase.value,
+            way=run.result.way.value if run.result.way is not None else "none",
+            targets={(p.topic, p.partition): o for p, o in run.plan.targets.items()} if run.plan is not None else {},
+            expected=expected,
+            standstill=f"status: {still['p50']}, {still['max']}" if still else "none in the status",
+            message=run.result.message,
+        )
+        self.screen.say(f"reset {run_id}: {facts.phase}: {facts.message}")
+        self.screen.table(self.lookout.look())
+        return facts
+
+    def _go_on(self) -> None:
+        """Every partition delivers again, and some more traffic."""
+        self.fleet.wait_for(self._caught_up, 60, "caught up after a reset")
+        deadline = time.monotonic() + _BETWEEN_S
+        while time.monotonic() < deadline:
+            self._check_operator()
+            time.sleep(_LOOK_S)
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _caught_up(self) -> bool:
+        ends = self.web.ends(ALL)
+        last = {p: self.fleet.last_delivery(p) for p in ALL}
+        # Live traffic goes on: a few records are always on their way.
+        return all(d is not None and d.offset + 1 >= ends[p] - PER_SECOND for p, d in last.items())
+
+    def _apply(self, file: str) -> None:
+        document = self.stage.resource(file)
+        answer = self.stage.cluster.apply(document)
+        self.screen.act(f"kubectl apply --server-side -f demo/resources/{file}", document, answer)
+
+    def _reset_of(self, file: str) -> dict[str, Any]:
+        reset: dict[str, Any] = yaml.safe_load(self.stage.resource(file))["spec"]["reset"]
+        return reset
+
+    def _policy(self) -> dict[str, Any]:
+        policy = self.stage.cluster.get(API_VERSION, "OffsetResetPolicy", POLICY, NAMESPACE)
+        if policy is None:
+            raise StoryError(f"OffsetResetPolicy {POLICY} is gone")
+        return policy
+
+    def _committed(self) -> dict[Partition, int]:
+        return {(p.topic, p.partition): o for p, o in self.stage.kafka.committed(GROUP).items()}
+
+    def _check_operator(self) -> None:
+        if not self.stage.operator.alive:
+            raise StoryError(f"the operator ended:\n{self.stage.operator.tail()}")
+
+
+def _stalled(policy: dict[str, Any]) -> str | None:
+    """Why the operator can't go on with the policy as it is now; ``None`` where it can."""
+    status = policy.get("status", {})
+    if status.get("observedGeneration") != policy["metadata"]["generation"]:
+        return None
+    stalled = next((c for c in status.get("conditions", ()) if c["type"] == "Stalled"), None)
+    return stalled["message"] if stalled is not None and stalled["status"] == "True" else None
+
+
+def _wait_until_committed(lookout: Lookout) -> None:
+    """Every partition has a committed offset: what a group that has run for a while has."""
+    lookout.headline("Four consumers read the past; first commits")
+    deadline = time.monotonic() + _COMMITTED_S
+    while any(row.committed is None for row in lookout.rows()):
+        if time.monotonic() > deadline:
+            raise StoryError(f"the consumers have not committed all partitions after {_COMMITTED_S:.0f} s")
+        time.sleep(_LOOK_S)
