@@ -97,6 +97,7 @@ class Operator:
     patient_executor: ThreadPoolExecutor
     freshness: health.Freshness
     watchdog: asyncio.Task[None] | None = None
+    stopped: bool = False
 
     async def start(self) -> None:
         self.server.start()
@@ -108,7 +109,10 @@ class Operator:
         _log.info("serving %s; health and metrics on port %d", where, self.server.port)
 
     async def stop(self) -> None:
-        """Stop in the order in which parts use one another; bounded."""
+        """Stop in the order in which parts use one another; bounded. Idempotent."""
+        if self.stopped:
+            return
+        self.stopped = True
         if self.watchdog is not None:
             self.watchdog.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -251,6 +255,11 @@ async def run(settings: Settings) -> None:
     @kopf.on.login(registry=registry)
     def login(**arguments: Any) -> Any:
         return kopf.login_via_client(**arguments)
+
+    @kopf.on.cleanup(registry=registry)
+    async def stop(**_: Any) -> None:
+        # Here and not only below: kopf waits five seconds for whatever still runs on the loop when it has ended.
+        await operator.stop()
 
     await operator.start()
     try:

@@ -454,7 +454,7 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     if deadline is None or seen.now <= deadline:
         return None
     alive = seen.runner is not None and seen.runner.status.state is RunnerState.RUNNING
-    if alive and not _awaits_approval(run) and seen.now <= deadline + DEADLINE_GRACE:
+    if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
     where = "its plan was not approved" if _awaits_approval(run) else "it was not over"
     return TakeOver(DEADLINE_EXCEEDED, f"reset {run.request.run_id} passed its deadline: {where} in time")

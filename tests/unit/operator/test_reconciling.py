@@ -288,12 +288,23 @@ def test_a_process_that_dies_before_any_write_or_effect_is_followed_by_one_that_
 def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: World) -> None:
     work = world.runner.work
 
+    waited_for: list[int] = []
+    left_open: list[Any] = []
+
     def die_twice(launch: Launch) -> None:
-        if len(world.runner.started) <= 2:
-            world.open_store("ns", launch.store.rpartition("/")[2], None).begin_attempt()
-            world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "killed")
-        else:
+        waited_for.append(len(world.kafka.pending("payments", [T0])))
+        if len(world.runner.started) > 2:
             work(launch)
+            return
+        store = world.open_store("ns", launch.store.rpartition("/")[2], None)
+        attempt = store.begin_attempt()
+        if store.load().plan is None:
+            job.plan_run(store, attempt, world.kafka, world.clock)
+        # Dies with its transaction open: whoever gets the partition now would wait.
+        left_open.append(world.kafka.writer("payments", transaction_timeout_s=60).transaction())
+        left_open[-1].__enter__().send("payments", {T0: 10})
+        assert world.kafka.pending("payments", [T0])
+        world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "killed")
 
     world.runner.work = die_twice
     world.ask()
@@ -301,6 +312,7 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
     world.passes()
 
     assert [name.rpartition("-")[2] for name in world.runner.started] == ["1", "2", "3"]
+    assert waited_for == [0, 0, 0]
     assert world.reset["phase"] == "Succeeded"
     assert world.offset == 10
 

@@ -1,0 +1,105 @@
+"""Jobs in threads of the operator: started once, stopped soon, their end told."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.fake_kafka import FakeKafka
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.ports import Kafka
+from tidegate.reset.clock import Clock, SystemClock
+from tidegate.reset.direct import DirectRunner
+from tidegate.reset.model import RunRequest, RunResult, ToOffset
+from tidegate.reset.runner import Launch, RunnerState
+from tidegate.reset.store import RunStore
+from tidegate.reset.stores import DirectoryRunStore
+
+LAUNCH = Launch(name="p-one-1", namespace="ns", store="file:///unused/p-one", owner={"uid": "u"})
+
+
+class Bench:
+    """A runner over one stored run, and what it was told at the end."""
+
+    def __init__(self, folder: Path, execute: Callable[[RunStore, Kafka, Clock], RunResult | None]) -> None:
+        store = DirectoryRunStore(folder, "p-one")
+        store.create(RunRequest("u/one", "one", "g", Connection("127.0.0.1:9092"), (), ToOffset(1)))
+        self.ended = threading.Event()
+        self.executed = 0
+
+        def counted(run_store: RunStore, kafka: Kafka, clock: Clock) -> RunResult | None:
+            self.executed += 1
+            return execute(run_store, kafka, clock)
+
+        self.runner = DirectRunner(
+            lambda _location: store,
+            lambda _connection: FakeKafka(),
+            SystemClock(),
+            execute=counted,
+            ended=lambda _launch: self.ended.set(),
+        )
+
+
+def test_a_launch_is_executed_once_and_its_end_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, lambda _store, _kafka, _clock: None)
+    assert bench.runner.status(LAUNCH).state is RunnerState.LOST
+
+    bench.runner.start(LAUNCH)
+    assert bench.ended.wait(5)
+    bench.runner.start(LAUNCH)
+
+    assert bench.executed == 1
+    assert bench.runner.status(LAUNCH).state is RunnerState.EXITED
+    assert bench.runner.status(LAUNCH).message == ""
+    bench.runner.close()
+
+
+def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
+    def fail(_store: RunStore, _kafka: Kafka, _clock: Clock) -> RunResult | None:
+        raise RuntimeError("the disk is full")
+
+    bench = Bench(tmp_path, fail)
+
+    bench.runner.start(LAUNCH)
+    assert bench.ended.wait(5)
+
+    assert "the disk is full" in bench.runner.status(LAUNCH).message
+    bench.runner.close()
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_a_job_that_waits_is_stopped_at_once_and_ends_its_transaction(tmp_path: Path, how: str) -> None:
+    waiting, left = threading.Event(), threading.Event()
+
+    def wait(_store: RunStore, _kafka: Kafka, clock: Clock) -> RunResult | None:
+        try:
+            waiting.set()
+            clock.sleep(3600)
+        finally:
+            left.set()
+        return None
+
+    bench = Bench(tmp_path, wait)
+    bench.runner.start(LAUNCH)
+    assert waiting.wait(5)
+    assert bench.runner.status(LAUNCH).state is RunnerState.RUNNING
+
+    if how == "stop":
+        bench.runner.stop(LAUNCH)
+        bench.runner.stop(LAUNCH)
+    else:
+        bench.runner.close()
+
+    assert left.wait(5)
+    assert bench.runner.status(LAUNCH).message == "it was told to stop"
+    bench.runner.close()
+
+
+def test_stopping_what_never_started_is_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, lambda _store, _kafka, _clock: None)
+
+    bench.runner.stop(LAUNCH)
+
+    assert bench.executed == 0
+    bench.runner.close()
