@@ -4,8 +4,8 @@ against it and against the real thing (``tests/contract/test_kafka_ports.py``).
 Time is a ``FakeClock``: nothing happens but while somebody sleeps on it. Consumers poll, heartbeat, commit, rejoin and
 commit late as events of that clock, in a fixed order, so every run is the same. Use from one thread.
 
-What is simplified: one coordinator; a join and its sync are one step; sticky assignors never move a partition that has
-an owner; a KIP-848 member takes a partition as soon as its owner has let go; static members rejoin as dynamic ones do.
+What is simplified: one coordinator; a join and its sync are one step; a KIP-848 member that takes part in a revocation
+is done with it at its own heartbeat; static members rejoin as dynamic ones do.
 """
 
 from __future__ import annotations
@@ -454,35 +454,47 @@ class FakeKafka:
             group.state = GroupState.EMPTY
             return
         group.state = GroupState.STABLE
-        shares = self._shares(group, keep=group.assignor in COOPERATIVE)
+        if group.assignor not in COOPERATIVE:
+            shares, moving = self._ranges(group), False
+        else:
+            shares, moving = self._sticky(group)
         for member_id, member in group.members.items():
             member.assignment = shares[member_id]
             member.consumer._assigned(group.generation, member.assignment)
+        if moving:
+            # KIP-429: what its owner gave up in this rebalance is given away in the next one.
+            self._prepare(group)
 
-    def _shares(self, group: _GroupLogs, *, keep: bool) -> dict[str, frozenset[TopicPartition]]:
-        """Who gets what; with ``keep`` nobody loses a partition to another."""
+    def _ranges(self, group: _GroupLogs) -> dict[str, frozenset[TopicPartition]]:
+        """RangeAssignor: each topic's partitions in runs, by the members' order."""
+        order = sorted(group.members, key=lambda i: (group.members[i].consumer.client_id, i))
+        share: dict[str, set[TopicPartition]] = {i: set() for i in order}
+        for topic in sorted({p.topic for p in self._partitions_of(self._subscribed(group))}):
+            readers = [i for i in order if topic in group.members[i].consumer.topics]
+            each, more = divmod(self._size(topic), len(readers))
+            numbers = iter(range(self._size(topic)))
+            for place, member_id in enumerate(readers):
+                taken = itertools.islice(numbers, each + (place < more))
+                share[member_id].update(TopicPartition(topic, n) for n in taken)
+        return {i: frozenset(partitions) for i, partitions in share.items()}
+
+    def _sticky(self, group: _GroupLogs) -> tuple[dict[str, frozenset[TopicPartition]], bool]:
+        """Owners keep what they have up to their fair share; what nobody has is spread. And: whether some gave up."""
         wanted = self._partitions_of(self._subscribed(group))
         order = sorted(group.members, key=lambda i: (group.members[i].consumer.client_id, i))
-        if not keep:
-            share: dict[str, set[TopicPartition]] = {i: set() for i in order}
-            for topic in sorted({p.topic for p in wanted}):
-                readers = [i for i in order if topic in group.members[i].consumer.topics]
-                each, more = divmod(self._size(topic), len(readers))
-                numbers = iter(range(self._size(topic)))
-                for place, member_id in enumerate(readers):
-                    taken = itertools.islice(numbers, each + (place < more))
-                    share[member_id].update(TopicPartition(topic, n) for n in taken)
-            return {i: frozenset(s) for i, s in share.items()}
-        share = {i: {p for p in group.members[i].assignment if p in wanted} for i in order}
-        free = [p for p in wanted if not any(p in s for s in share.values())]
-        for partition in free:
-            readers = [i for i in order if partition.topic in group.members[i].consumer.topics]
-            share[min(readers, key=lambda i: len(share[i]))].add(partition)
-        return {i: frozenset(s) for i, s in share.items()}
+        owned = {i: [p for p in wanted if p in group.members[i].assignment] for i in order}
+        most = -(-len(wanted) // len(order))
+        share = {i: set(owned[i][:most]) for i in order}
+        held = {p for partitions in owned.values() for p in partitions}
+        for partition in wanted:
+            if partition not in held:
+                readers = [i for i in order if partition.topic in group.members[i].consumer.topics]
+                share[min(readers, key=lambda i: len(share[i]))].add(partition)
+        return {i: frozenset(s) for i, s in share.items()}, any(len(o) > most for o in owned.values())
 
     def _retarget(self, group: _GroupLogs) -> None:
         """KIP-848: a new target assignment; members reconcile with it at their heartbeats."""
-        group.targets = self._shares(group, keep=False) if group.members else {}
+        group.targets = self._sticky(group)[0] if group.members else {}
         group.generation += 1
         self._reconciled(group)
 
@@ -797,15 +809,16 @@ class FakeConsumer:
         if not self._running:
             return
         now = self.kafka.clock.monotonic()
-        if now >= self._next_heartbeat_s:
-            self._next_heartbeat_s = now + self.heartbeat_s
-            self._heartbeat()
-        self._start_assigned()
         for partition, position in list(self._positions.items()):
             self._positions[partition] = self._deliver(partition, position)
         if self.auto_commit_s is not None and now >= self._next_commit_s:
             self._next_commit_s = now + self.auto_commit_s
             self._auto_commit()
+        # Last, so that the first records of what is assigned now come with the next poll: they have to be fetched.
+        if now >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now + self.heartbeat_s
+            self._heartbeat()
+        self._start_assigned()
         self.kafka.clock.after(self.poll_s, self._poll)
 
     def _deliver(self, partition: TopicPartition, position: int) -> int:
@@ -866,6 +879,8 @@ class FakeConsumer:
         """The answer to our join."""
         self._generation = generation
         keeps = self.keeps_position or self.assignor in COOPERATIVE
+        if self.assignor in COOPERATIVE:
+            self._commit({p: o for p, o in self._positions.items() if p not in partitions})
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
         self._unstarted = set(partitions) - self._positions.keys()
         self._start_assigned()
@@ -888,6 +903,8 @@ class FakeConsumer:
         self._unstarted |= taken - mine.assignment
         mine.assignment = (mine.assignment - gone) | taken
         self._generation = group.generation
+        if gone:
+            self.kafka._retarget(group)  # what we gave up is free now
         self.kafka._reconciled(group)
         self._start_assigned()
 
