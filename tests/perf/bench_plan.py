@@ -8,12 +8,17 @@ against the same broker; both have to come to the same offsets.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +28,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, tool_command
 from perf.report import Report, Row
-from tidegate.spark.runner_local import spark_home
-from tidegate.spark.session import local_options
+from tidegate.spark.archive import make_archive
+from tidegate.spark.session import local_options, spark_home, with_archive
 from tidegate.spark.settings import SparkSettings
 
 TOPICS = 10
@@ -38,27 +43,99 @@ Rows = dict[tuple[str, str, int], int]
 
 
 def main(arguments: list[str]) -> None:
-    """``--groups N --runs N``."""
+    """``--groups N --runs N --distance MS [MS…]``."""
     parser = argparse.ArgumentParser("plan", description=__doc__)
     parser.add_argument("--groups", type=int, default=1000, help=f"with {PARTITIONS} partitions each")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--distance", type=int, nargs="+", default=[0, 5], help="round trips to the broker, in ms")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, KafkaCluster.start() as kafka:
-        set_up(kafka.bootstrap, options.groups)
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        archive = Path(folder) / "classes.jsa"
+        make_archive(archive)  # once for a machine or an image, like the installation: not measured
+        rows = [measure(Path(folder), archive, options.groups, options.runs, ms) for ms in options.distance]
+    Report("plan", "s", "kafka-consumer-groups", rows).publish()
+
+
+def measure(folder: Path, archive: Path, groups: int, runs: int, distance_ms: int) -> Row:
+    """One case: both in turns against a broker that is ``distance_ms`` (there and back) away."""
+    with broker(distance_ms) as bootstrap:
+        set_up(bootstrap, groups)
         ours, anchor = [], []
-        for run in range(options.runs):
-            our_s, our_rows = measure_ours(kafka.bootstrap, Path(folder) / f"ours-{run}")
-            tool_s, tool_rows = measure_tool(kafka.bootstrap, Path(folder) / f"tool-{run}.txt")
+        for run in range(runs):
+            our_s, our_rows = measure_ours(bootstrap, folder / f"ours-{distance_ms}-{run}", archive)
+            tool_s, tool_rows = measure_tool(bootstrap, folder / f"tool-{distance_ms}-{run}.txt")
             print(f"run {run + 1}: tidegate {our_s:.1f} s, kafka-consumer-groups {tool_s:.1f} s", flush=True)
             if our_rows != tool_rows:
                 different = len(our_rows.items() ^ tool_rows.items())
                 raise SystemExit(f"the two plans differ: {len(our_rows)} and {len(tool_rows)} rows, {different} differ")
-            if len(our_rows) != options.groups * PARTITIONS:
-                raise SystemExit(f"{len(our_rows)} partitions were planned, not {options.groups * PARTITIONS}")
+            if len(our_rows) != groups * PARTITIONS:
+                raise SystemExit(f"{len(our_rows)} partitions were planned, not {groups * PARTITIONS}")
             ours.append(our_s)
             anchor.append(tool_s)
-    case = f"{options.groups:,} groups, {options.groups * PARTITIONS:,} partitions"
-    Report("plan", "s", "kafka-consumer-groups", [Row(case, tuple(ours), tuple(anchor))]).publish()
+    case = f"{groups:,} groups, {groups * PARTITIONS:,} partitions, broker " + (
+        f"{distance_ms} ms away" if distance_ms else "on this machine"
+    )
+    return Row(case, tuple(ours), tuple(anchor))
+
+
+@contextmanager
+def broker(distance_ms: int) -> Iterator[str]:
+    """A broker's address. With a distance, every byte to and from it takes half of that longer.
+
+    On one machine a round trip takes 0.05 ms, which no broker in another pod, zone or site is near to.
+    """
+    if not distance_ms:
+        with KafkaCluster.start() as kafka:
+            yield kafka.bootstrap
+        return
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        near = f"127.0.0.1:{listener.getsockname()[1]}"
+        with KafkaCluster.start(properties={"advertised.listeners": f"PLAINTEXT://{near}"}) as kafka:
+            line = multiprocessing.get_context("fork").Process(
+                target=run_line, args=(listener, kafka.bootstrap, distance_ms / 2000), daemon=True
+            )
+            line.start()
+            try:
+                yield near
+            finally:
+                line.terminate()
+                line.join()
+
+
+def run_line(listener: socket.socket, far: str, delay_s: float) -> None:
+    """Pass connections on to ``far``, each chunk ``delay_s`` later. Does not return."""
+    host, _, port = far.rpartition(":")
+
+    async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def deliver() -> None:
+            while True:
+                due, chunk = await chunks.get()
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                if not chunk:
+                    writer.close()
+                    return
+                writer.write(chunk)
+
+        delivery = asyncio.create_task(deliver())
+        with suppress(ConnectionError):
+            while chunk := await reader.read(1 << 18):
+                chunks.put_nowait((loop.time() + delay_s, chunk))
+        chunks.put_nowait((loop.time() + delay_s, b""))
+        await delivery
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            await asyncio.gather(one_way(reader, far_writer), one_way(far_reader, writer))
+
+    async def serve() -> None:
+        server = await asyncio.start_server(connect, sock=listener)
+        await server.serve_forever()
+
+    asyncio.run(serve())
 
 
 def set_up(bootstrap: str, groups: int) -> None:
@@ -97,7 +174,7 @@ def _settle(pending: list[Future[Any]]) -> None:
     pending.clear()
 
 
-def measure_ours(bootstrap: str, output: Path) -> tuple[float, Rows]:
+def measure_ours(bootstrap: str, output: Path, archive: Path) -> tuple[float, Rows]:
     """Seconds of the whole process, and what it planned."""
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR") if name in os.environ},
@@ -106,7 +183,7 @@ def measure_ours(bootstrap: str, output: Path) -> tuple[float, Rows]:
         "PYSPARK_PYTHON": sys.executable,
     }
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]"]
-    for key, value in local_options().items():
+    for key, value in with_archive(local_options(), archive).items():
         command += ["--conf", f"{key}={value}"]
     command += [str(SparkSettings().templates / "jobs" / "plan.py"), "--bootstrap-servers", bootstrap]
     command += ["--pattern", "*", "--to-earliest", "--output", str(output)]

@@ -204,3 +204,15 @@ def test_another_process_with_the_same_pid_is_not_the_driver(
 def test_a_launch_stays_in_its_folder(make_runner: Callable[[str], LocalSparkRunner], name: str) -> None:
     with pytest.raises(ValueError, match="not a launch's name"):
         make_runner(WAITS).start(Launch(name, "prod", "file:///nowhere/run"))
+
+
+def test_an_archive_of_classes_that_does_not_fit_is_ignored(tmp_path: Path, runs: Path, launch: Launch) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "reset.py").write_text("open('here', 'w').close()")
+    (tmp_path / "classes.jsa").write_bytes(b"made for another Java")
+    settings = SparkSettings(templates=tmp_path, driver_memory="512m", class_archive=tmp_path / "classes.jsa")
+    runner = LocalSparkRunner(runs, "local[1]", settings=settings)
+    runner.start(launch)
+    until(lambda: runner.status(launch).state is RunnerState.EXITED, "the end")
+    assert (runs / launch.name / "here").exists(), runner.status(launch).message
+    assert "SharedArchiveFile" in (runs / launch.name / "started").read_text()

@@ -32,7 +32,7 @@ from tidegate.reset.model import (
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.spark.application import STORE_VARIABLE
-from tidegate.spark.job import carry_out, plan_groups, summarise
+from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
 from tidegate.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -99,6 +99,19 @@ def plan(arguments: Sequence[str]) -> int:
             plans.withColumn("notes", _joined_notes()).write.mode("overwrite").csv(str(options.output), header=True)
         if options.summary:
             summarise(plans).show(len(requests), truncate=False)
+        return 0
+    finally:
+        spark.stop()
+
+
+def warm_up(output: str) -> int:
+    """Make Spark load what a plan needs, and write the rows to a folder."""
+    spark = start_session("tidegate-warm-up")
+    try:
+        spark.sparkContext.parallelize([0], 1).flatMap(lambda n: [n]).collect()
+        plans = rehearse(spark).persist()
+        plans.write.mode("overwrite").parquet(output)
+        plans.toArrow()
         return 0
     finally:
         spark.stop()

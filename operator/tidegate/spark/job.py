@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 from pydantic import TypeAdapter
 
@@ -97,16 +97,51 @@ def plan_groups(
     replayed or skipped, which reads records. ``tasks``: how many tasks the groups and the partitions are spread over;
     without it, Spark's default parallelism. What goes wrong with one group is in its row and leaves the others alone.
     """
+    tasks = max(1, min(tasks or spark.sparkContext.defaultParallelism, len(requests)))
+    return _planned_by(spark, _PlanJob.of(requests, now, spans), len(requests), tasks)
+
+
+def _planned_by(spark: SparkSession, job: Steps, requests: int, tasks: int) -> DataFrame:
     from pyspark.sql.functions import broadcast
 
-    tasks = max(1, min(tasks or spark.sparkContext.defaultParallelism, len(requests)))
-    job = _PlanJob.of(requests, now, spans)
     # Kept: both the measuring and the join read it, and the groups must be observed once only.
-    observed = spark.range(0, len(requests), 1, tasks).mapInArrow(job.observe, _OBSERVED).persist()
+    observed = spark.range(0, requests, 1, tasks).mapInArrow(job.observe, _OBSERVED).persist()
     partitions = observed.where("topic is not null").select("cluster", "topic", "partition", "at_us").distinct()
     measured = partitions.repartition(tasks).mapInArrow(job.measure, _MEASURED)
     joined = observed.join(broadcast(measured), ["cluster", "topic", "partition", "at_us"], "left").select(*_JOINED)
     return joined.repartition(tasks, "request").mapInArrow(job.plan, PLAN_COLUMNS)
+
+
+class Steps(Protocol):
+    """The three steps of a planning job, batches of rows in and out."""
+
+    def observe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...
+
+    def measure(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...
+
+    def plan(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...
+
+
+class Rehearsal:
+    """Implements ``Steps`` without a cluster: one partition a request. Makes Spark do what it does for a real plan."""
+
+    def observe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [n for batch in batches for n in batch.column(0).to_pylist()]
+        yield from _as_batches(_OBSERVED, ((n, 0, "t", n, 0, -1, "{}", None, None) for n in numbers))
+
+    def measure(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in _rows(batch))
+        yield from _as_batches(_MEASURED, ((0, "t", row["partition"], -1, 0, 1, None) for row in rows))
+
+    def plan(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in _rows(batch))
+        nothing = (None,) * (PLAN_COLUMNS.count(",") - 4)
+        yield from _as_batches(PLAN_COLUMNS, (("", "", "", "t", row["partition"], *nothing) for row in rows))
+
+
+def rehearse(spark: SparkSession, requests: int = 100) -> DataFrame:
+    """A plan of nothing, as ``PLAN_COLUMNS``."""
+    return _planned_by(spark, Rehearsal(), requests, 2)
 
 
 def summarise(plans: DataFrame) -> DataFrame:

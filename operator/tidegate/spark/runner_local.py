@@ -18,14 +18,13 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
 from tidegate.spark.application import STORE_VARIABLE, resources
 from tidegate.spark.errors import RunnerFailure
-from tidegate.spark.session import local_options
+from tidegate.spark.session import local_options, spark_home, with_archive
 from tidegate.spark.settings import SparkSettings
 
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
@@ -155,7 +154,8 @@ class LocalSparkRunner:
     # --- the command --------------------------------------------------------------------------------------------------
 
     def _command(self, launch: Launch) -> list[str]:
-        knobs = resources(launch.spark, self._settings, local_options())
+        options = with_archive(local_options(), self._settings.class_archive)
+        knobs = resources(launch.spark, self._settings, options)
         command = [
             str(spark_home() / "bin" / "spark-submit"),
             *("--master", self._master, "--name", launch.name, "--driver-memory", knobs["driver.memory"]),
@@ -227,14 +227,6 @@ class LocalSparkRunner:
             yield
         finally:
             os.close(descriptor)
-
-
-def spark_home() -> Path:
-    """The folder of pip's pyspark, which holds Spark itself. Raises ``RunnerFailure`` where it is not installed."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise RunnerFailure("pyspark is not installed here: install tidegate[spark], or use another runner")
-    return Path(spec.origin).parent
 
 
 def log_tail(path: Path) -> str:

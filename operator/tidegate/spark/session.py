@@ -7,7 +7,12 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tidegate.spark.errors import RunnerFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +52,28 @@ def common_options() -> dict[str, str]:
 def local_options() -> dict[str, str]:
     """The options of a job on this machine alone."""
     return {**_COMMON, **_LOCAL}
+
+
+def with_java_options(options: Mapping[str, str], *java_options: str) -> dict[str, str]:
+    """``options`` with more for the driver's JVM."""
+    known = options.get("spark.driver.extraJavaOptions", "")
+    return {**options, "spark.driver.extraJavaOptions": " ".join([known, *java_options]).strip()}
+
+
+def with_archive(options: Mapping[str, str], archive: Path | None) -> dict[str, str]:
+    """``options`` with the archive of loaded classes (``tidegate.spark.archive``), where there is one."""
+    if archive is None or not archive.is_file():
+        return dict(options)
+    # Silent where it does not fit: then the JVM starts as it would without.
+    return with_java_options(options, f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable")
+
+
+def spark_home() -> Path:
+    """The folder of pip's pyspark, which holds Spark itself. Raises ``RunnerFailure`` where it is not installed."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise RunnerFailure("pyspark is not installed here: install tidegate[spark], or use another runner")
+    return Path(spec.origin).parent
 
 
 def start_session(name: str) -> SparkSession:

@@ -27,7 +27,8 @@ def _default_templates() -> Path:
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """``templates``: the folder with ``sparkapplication.yaml`` and ``jobs/``. ``start_timeout``: how long a
-    SparkApplication may go without a driver pod before it counts as lost."""
+    SparkApplication may go without a driver pod before it counts as lost. ``class_archive``: what
+    ``tidegate.spark.archive`` made on this machine, for local jobs to start faster."""
 
     runner: RunnerKind = RunnerKind.NONE
     templates: Path = field(default_factory=_default_templates)
@@ -44,6 +45,7 @@ class SparkSettings:
     start_timeout: timedelta = timedelta(minutes=5)
     runs_directory: Path = Path("/var/lib/tidegate/runs")
     local_master: str = "local[2]"
+    class_archive: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SparkSettings:
@@ -52,7 +54,7 @@ class SparkSettings:
         ``TIDEGATE_SPARK_RUNNER`` none | local | sparkapplication, ``_TEMPLATES``, ``_IMAGE``, ``_IMAGE_PULL_POLICY``,
         ``_SERVICE_ACCOUNT``, ``_DRIVER_CORES``, ``_DRIVER_MEMORY``, ``_EXECUTOR_INSTANCES``, ``_EXECUTOR_CORES``,
         ``_EXECUTOR_MEMORY``, ``_CONF`` (a JSON object), ``_TIME_TO_LIVE_S``, ``_START_TIMEOUT_S``,
-        ``_RUNS_DIRECTORY``, ``_LOCAL_MASTER``. Raises ``ValueError`` naming the variable.
+        ``_RUNS_DIRECTORY``, ``_LOCAL_MASTER``, ``_CLASS_ARCHIVE``. Raises ``ValueError`` naming the variable.
         """
         read = _Environment(environment)
         default = cls()
@@ -74,6 +76,7 @@ class SparkSettings:
             start_timeout=timedelta(seconds=read.number("START_TIMEOUT_S", int(default.start_timeout.total_seconds()))),
             runs_directory=Path(read.text("RUNS_DIRECTORY", str(default.runs_directory))),
             local_master=read.text("LOCAL_MASTER", default.local_master),
+            class_archive=Path(archive) if (archive := read.text("CLASS_ARCHIVE", "")) else None,
         )
 
 

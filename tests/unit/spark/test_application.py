@@ -16,6 +16,7 @@ import yaml
 from tidegate.reset.runner import Launch
 from tidegate.spark.application import BadTemplate, fill_in, refusals, render, secret_file
 from tidegate.spark.errors import BadSparkSpec
+from tidegate.spark.session import local_options, with_archive
 from tidegate.spark.settings import RunnerKind, SparkSettings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -201,3 +202,12 @@ def test_settings_come_from_the_environment() -> None:
 def test_a_setting_that_makes_no_sense_is_named(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"TIDEGATE_SPARK_{name}"):
         SparkSettings.from_environment({f"TIDEGATE_SPARK_{name}": value})
+
+
+def test_the_archive_of_classes_is_used_where_there_is_one(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    assert with_archive(local_options(), None) == with_archive(local_options(), archive) == local_options()
+    archive.touch()
+    options = with_archive(local_options(), archive)["spark.driver.extraJavaOptions"]
+    assert options.startswith(local_options()["spark.driver.extraJavaOptions"])
+    assert f"-XX:SharedArchiveFile={archive}" in options
