@@ -8,8 +8,9 @@ carries the round's marker (``tidegate.reset.marker``), so that a successor can 
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, assert_never
@@ -265,16 +266,21 @@ class GroupReset:
             case Way.BARRIER:
                 held_back = self._barrier_waiting(pending) if waiting else self._barrier(pending)
             case Way.HANDOVER:
-                held_back = self._handover_waiting(pending, owners) if waiting else self._handover(pending, owners)
+                held_back = self._handover_waiting(pending, owners) if waiting else self._handover(pending, group)
             case Way.GATED:
                 raise NotReady("managed consumers are not supported by this version")
             case _:
                 assert_never(choice.way)
-        if held_back or choice.way is Way.DIRECT:
+        if choice.way is Way.DIRECT:
             return held_back
-        self._journal(Phase.VERIFYING, pending, choice, ())
-        overwritten = self._overwritten_while_empty(pending) or self._watch(pending)
+        if not held_back:
+            self._journal(Phase.VERIFYING, pending, choice, ())
+        not_held = held_back | self._overwritten_while_empty(pending)
+        if not_held:
+            return not_held
+        overwritten = self._watch(pending)
         if overwritten and choice.way is Way.BARRIER:
+            # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
             self._kept_position = True
         return overwritten
 
@@ -344,16 +350,35 @@ class GroupReset:
         self._times.resumed |= dict.fromkeys(pending, clock.monotonic())
         return self._overwritten_at_release(pending, self._kafka.committed(self._group_id, list(pending)))
 
-    def _handover(self, pending: frozenset[TopicPartition], owners: tuple[Member, ...]) -> frozenset[TopicPartition]:
+    def _handover(self, pending: frozenset[TopicPartition], group: Group) -> frozenset[TopicPartition]:
         """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more."""
-        self._commit(pending)
-        now = self._clock.monotonic()
-        for member in owners:
-            for partition in member.assignment & pending:
-                self._times.stopped.setdefault(partition, now)
-        left = self._kafka.membership.leave(self._group_id, owners)
-        seen = self._kafka.committed(self._group_id, list(pending))
+        owners = group.owners(pending)
+        with self._never_empty(group, owners):
+            self._commit(pending)
+            now = self._clock.monotonic()
+            for member in owners:
+                for partition in member.assignment & pending:
+                    self._times.stopped.setdefault(partition, now)
+            left = self._kafka.membership.leave(self._group_id, owners)
+            seen = self._kafka.committed(self._group_id, list(pending))
         return self._overwritten_at_release(pending, seen) | _owned_by_others(pending, owners, left)
+
+    @contextlib.contextmanager
+    def _never_empty(self, group: Group, leaving: Collection[Member]) -> Iterator[None]:
+        """Where all members of a classic group are to leave, a held join keeps it from becoming Empty until one is back.
+
+        To an Empty group anybody may commit without being a member, and aiokafka does so before it rejoins.
+        """
+        if group.type is not GroupType.CLASSIC or len(leaving) < len(group.members):
+            yield
+            return
+        with self._kafka.membership.hold(self._group_id) as hold:
+            yield
+            limit = self._clock.monotonic() + self._tuning.back_limit_s
+            while not self._group().has_members and self._clock.monotonic() < limit:
+                self._check_deadline()
+                hold.keep()
+                self._clock.sleep(self._tuning.look_s)
 
     def _handover_waiting(
         self, pending: frozenset[TopicPartition], owners: tuple[Member, ...]
@@ -447,9 +472,8 @@ class GroupReset:
     def _overwritten_while_empty(self, pending: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Look until a group whose members were all made to leave has one again: what was committed by then is old.
 
-        To an Empty group anybody may commit without being a member: aiokafka does before it rejoins, a KIP-848 Java
-        consumer when its auto-commit falls between being fenced and rejoining. Such a commit can be told from progress
-        only now.
+        To an Empty group anybody may commit without being a member: a KIP-848 Java consumer does when its auto-commit
+        falls between being fenced and rejoining. Such a commit can be told from progress only now.
         """
         self._unverified |= pending
         limit = self._clock.monotonic() + self._tuning.back_limit_s
