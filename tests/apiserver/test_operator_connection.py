@@ -1,6 +1,13 @@
 """KafkaConnection, as the operator keeps it: real API server, real brokers, the operator a process of its own."""
 
+import base64
+import json
 import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -112,6 +119,66 @@ def test_every_way_to_authenticate_reaches_a_secured_cluster(
     resources.connection("kafka", bootstrap, tls=tls, authentication=authentication)
 
     assert resources.wait_connection("kafka", timeout_s=60)["status"]["brokers"] == 1
+
+
+def test_oauth_fetches_its_token_where_the_connection_says(
+    resources: Resources, operator: OperatorProcess, kafka_secure: KafkaCluster
+) -> None:
+    security = kafka_secure.security
+    resources.secret("ca", **{"ca.crt": security.ca.read_text()})
+    resources.secret("oauth", secret="the client's secret")
+    with _token_endpoint(security.admin_username) as (endpoint, asked):
+        resources.connection(
+            "kafka",
+            security.sasl_ssl_bootstrap,
+            tls={"trustedCertificates": [{"secretName": "ca", "certificate": "ca.crt"}]},
+            authentication={
+                "type": "oauth",
+                "tokenEndpointUri": endpoint,
+                "clientId": "tidegate",
+                "clientSecret": {"secretName": "oauth", "key": "secret"},
+            },
+        )
+
+        assert resources.wait_connection("kafka", timeout_s=60)["status"]["brokers"] == 1
+    assert asked
+    assert "the client's secret" not in f"{resources.get_connection('kafka')}{operator.tail(10_000)}"
+
+
+@contextmanager
+def _token_endpoint(subject: str) -> Iterator[tuple[str, list[str]]]:
+    """Hands out unsigned tokens for `subject`, which the test's broker takes; notes who asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.headers.get("Authorization", ""))
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            now = int(time.time())
+            token = f"{_part(alg='none')}.{_part(sub=subject, iat=now, exp=now + 3600, scope='kafka')}."
+            body = json.dumps({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/token", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _part(**claims: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
 
 
 def test_secrets_are_private_files_that_follow_the_secret_and_go_with_the_connection(

@@ -1,0 +1,62 @@
+"""The operator with the local Spark runner: it launches drivers, believes what is stored, and follows dead ones."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from apiserver.offsets import commit, committed, produce
+from devstack import KafkaCluster
+from support.operator_process import OperatorProcess, Resources, until
+from support.stack_fixtures import MakeTopic, Unique
+
+pytestmark = pytest.mark.spark
+
+AT_50, AT_10 = {0: 50, 1: 50}, {0: 10, 1: 10}
+
+
+@pytest.fixture
+def spark_operator(
+    start_operator: Callable[..., OperatorProcess], resources: Resources, kafka: KafkaCluster, tmp_path: Path
+) -> OperatorProcess:
+    operator = start_operator(
+        {"TIDEGATE_SPARK_RUNNER": "local", "TIDEGATE_SPARK_RUNS_DIRECTORY": str(tmp_path / "runs")}
+    )
+    resources.connection("kafka", kafka.bootstrap)
+    resources.wait_connection("kafka")
+    return operator
+
+
+def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followed_by_another(
+    spark_operator: OperatorProcess,
+    resources: Resources,
+    kafka: KafkaCluster,
+    make_topic: MakeTopic,
+    unique: Unique,
+    tmp_path: Path,
+) -> None:
+    topic, group = make_topic(2), unique("group")
+    produce(kafka.bootstrap, topic, 2, 100)
+    commit(kafka.bootstrap, group, topic, AT_50)
+    resources.policy("p", group, {"id": "one", "to": {"offset": 10}})
+
+    first = until(lambda: _driver(tmp_path / "runs"), "the first driver runs", timeout_s=60)
+    os.killpg(first, signal.SIGKILL)
+
+    done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
+    assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
+    assert done["status"]["reset"]["engine"] == "Spark"
+    assert done["status"]["reset"]["application"].endswith("-2")
+    assert committed(kafka.bootstrap, group, topic, 2) == AT_10
+    assert spark_operator.metric("tidegate_job_deaths_total", engine="Spark") == 1
+
+
+def _driver(runs: Path) -> int | None:
+    """The process group of the launch that was started last."""
+    for record in runs.rglob("process.json"):
+        found = record.read_text().partition('"pid": ')[2].partition(",")[0]
+        if found.isdigit():
+            return int(found)
+    return None
