@@ -82,9 +82,13 @@ def write_group_offsets(offsets: Mapping[str, Collection[PartitionOffset]]) -> s
 
 
 def _written(rows: Iterable[tuple[str | int, ...]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
+
+
+def _cell(value: str | int) -> str:
+    # csv.writer leaves a carriage return unquoted when lines end in a newline only.
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
 
 
 def _number(text: str, most: int, what: str, line: int) -> int:

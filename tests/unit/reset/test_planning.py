@@ -1,0 +1,567 @@
+"""Planning, held in tables against Kafka in memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
+from tidegate.reset import plan as planned
+from tidegate.reset.model import (
+    ByDuration,
+    Clamped,
+    FromFile,
+    FromGroup,
+    PartitionOffset,
+    RunRequest,
+    Selection,
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToTimestamp,
+    Undo,
+    Way,
+)
+from tidegate.reset.plan import CHECKS, SPAN_LIMIT, Measured, plan_partitions
+from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.scope import is_allowed, matches
+from tidegate.reset.targets import EPOCH, NoAim, asked_time
+
+SECOND = timedelta(seconds=1)
+NOW = START + timedelta(hours=1)
+
+ORDERS = [TopicPartition("orders", n) for n in range(3)]
+REFUNDS = [TopicPartition("refunds", n) for n in range(2)]
+AUDIT = TopicPartition("audit", 0)
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    """``orders`` 10..110 (one record a second) but for partition 2, which is empty; ``refunds`` 0..50; ``audit`` 0..5.
+
+    Group ``g`` has committed ``orders`` 0 and 1 and ``refunds`` 0.
+    """
+    kafka = FakeKafka(FakeClock())
+    for name, partitions in (("orders", 3), ("refunds", 2), ("audit", 1), ("__consumer_offsets", 1)):
+        kafka.create_topic(name, partitions)
+    for partition in ORDERS[:2]:
+        kafka.append(partition, (START + SECOND * n for n in range(110)))
+        kafka.delete_records(partition, 10)
+    for partition in REFUNDS:
+        kafka.append(partition, (START + SECOND * n for n in range(50)))
+    kafka.append(AUDIT, [START] * 5)
+    kafka.commit_directly("g", {ORDERS[0]: 60, ORDERS[1]: 70, REFUNDS[0]: 20})
+    return kafka
+
+
+def request(target: Target, *selections: Selection, group_id: str = "g", allowed: Iterable[str] = ("*",)) -> RunRequest:
+    return RunRequest(
+        run_uid="uid",
+        run_id="run",
+        group_id=group_id,
+        connection=Connection("127.0.0.1:9092"),
+        selections=selections,
+        target=target,
+        allowed_topics=tuple(allowed),
+    )
+
+
+def targets(kafka: FakeKafka, asked: RunRequest) -> dict[str, int]:
+    return {str(p): offset for p, offset in make_plan(asked, kafka, NOW).targets.items()}
+
+
+def refusal(kafka: FakeKafka, asked: RunRequest) -> PlanRefused:
+    with pytest.raises(PlanRefused) as refused:
+        make_plan(asked, kafka, NOW)
+    return refused.value
+
+
+def rows(offsets: dict[TopicPartition, int]) -> tuple[PartitionOffset, ...]:
+    return tuple(PartitionOffset(p.topic, p.partition, o) for p, o in offsets.items())
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+ALL_ORDERS = Selection("orders")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(ToEarliest(), {"orders-0": 10, "orders-1": 10, "orders-2": 0}, id="earliest"),
+        pytest.param(ToLatest(), {"orders-0": 110, "orders-1": 110, "orders-2": 0}, id="latest"),
+        pytest.param(ToOffset(42), {"orders-0": 42, "orders-1": 42, "orders-2": 0}, id="offset"),
+        pytest.param(ToOffset(3), {"orders-0": 10, "orders-1": 10, "orders-2": 0}, id="offset below the log"),
+        pytest.param(ToOffset(10**15), {"orders-0": 110, "orders-1": 110, "orders-2": 0}, id="offset above the log"),
+        pytest.param(
+            ToTimestamp(START + SECOND * 50),
+            {"orders-0": 50, "orders-1": 50, "orders-2": 0},
+            id="timestamp of a record",
+        ),
+        pytest.param(
+            ToTimestamp(START + SECOND * 49.5),
+            {"orders-0": 50, "orders-1": 50, "orders-2": 0},
+            id="between two records",
+        ),
+        pytest.param(
+            ToTimestamp(START - SECOND), {"orders-0": 10, "orders-1": 10, "orders-2": 0}, id="timestamp before the log"
+        ),
+        pytest.param(
+            ToTimestamp(START + SECOND * 110),
+            {"orders-0": 110, "orders-1": 110, "orders-2": 0},
+            id="past the last record",
+        ),
+        pytest.param(
+            ToTimestamp(NOW + SECOND), {"orders-0": 110, "orders-1": 110, "orders-2": 0}, id="timestamp in the future"
+        ),
+        pytest.param(
+            ByDuration(timedelta(hours=1) - SECOND * 50), {"orders-0": 50, "orders-1": 50, "orders-2": 0}, id="duration"
+        ),
+        pytest.param(
+            ByDuration(timedelta.max), {"orders-0": 10, "orders-1": 10, "orders-2": 0}, id="duration beyond all time"
+        ),
+        pytest.param(
+            FromFile(rows({ORDERS[0]: 42, ORDERS[1]: 1000}), "offsets.csv"),
+            {"orders-0": 42, "orders-1": 110},
+            id="configMap",
+        ),
+        pytest.param(
+            Undo("before", rows({ORDERS[0]: 15, ORDERS[1]: 5}), (ORDERS[2],)),
+            {"orders-0": 15, "orders-1": 10},
+            id="undo",
+        ),
+    ],
+)
+def test_each_target_is_inside_the_log(kafka: FakeKafka, target: Target, expected: dict[str, int]) -> None:
+    assert targets(kafka, request(target, ALL_ORDERS)) == expected
+
+
+def test_shift_by_counts_from_the_committed_offsets(kafka: FakeKafka) -> None:
+    some = Selection("orders", frozenset({0, 1}))
+    assert targets(kafka, request(ShiftBy(-15), some)) == {"orders-0": 45, "orders-1": 55}
+    assert targets(kafka, request(ShiftBy(15), some)) == {"orders-0": 75, "orders-1": 85}
+    assert targets(kafka, request(ShiftBy(-55), some)) == {"orders-0": 10, "orders-1": 15}
+    assert targets(kafka, request(ShiftBy(45), some)) == {"orders-0": 105, "orders-1": 110}
+
+
+def test_group_takes_the_other_groups_offsets(kafka: FakeKafka) -> None:
+    kafka.commit_directly("other", {ORDERS[0]: 33, ORDERS[1]: 5, AUDIT: 2})
+    plan = make_plan(request(FromGroup("other"), ALL_ORDERS), kafka, NOW)
+    assert {str(p.topic_partition): (p.target, p.clamped) for p in plan.partitions} == {
+        "orders-0": (33, None),
+        "orders-1": (10, Clamped.EARLIEST),
+    }
+    assert "Left as they are, group other has no committed offset for them: 1 partition (orders-2)" in plan.notes
+
+
+def test_what_is_clamped_is_said(kafka: FakeKafka) -> None:
+    plan = make_plan(request(ShiftBy(45), Selection("orders", frozenset({0, 1}))), kafka, NOW)
+    assert [p.clamped for p in plan.partitions] == [None, Clamped.LATEST]
+    assert plan.clamped == 1
+    assert "Outside the log and moved to its nearer end: orders-1 to 110 (Latest)" in plan.notes
+
+
+def test_the_log_that_a_time_finds_nothing_in_is_named(kafka: FakeKafka) -> None:
+    plan = make_plan(request(ToTimestamp(START + SECOND * 50), ALL_ORDERS), kafka, NOW)
+    assert plan.clamped == 0
+    assert "No record at or after 2026-11-20T12:00:50.000Z in 1 partition (orders-2): to the end" in plan.notes
+
+
+def test_a_time_from_before_the_log_may_have_lost_records(kafka: FakeKafka) -> None:
+    plan = make_plan(request(ToTimestamp(START), ALL_ORDERS), kafka, NOW)
+    assert any("All records left in 2 partitions (orders-0, orders-1) are at or after" in n for n in plan.notes)
+
+
+def test_times_are_never_kafkas_special_negative_ones() -> None:
+    assert asked_time(ToTimestamp(EPOCH - timedelta(milliseconds=1)), NOW) == EPOCH
+    assert asked_time(ByDuration(NOW - EPOCH + timedelta(milliseconds=2)), NOW) == EPOCH
+
+
+def test_times_are_whole_milliseconds_at_or_after_the_asked_one() -> None:
+    at = datetime(2026, 11, 20, 12, 0, 0, 1, tzinfo=UTC)
+    assert asked_time(ToTimestamp(at), NOW) == datetime(2026, 11, 20, 12, 0, 0, 1000, tzinfo=UTC)
+    assert asked_time(ToTimestamp(START), NOW) == START
+
+
+# --- scope ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selections", "covered"),
+    [
+        pytest.param((), ["orders-0", "orders-1", "refunds-0"], id="what the group has offsets for"),
+        pytest.param((Selection("audit"),), ["audit-0"], id="a topic the group does not read"),
+        pytest.param((Selection("orders", frozenset({1})),), ["orders-1"], id="one partition"),
+        pytest.param((Selection("*fund*"), Selection("audit")), ["audit-0", "refunds-0", "refunds-1"], id="pattern"),
+        pytest.param((Selection("*", frozenset({1})),), ["orders-1", "refunds-1"], id="a partition of all topics"),
+        pytest.param(
+            (Selection("orders", frozenset({0})), Selection("ord*", frozenset({0, 2}))),
+            ["orders-0", "orders-2"],
+            id="overlapping",
+        ),
+    ],
+)
+def test_scope(kafka: FakeKafka, selections: tuple[Selection, ...], covered: list[str]) -> None:
+    assert list(targets(kafka, request(ToEarliest(), *selections))) == covered
+
+
+def test_a_live_groups_scope_is_all_of_what_it_subscribes_to(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
+    assert list(targets(kafka, request(ToEarliest()))) == ["orders-0", "orders-1", "orders-2", "refunds-0"]
+
+
+def test_shift_by_without_selections_takes_what_has_offsets(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
+    assert targets(kafka, request(ShiftBy(1))) == {"orders-0": 61, "orders-1": 71, "refunds-0": 21}
+
+
+def test_a_file_without_selections_is_the_scope(kafka: FakeKafka) -> None:
+    assert targets(kafka, request(FromFile(rows({AUDIT: 3}), "f"))) == {"audit-0": 3}
+
+
+def test_an_undone_run_without_selections_is_the_scope(kafka: FakeKafka) -> None:
+    plan = make_plan(request(Undo("before", rows({ORDERS[0]: 15}), (REFUNDS[0],))), kafka, NOW)
+    assert plan.targets == {ORDERS[0]: 15}
+    assert "Left as they are, run before found no committed offset there: 1 partition (refunds-0)" in plan.notes
+
+
+def test_a_group_that_reads_nothing_yet_takes_all_of_the_other_groups_places(kafka: FakeKafka) -> None:
+    assert targets(kafka, request(FromGroup("g"), group_id="new")) == {"orders-0": 60, "orders-1": 70, "refunds-0": 20}
+
+
+def test_rows_that_are_not_selected_are_named(kafka: FakeKafka) -> None:
+    plan = make_plan(request(FromFile(rows({AUDIT: 3, ORDERS[0]: 20}), "f"), Selection("audit")), kafka, NOW)
+    assert plan.targets == {AUDIT: 3}
+    assert "Not selected, though in f: 1 partition (orders-0)" in plan.notes
+
+
+def test_a_topic_that_is_gone_is_no_reason_to_refuse_the_rest(kafka: FakeKafka) -> None:
+    kafka.commit_directly("g", {TopicPartition("gone", 0): 3, TopicPartition("__consumer_offsets", 0): 4})
+    plan = make_plan(request(ToEarliest()), kafka, NOW)
+    assert [str(p.topic_partition) for p in plan.partitions] == ["orders-0", "orders-1", "refunds-0"]
+    assert "Left out, the group has offsets there but the partitions are gone: gone-0" in plan.notes
+    assert "Left out, internal topics: __consumer_offsets" in plan.notes
+
+
+def test_a_pattern_leaves_out_what_the_connection_does_not_allow(kafka: FakeKafka) -> None:
+    plan = make_plan(request(ToEarliest(), Selection("*"), allowed=["refunds", "aud*"]), kafka, NOW)
+    assert {p.topic for p in plan.partitions} == {"refunds", "audit"}
+    assert "* also matches orders, which the connection does not allow" in plan.notes
+
+
+def test_while_a_rebalance_hides_the_subscription_the_scope_is_not_known(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
+    kafka.membership.rebalance("g")
+    with pytest.raises(Unavailable):
+        make_plan(request(ToEarliest()), kafka, NOW)
+    assert list(targets(kafka, request(ToEarliest(), Selection("audit")))) == ["audit-0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "expected"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders-*", False),
+        ("orders-eu", "orders-*", True),
+        ("orders-", "orders-*", True),
+        ("eu-orders-x", "*orders*", True),
+        ("a.b", "a?b", False),
+        ("aXb", "a.b", False),
+        ("a.b", "a.*", True),
+        ("[a]", "[a]*", True),
+        ("", "*", True),
+        ("a*", "a*", True),
+    ],
+)
+def test_patterns_know_only_the_star(name: str, pattern: str, expected: bool) -> None:
+    assert matches(name, pattern) is expected
+    assert is_allowed(name, ["never", pattern]) is expected
+
+
+def test_nothing_is_allowed_by_no_pattern() -> None:
+    assert not is_allowed("orders", [])
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "says"),
+    [
+        pytest.param(
+            request(ToEarliest(), group_id="nobody"),
+            planned.NOTHING_MATCHES,
+            "group nobody does not exist",
+            id="no group",
+        ),
+        pytest.param(
+            request(ToEarliest(), Selection("pay*")),
+            planned.NOTHING_MATCHES,
+            "no partition matches pay*",
+            id="no match",
+        ),
+        pytest.param(
+            request(ToEarliest(), Selection("payments")), planned.UNKNOWN_TOPIC, "payments", id="no such topic"
+        ),
+        pytest.param(
+            request(ToEarliest(), Selection("orders", frozenset({1, 3, 7}))),
+            planned.UNKNOWN_PARTITION,
+            "orders-3, orders-7 (orders has 3)",
+            id="no such partition",
+        ),
+        pytest.param(
+            request(ToEarliest(), Selection("__consumer_offsets")),
+            planned.INTERNAL_TOPIC,
+            "__consumer_offsets",
+            id="internal topic",
+        ),
+        pytest.param(
+            request(ToEarliest(), Selection("orders"), allowed=["refunds-*"]),
+            planned.TOPIC_NOT_ALLOWED,
+            "allows topics refunds-*, and not orders",
+            id="topic not allowed",
+        ),
+        pytest.param(
+            request(ToEarliest(), allowed=["refunds"]), planned.TOPIC_NOT_ALLOWED, "and not orders", id="group's topic"
+        ),
+        pytest.param(
+            request(ShiftBy(1), ALL_ORDERS),
+            planned.NO_COMMITTED_OFFSET,
+            "shift offset for partition orders-2 since there is no current committed offset",
+            id="shift without commit",
+        ),
+        pytest.param(request(FromGroup("g")), planned.SAME_GROUP, "its own offsets", id="same group"),
+        pytest.param(
+            request(FromGroup("nobody")),
+            planned.SOURCE_WITHOUT_OFFSETS,
+            "group nobody has no committed",
+            id="no source",
+        ),
+        pytest.param(
+            request(FromFile(rows({TopicPartition("payments", 0): 1}), "f")),
+            planned.UNKNOWN_TOPIC,
+            "payments",
+            id="row of an unknown topic",
+        ),
+        pytest.param(
+            request(FromFile(rows({TopicPartition("orders", 9): 1}), "f")),
+            planned.UNKNOWN_PARTITION,
+            "orders-9",
+            id="row of an unknown partition",
+        ),
+        pytest.param(
+            request(FromFile(rows({AUDIT: 1}), "f"), allowed=["orders"]),
+            planned.TOPIC_NOT_ALLOWED,
+            "not audit",
+            id="row of a forbidden topic",
+        ),
+        pytest.param(
+            request(FromFile(rows({TopicPartition("__consumer_offsets", 0): 1}), "f")),
+            planned.INTERNAL_TOPIC,
+            "__consumer_offsets",
+            id="row of an internal topic",
+        ),
+        pytest.param(request(FromFile((), "f")), planned.NOTHING_MATCHES, "f has no row", id="no rows"),
+        pytest.param(
+            request(FromFile(rows({AUDIT: 1}), "f"), ALL_ORDERS),
+            planned.NOTHING_MATCHES,
+            "not in f: 3 partitions",
+            id="no row selected",
+        ),
+        pytest.param(
+            request(Undo("before", rows({ORDERS[0]: 1}), topic_ids=(("orders", "another"),))),
+            planned.TOPIC_RECREATED,
+            "since run before, so its offsets mean other records: orders",
+            id="recreated topic",
+        ),
+        pytest.param(
+            request(Undo("before", rows({TopicPartition("payments", 0): 1}))),
+            planned.UNKNOWN_TOPIC,
+            "payments",
+            id="deleted topic",
+        ),
+        pytest.param(
+            request(Undo("before", (), (ORDERS[0],))),
+            planned.NOTHING_MATCHES,
+            "run before found no committed offset there",
+            id="nothing to undo",
+        ),
+        pytest.param(request(Undo("before", ())), planned.NOTHING_MATCHES, "run before changed no", id="empty run"),
+    ],
+)
+def test_refusals(kafka: FakeKafka, asked: RunRequest, reason: str, says: str) -> None:
+    refused = refusal(kafka, asked)
+    assert refused.reason == reason
+    assert says in refused.message
+
+
+def test_an_undone_run_can_leave_out_a_recreated_topic(kafka: FakeKafka) -> None:
+    ids = tuple((name, t.topic_id) for name, t in kafka.topics().items())
+    kafka.delete_topic("audit")
+    kafka.create_topic("audit", 1)
+    undo = Undo("before", rows({ORDERS[0]: 15, AUDIT: 3}), topic_ids=ids)
+    assert refusal(kafka, request(undo)).reason == planned.TOPIC_RECREATED
+    assert targets(kafka, request(undo, Selection("orders"))) == {"orders-0": 15}
+
+
+@pytest.mark.parametrize("kind", [GroupType.STREAMS, GroupType.SHARE])
+def test_groups_whose_place_is_more_than_offsets_are_refused(kafka: FakeKafka, kind: GroupType) -> None:
+    kafka.set_group("g", kind)
+    refused = refusal(kafka, request(ToEarliest()))
+    assert refused.reason == planned.UNSUPPORTED_GROUP
+    assert f"is a {kind} group" in refused.message
+
+
+def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None).start()
+    refused = refusal(kafka, request(ToEarliest()))
+    assert refused.reason == planned.UNSUPPORTED_GROUP
+    assert "Kafka Streams" in refused.message
+
+
+def test_a_refusal_reaches_a_spark_driver_whole() -> None:
+    sent = pickle.loads(pickle.dumps(PlanRefused("NothingMatches", "no partition matches pay*")))  # noqa: S301
+    assert (sent.reason, sent.message) == ("NothingMatches", "no partition matches pay*")
+    assert str(sent) == "NothingMatches: no partition matches pay*"
+
+
+def test_the_checks_read_aloud() -> None:
+    assert [c.__name__.lstrip("_").replace("_", " ") for c in CHECKS] == [
+        "group type is supported",
+        "group is no streams application",
+        "source is another group",
+        "source has offsets",
+        "topics are not internal",
+        "topics exist",
+        "topics are allowed",
+        "partitions exist",
+        "something matches",
+        "topics are the same ones",
+    ]
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def test_evidence_of_a_partition(kafka: FakeKafka) -> None:
+    plan = make_plan(request(ToOffset(20), Selection("orders", frozenset({0})), Selection("refunds")), kafka, NOW)
+    [order, refund, new] = plan.partitions
+    assert (order.committed, order.target, order.earliest, order.latest) == (60, 20, 10, 110)
+    assert (order.replayed, order.skipped, order.moves) == (40, 0, True)
+    assert order.topic_id == kafka.topics()["orders"].topic_id
+    assert (order.span_from, order.span_to) == (START + 20 * SECOND, START + 59 * SECOND)
+    assert (refund.committed, refund.target, refund.moves) == (20, 20, False)
+    assert (new.committed, new.target, new.replayed, new.skipped, new.span_from) == (None, 20, 0, 0, None)
+    assert (plan.run_id, plan.group_id, plan.made_at) == ("run", "g", NOW)
+    assert (plan.moved, plan.unchanged, plan.records_replayed, plan.records_skipped) == (2, 1, 40, 0)
+
+
+def test_a_span_that_is_skipped(kafka: FakeKafka) -> None:
+    [partition] = make_plan(request(ToLatest(), Selection("orders", frozenset({0}))), kafka, NOW).partitions
+    assert (partition.skipped, partition.replayed) == (50, 0)
+    assert (partition.span_from, partition.span_to) == (START + 60 * SECOND, START + 109 * SECOND)
+
+
+def test_a_span_of_what_is_still_there(kafka: FakeKafka) -> None:
+    kafka.commit_directly("g", {ORDERS[0]: 3, ORDERS[1]: 500})
+    plan = make_plan(request(ToOffset(12), Selection("orders", frozenset({0, 1}))), kafka, NOW)
+    assert [(p.span_from, p.span_to) for p in plan.partitions] == [
+        (START + 10 * SECOND, START + 11 * SECOND),
+        (START + 12 * SECOND, START + 109 * SECOND),
+    ]
+    assert "The committed offset is outside the log: orders-0 at 3, orders-1 at 500" in plan.notes
+
+
+def test_spans_are_looked_up_where_most_is_moved() -> None:
+    kafka = FakeKafka(FakeClock())
+    kafka.create_topic("wide", SPAN_LIMIT + 100)
+    kafka.fill("wide", 3)
+    everywhere = [TopicPartition("wide", n) for n in range(SPAN_LIMIT + 100)]
+    kafka.commit_directly("g", {p: 1 if p.partition < 100 else 2 for p in everywhere})
+    plan = make_plan(request(ToEarliest()), kafka, NOW)
+    looked_up = {p.partition for p in plan.partitions if p.span_from is not None and p.span_to is not None}
+    assert looked_up == set(range(100, SPAN_LIMIT + 100))
+    assert "Times of records are given for the 500 partitions that move furthest, of 600" in plan.notes
+
+
+def test_few_requests_are_made(kafka: FakeKafka) -> None:
+    make_plan(request(ToTimestamp(START + SECOND * 50), Selection("*")), kafka, NOW)
+    assert kafka.calls == ["topics", "groups", "committed", "offsets_at", "log_bounds", "record_times", "record_times"]
+
+
+def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None:
+    refusal(kafka, request(ToEarliest(), Selection("payments")))
+    assert kafka.calls == ["topics", "groups", "committed"]
+
+
+def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> None:
+    new = make_plan(request(ToEarliest(), ALL_ORDERS, group_id="new"), kafka, NOW)
+    assert "Group new does not exist yet: its first offsets will be these" in new.notes
+    unread = make_plan(request(ToEarliest(), Selection("audit")), kafka, NOW)
+    assert any("The group does not read audit so far" in n for n in unread.notes)
+
+
+def test_nothing_to_move_is_said(kafka: FakeKafka) -> None:
+    assert (
+        "Every partition is at its target already"
+        in make_plan(request(ToOffset(60), Selection("orders", frozenset({0}))), kafka, NOW).notes
+    )
+
+
+# --- the way ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_way_is_foretold(kafka: FakeKafka) -> None:
+    def way(asked: RunRequest) -> Way | None:
+        return make_plan(asked, kafka, NOW).way
+
+    assert way(request(ToEarliest())) is Way.DIRECT
+    FakeConsumer(kafka, "eager", ["orders"]).start()
+    FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
+    FakeConsumer(kafka, "modern", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform").start()
+    assert way(request(ToEarliest(), group_id="eager")) is Way.BARRIER
+    assert way(request(ToEarliest(), Selection("audit"), group_id="eager")) is Way.DIRECT
+    assert way(request(ToEarliest(), group_id="sticky")) is Way.HANDOVER
+    assert way(request(ToEarliest(), group_id="modern")) is Way.HANDOVER
+
+
+def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "modern", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform").start()
+    some = make_plan(request(ToEarliest(), Selection("orders", frozenset({0})), group_id="modern"), kafka, NOW)
+    assert any("is read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
+    whole = make_plan(request(ToEarliest(), group_id="modern"), kafka, NOW)
+    assert not any("read again" in n for n in whole.notes)
+
+
+# --- partition by partition -------------------------------------------------------------------------------------------
+
+
+def test_plan_partitions_is_plain_values_in_and_out() -> None:
+    topics = {"orders": Topic("orders", "id", 3)}
+    measured = Measured(committed={ORDERS[0]: 60}, bounds=dict.fromkeys(ORDERS, LogBounds(10, 110)))
+    job = pickle.loads(pickle.dumps((ShiftBy(-10), tuple(ORDERS), topics, measured)))  # noqa: S301
+    aimed = plan_partitions(*job)
+    assert [(p.topic_partition, p.target) for p in aimed.partitions] == [(ORDERS[0], 50)]
+    assert aimed.without == {NoAim.NOT_COMMITTED: (ORDERS[1], ORDERS[2])}
+    assert pickle.loads(pickle.dumps(aimed)) == aimed  # noqa: S301
+
+
+def test_a_partition_without_a_leader_fails_the_plan_only_where_it_is_in_scope(kafka: FakeKafka) -> None:
+    kafka.take_offline(ORDERS[1])
+    assert targets(kafka, request(ToEarliest(), Selection("orders", frozenset({0})))) == {"orders-0": 10}
+    with pytest.raises(Unavailable):
+        make_plan(request(ToEarliest(), ALL_ORDERS), kafka, NOW)
+
+
+def test_the_same_request_gives_the_same_plan(kafka: FakeKafka) -> None:
+    asked = request(ToTimestamp(START + SECOND * 50), Selection("*"))
+    assert make_plan(asked, kafka, NOW) == make_plan(replace(asked), kafka, NOW)
