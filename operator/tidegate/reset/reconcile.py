@@ -67,6 +67,7 @@ from tidegate.resources.conditions import STALLED, is_true
 from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetSpec, ResetStatus
 from tidegate.spark.application import resources as spark_resources
 from tidegate.spark.errors import BadSparkSpec, RunnerFailure
+from tidegate.spark.session import common_options
 from tidegate.spark.settings import SparkSettings
 
 _log = logging.getLogger(__name__)
@@ -303,7 +304,7 @@ class PolicyReconciler:
                 "one file: put them into one key, or use engine Direct",
             )
         try:
-            spark_resources(spec.spark.to_json() if spec.spark is not None else {}, self._parts.spark, {})
+            spark_resources(spec.spark.to_json() if spec.spark is not None else {}, self._parts.spark, common_options())
         except BadSparkSpec as bad:
             return Refusal(BAD_SPARK_SPEC, str(bad))
         return Engine.SPARK
