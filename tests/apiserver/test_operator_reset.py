@@ -6,6 +6,7 @@ import pytest
 
 from apiserver.offsets import commit, committed, live_group, produce
 from devstack import ApiServer, KafkaCluster
+from support.clients import ConsumerFleet
 from support.operator_process import OperatorProcess, Resources, condition_of, until, writes_in
 from support.stack_fixtures import MakeTopic, Unique
 
@@ -248,13 +249,45 @@ def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_
         operator.start()
 
         done = connected.wait_phase(p, *FINAL, timeout_s=90)
-        again = fleet.records(since=asked)
-        fleet.wait_read_to(ends)
+        firsts = _first_offsets(fleet, asked)
 
     assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
-    firsts = {n: min(r.offset for r in again if r.partition == n) for n in range(PARTITIONS)}
     assert firsts == AT_10
     assert len(connected.run_documents(p)) == 1
+
+
+def test_a_run_goes_on_when_the_api_server_was_away(
+    connected: Resources, group: Group, p: str, apiserver: ApiServer
+) -> None:
+    if apiserver.attached:
+        pytest.skip("this API server is not ours to kill")
+    with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
+        ends = {(group.topic, number): 99 for number in range(PARTITIONS)}
+        fleet.wait_read_to(ends)
+        asked = time.time()
+        connected.policy(p, group.name, {"id": "hard", "to": {"offset": 10}, "inFlight": "2s"})
+        until(lambda: _reached(connected, p, "Pausing"), "its consumers are paused", pause_s=0.01)
+        apiserver.kill()
+        apiserver.restart()
+
+        done = connected.wait_phase(p, *FINAL, timeout_s=120)
+        firsts = _first_offsets(fleet, asked)
+
+    assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
+    assert firsts == AT_10
+
+
+def _first_offsets(fleet: ConsumerFleet, since: float) -> dict[int, int]:
+    """The first offset that each partition's owner got since then."""
+
+    def first() -> dict[int, int]:
+        found: dict[int, int] = {}
+        for record in sorted(fleet.records(since=since), key=lambda r: r.t):
+            found.setdefault(record.partition, record.offset)
+        return found if len(found) == PARTITIONS else {}
+
+    offsets: dict[int, int] = until(first, "every partition is read again")
+    return offsets
 
 
 def _reached(resources: Resources, p: str, phase: str) -> bool:

@@ -83,6 +83,8 @@ BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 _WAIT_A_PASS_S: Final = 2.0
 """How long one pass waits for a run to be taken over before it looks around again."""
 
+_LISTING_S: Final = 1.0
+
 T = TypeVar("T")
 
 OpenStore = Callable[[str, str, Mapping[str, Any] | None], RunStore]
@@ -128,6 +130,15 @@ class _Memory:
     taking_over: asyncio.Future[RunResult] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """``cluster_ids`` by a connection's namespace and name; empty for one that was never ready."""
+
+    at_s: float
+    cluster_ids: Mapping[tuple[str, str], str]
+    policies: tuple[Object, ...]
+
+
 class PolicyReconciler:
     """Implements ``tidegate.kube.loop.Reconciler``."""
 
@@ -136,6 +147,7 @@ class PolicyReconciler:
         self._memories: dict[str, _Memory] = {}
         # One policy at a time may go from asked for to begun: who is in whose way is decided in here.
         self._admission = asyncio.Lock()
+        self._listing: _Listing | None = None
 
     async def reconcile(self, body: Object) -> Pass:
         spec, invalid = _spec(body)
@@ -351,16 +363,9 @@ class PolicyReconciler:
             claimed(selections(spec, reset), snapshot.topics),
             under_way=False,
         )
-        connections = {
-            (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", ""))
-            for c in await self._do(self._parts.kube.list, CONNECTIONS)
-        }
-        others: list[Claim] = []
-        for other in await self._do(self._parts.kube.list, POLICIES):
-            claim = _claim(other, connections, snapshot.topics)
-            if claim is not None:
-                others.append(claim)
-        first = blocker(mine, others)
+        listing = await self._listed()
+        claims = (_claim(other, listing.cluster_ids, snapshot.topics) for other in listing.policies)
+        first = blocker(mine, (claim for claim in claims if claim is not None))
         if first is None:
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
@@ -368,6 +373,22 @@ class PolicyReconciler:
             core.WAITING_FOR_POLICY,
             f"OffsetResetPolicy {first.holder} {doing} partitions of group {spec.group} that this one wants: it waits",
         )
+
+    async def _listed(self) -> _Listing:
+        """All policies as the API server has them, at most a moment old. Only under the admission lock.
+
+        Nobody but this process begins a run, and a run that begins makes the listing void: so a hundred that wait cost
+        one listing a moment, and none of them overlooks another.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._listing is None or now - self._listing.at_s > _LISTING_S:
+            connections = await self._do(self._parts.kube.list, CONNECTIONS)
+            policies = await self._do(self._parts.kube.list, POLICIES)
+            cluster_ids = {
+                (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
+            }
+            self._listing = _Listing(now, cluster_ids, tuple(policies))
+        return self._listing
 
     # --- say ----------------------------------------------------------------------------------------------------------
 
@@ -380,6 +401,8 @@ class PolicyReconciler:
         reset = decision.status.reset
         parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
+            if seen.under_way is None and under_way(decision.status) is not None:
+                self._listing = None
             body = await self._do(parts.kube.replace_status, POLICIES, body, decision.status.to_json())
             parts.metrics.wrote_status(POLICIES.kind)
             self._count_end(memory, seen, decision)
@@ -431,10 +454,9 @@ class PolicyReconciler:
         reset = decision.status.reset
         if reset is None or reset.engine is None:
             raise ValueError("a job is started for a run that has an engine")
-        memory = self._memory(body)
-        memory.launched.add(name)
         launch = self._launch(body, seen.spec, reset, name)
         await self._do(self._parts.runners[reset.engine].start, launch)
+        self._memory(body).launched.add(name)
         self._parts.metrics.job_launched(reset.engine.value)
         _log.info("%s/%s: started job %s", namespace_of(body), name_of(body), name)
 

@@ -479,7 +479,8 @@ def _supervise(draft: _Draft, current: ResetStatus, run: Run, runner: RunnerSeen
     if runner.fenced < number:
         return draft.decide(Fence(number), again_after_s=0)
     if number >= seen.max_launches:
-        detail = f": {runner.status.message}" if runner.status.message else ""
+        why = runner.status.message or seen.trouble
+        detail = f": {why}" if why else ""
         message = f"the job of reset {current.id} ended {number} times without a result{detail}"
         return draft.decide(TakeOver(JOB_FAILED, message), again_after_s=seen.tick_s)
     wait_s = _backoff_left_s(seen, runner, number)

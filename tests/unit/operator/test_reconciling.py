@@ -24,6 +24,7 @@ from tidegate.reset.store import RunStore, StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
+from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.settings import SparkSettings
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -333,6 +334,31 @@ def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: Worl
     assert stalled["reason"] == "JobFailed"
     assert "no such image" in stalled["message"]
     assert world.offset == 50
+
+
+def test_a_job_that_cannot_be_started_is_tried_again_and_the_reason_is_said(world: World) -> None:
+    work = world.runner.work
+    refusals = ["no CRD", "no CRD"]
+
+    def refuse(launch: Launch) -> None:
+        if refusals:
+            del world.runner.states[launch.name]
+            raise RunnerFailure(refusals.pop())
+        work(launch)
+
+    world.runner.work = refuse
+    world.ask()
+    messages = []
+    for _ in range(2):
+        with pytest.raises(RunnerFailure):
+            world.passes()
+        messages.append(world.kube.get(POLICIES, "ns", "p")["status"]["conditions"][0]["message"])
+
+    world.passes()
+
+    assert messages[1].endswith("Waiting: no CRD")
+    assert world.reset["application"].endswith("-1")
+    assert world.reset["phase"] == "Succeeded"
 
 
 def test_approval_is_noted_once_and_the_stored_plan_applied_by_a_second_job(world: World) -> None:
