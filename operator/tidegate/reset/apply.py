@@ -351,25 +351,36 @@ class GroupReset:
         return self._overwritten_at_release(pending, self._kafka.committed(self._group_id, list(pending)))
 
     def _handover(self, pending: frozenset[TopicPartition], group: Group) -> frozenset[TopicPartition]:
-        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more."""
+        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
+
+        What they had committed in between is replaced before anybody takes their partitions.
+        """
         owners = group.owners(pending)
-        with self._never_empty(group, owners):
+        with self._held_join(group):
             self._commit(pending)
             now = self._clock.monotonic()
             for member in owners:
                 for partition in member.assignment & pending:
                     self._times.stopped.setdefault(partition, now)
             left = self._kafka.membership.leave(self._group_id, owners)
-            seen = self._kafka.committed(self._group_id, list(pending))
-        return self._overwritten_at_release(pending, seen) | _owned_by_others(pending, owners, left)
+            again = _owned_by_others(pending, owners, left)
+            late = self._overwritten_at_release(pending, self._kafka.committed(self._group_id, list(pending)))
+            if late:
+                self._commit(late)
+                taken = self._group()
+                again |= {p for p in late if taken.owner(p) is not None}
+                seen = self._kafka.committed(self._group_id, list(late))
+                again |= {p for p in late if seen.get(p) != self._targets[p]}
+        return again
 
     @contextlib.contextmanager
-    def _never_empty(self, group: Group, leaving: Collection[Member]) -> Iterator[None]:
-        """Where all members of a classic group are to leave, a held join keeps it from becoming Empty until one is back.
+    def _held_join(self, group: Group) -> Iterator[None]:
+        """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
-        To an Empty group anybody may commit without being a member, and aiokafka does so before it rejoins.
+        Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
+        and aiokafka does so before it rejoins.
         """
-        if group.type is not GroupType.CLASSIC or len(leaving) < len(group.members):
+        if group.type is not GroupType.CLASSIC:
             yield
             return
         with self._kafka.membership.hold(self._group_id) as hold:
@@ -586,7 +597,8 @@ class GroupReset:
 
     def _unreleased(self, pending: frozenset[TopicPartition], intent: Progress) -> frozenset[TopicPartition]:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
-        group = self._group()
+        # A rebalance hides who owns what; one of a Barrier is our own hold, which can be taken over.
+        group = self._settled_group()
         if intent.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE:
             return pending
         if intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing):
