@@ -53,7 +53,7 @@ FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 """Time of the first record of each partition; one record a minute."""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
