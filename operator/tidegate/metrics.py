@@ -127,9 +127,8 @@ class Metrics:
         self._up.labels(connection).set(int(up))
 
     def connection_gone(self, connection: str) -> None:
-        for labelled in (self._up, self._described):
-            if (connection,) in labelled._metrics:
-                labelled.remove(connection)
+        self._up.remove(connection)
+        self._described.remove(connection)
 
     # --- passes -------------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ class _Watched:
     newest: Snapshot | None = None
     asked: frozenset[str] = frozenset()
     """The groups that the newest look asked for."""
+    extra: set[str] = field(default_factory=set)
+    """Groups that the next look asks for because somebody waits for them, registered or not."""
     looking: asyncio.Task[Snapshot] | None = None
 
 
@@ -105,6 +107,8 @@ class Observer:
                 has_group = group is None or group in watched.asked or snapshot.failure is not None
                 if age < self.tick_s(connection_uid) and has_group:
                     return snapshot
+            if group is not None:
+                watched.extra.add(group)
             if watched.looking is None:
                 watched.looking = asyncio.create_task(self._look(connection_uid, watched))
             # Waited for, not awaited: one asker that is cancelled must not end the look that others wait for.
@@ -117,7 +121,8 @@ class Observer:
     async def _look(self, connection_uid: str, watched: _Watched) -> Snapshot:
         # One turn of the loop later: those who come with this one are asked for as well.
         await asyncio.sleep(0)
-        groups = frozenset(group for uid, group in self._wanted.values() if uid == connection_uid)
+        groups = frozenset(group for uid, group in self._wanted.values() if uid == connection_uid) | watched.extra
+        watched.extra.clear()
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:

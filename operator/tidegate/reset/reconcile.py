@@ -277,6 +277,8 @@ class PolicyReconciler:
             return Start(refusal=refusal)
         if waits is not None or live is None:
             return Start(waits_for=waits)
+        # Again: the connection may have been opened while this pass waited for its turn.
+        self._want(body, spec, active=True)
         engine = self._engine(spec, reset, live)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)

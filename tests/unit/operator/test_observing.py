@@ -82,6 +82,18 @@ def test_who_comes_during_a_look_waits_for_it_and_a_new_group_costs_one_more() -
     asyncio.run(ask())
 
 
+def test_who_asks_without_having_registered_is_answered_too() -> None:
+    async def ask() -> Snapshot:
+        kafka = Counting()
+        with ThreadPoolExecutor(1) as executor:
+            observer = observer_of(kafka, executor)
+            await observer.newest("uid")
+            async with asyncio.timeout(5):
+                return await observer.newest("uid", group="g")
+
+    assert "g" in asyncio.run(ask()).groups
+
+
 def test_the_tick_is_short_only_while_something_is_under_way() -> None:
     with ThreadPoolExecutor(1) as executor:
         observer = Observer(executor, active_tick_s=1, idle_tick_s=10)
