@@ -47,6 +47,15 @@ from tidegate.spark.settings import RunnerKind
 
 _log = logging.getLogger("tidegate")
 
+_CHATTY: Final = {
+    "kopf": logging.WARNING,
+    "urllib3": logging.WARNING,
+    "kubernetes": logging.WARNING,
+    # It warns of each turn of its own loop that a busy machine made slow.
+    "kafka": logging.ERROR,
+}
+"""Libraries whose log is of use only from this level on."""
+
 _STORE_PATIENCE_S: Final = 10.0
 """A pass is repeated anyway; jobs, which may stand in mid-apply, have more patience."""
 
@@ -284,8 +293,8 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
     )
-    for chatty in ("kopf", "kafka", "urllib3", "kubernetes"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
+    for chatty, least in _CHATTY.items():
+        logging.getLogger(chatty).setLevel(max(least, logging.getLevelName(settings.log_level)))
     try:
         asyncio.run(run(settings))
     except (StoreFailure, FilesFailure, OSError) as error:
