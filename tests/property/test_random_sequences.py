@@ -37,7 +37,7 @@ FINAL = ("Succeeded", "Failed", "RolledBack")
 
 def _seeds() -> list[int]:
     one = os.environ.get("TIDEGATE_PROPERTY_SEED")
-    return [int(one)] if one else list(range(CI_SEEDS))
+    return [int(seed) for seed in one.split(",")] if one else list(range(CI_SEEDS))
 
 
 class SharedOperator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -41,6 +41,7 @@ from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import _UNKNOWN_PARTITION, KafkaOffsetWriter, _silent, failure
 
 _TIMEOUT_S: Final = 15.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_PAUSE_S: Final = 0.1
 _STATES: Final = {
     ConsumerGroupState.EMPTY: GroupState.EMPTY,
@@ -303,4 +304,5 @@ def _topic_id(topic_id: Any) -> str:
 
 
 def _epoch_ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    """The first whole millisecond at or after ``at``, exactly: no record from before it may be found."""
+    return -((_EPOCH - at) // timedelta(milliseconds=1))
