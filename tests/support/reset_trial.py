@@ -1,0 +1,593 @@
+"""Trials of live resets: consumers of one kind read a steady flow, their group is reset again and again, and each
+reset is judged by what the consumers were given.
+
+`run_trial` does the whole and returns one `Outcome` a reset. `judge` is pure: deliveries in, verdict out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.checker import ResetRun, check
+from support.clients import ClientKind, CommitMode, ConsumerFleet, FleetError, GroupProtocol, SteadyProducer
+from support.deliveries import Delivery, Partition
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.reset import job
+from tidegate.reset.apply import Tuning
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import ApplySettings, FromFile, Owners, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.stores import DirectoryRunStore
+
+BACK = (40, 90)
+"""How far behind the committed offset a target lies, in records."""
+AHEAD_SHORT_OF_END = 5
+"""A target ahead of the committed offset stays this far from the end: the owner has read past it for certain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One kind of group and client. ``owners`` is what the reset is told of them; ``hold_s`` is a ``worker``'s."""
+
+    kind: ClientKind
+    protocol: GroupProtocol
+    assignor: str | None = None
+    static: bool = False
+    isolation: str | None = None
+    owners: Owners = Owners.UNKNOWN
+    members: int = 4
+    commit: CommitMode = CommitMode.AUTO
+    auto_commit_interval_s: float | None = None
+    hold_s: float = 3.0
+    in_flight_s: float = 0.0
+    heartbeat_spread: float = 0.0
+    stagger_s: float = 0.0
+
+    @property
+    def client(self) -> str:
+        """The client as a table names it."""
+        isolation = {None: "", "read_committed": " rc", "read_uncommitted": " ru"}[self.isolation]
+        return f"{self.kind}{isolation}"
+
+    @property
+    def group(self) -> str:
+        """The group as a table names it."""
+        protocol = {GroupProtocol.CLASSIC: "classic", GroupProtocol.CONSUMER: "KIP-848"}[self.protocol]
+        return f"{protocol} {self.assignor or 'default'}{' static' if self.static else ''}"
+
+    @property
+    def name(self) -> str:
+        """Unique, without spaces: what ``--cells`` and ``-k`` match."""
+        parts = [self.client, self.group, f"m{self.members}", self.owners]
+        if self.commit is not CommitMode.AUTO:
+            parts.append(self.commit)
+        if self.in_flight_s:
+            parts.append(f"inFlight{self.in_flight_s:g}")
+        if self.heartbeat_spread or self.stagger_s:
+            parts.append("spread")
+        return "/".join(str(p).replace(" ", "-") for p in parts)
+
+    @property
+    def partitions(self) -> int:
+        return 8 if self.members <= 4 else max(16, self.members)
+
+    @property
+    def rate(self) -> float:
+        """Records a second and partition; few enough in all that the machine stays idle."""
+        return min(25.0, 400 / self.partitions)
+
+
+UNSUPPORTED: Mapping[tuple[ClientKind, str], str] = {
+    (ClientKind.LIBRDKAFKA, "sticky"): "librdkafka has no eager sticky assignor",
+    (ClientKind.AIOKAFKA, "cooperative-sticky"): "aiokafka 0.14 has no incremental rebalancing (KIP-429)",
+    (ClientKind.AIOKAFKA, "KIP-848"): "aiokafka 0.14 speaks the classic protocol only",
+    (ClientKind.KAFKA_PYTHON, "KIP-848"): "kafka-python 3.0.12 speaks the classic protocol only",
+}
+"""What is left out of `kinds`, and why."""
+
+_CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
+_KIP_848 = ("uniform", "range")
+
+
+def kinds(owners: Owners = Owners.UNKNOWN) -> list[Cell]:
+    """Every kind of group and client: assignors, dynamic and static members, both isolation levels of librdkafka.
+
+    With ``Waiting``, only the clients that do wait for open transactions (kafka-facts).
+    """
+    clients: list[tuple[ClientKind, str | None]] = [(ClientKind.LIBRDKAFKA, "read_committed"), (ClientKind.JAVA, None)]
+    if owners is Owners.UNKNOWN:
+        clients.insert(1, (ClientKind.LIBRDKAFKA, "read_uncommitted"))
+        clients += [(ClientKind.AIOKAFKA, None), (ClientKind.KAFKA_PYTHON, None)]
+    found = []
+    for kind, isolation in clients:
+        groups = [(GroupProtocol.CLASSIC, a) for a in _CLASSIC if (kind, a) not in UNSUPPORTED]
+        groups += [(GroupProtocol.CONSUMER, a) for a in _KIP_848 if (kind, "KIP-848") not in UNSUPPORTED]
+        for protocol, assignor in groups:
+            found += [
+                Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, isolation=isolation, owners=owners)
+                for static in (False, True)
+            ]
+    return found
+
+
+def defaults(members: int, owners: Owners) -> list[Cell]:
+    """librdkafka and Java as they come, classic and KIP-848, with heartbeats that are out of phase.
+
+    A classic group's heartbeats come into phase with each rebalance, as all members rejoin at once; so the members'
+    intervals differ (1.8 to 3 s), and drift apart within a few beats. KIP-848 members keep the phase of their own join.
+    """
+    found = []
+    for kind in (ClientKind.LIBRDKAFKA, ClientKind.JAVA):
+        for protocol in GroupProtocol:
+            classic = protocol is GroupProtocol.CLASSIC
+            found.append(
+                Cell(
+                    kind=kind,
+                    protocol=protocol,
+                    owners=owners,
+                    members=members,
+                    heartbeat_spread=0.4 if classic else 0.0,
+                    stagger_s=0.0 if classic else 5.0 / members,
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the consumers were given around one reset.
+
+    Seconds and numbers of records. ``standstill``: for each partition of the reset, from the last record of the old
+    position to the first of the new one. ``exact``: partitions whose first new position was the target, of
+    ``targeted``. ``wrong_starts``: positions that were neither the target nor led on from it. ``again``: records read
+    twice that nobody asked for, on partitions of the reset and on the others. ``stale``: records of the old position
+    after the first of the new one. ``missing``: acknowledged records at or after the target (or, on the other
+    partitions, after the last one read) that were never given. ``others``: the longest gap of the other partitions.
+    """
+
+    targeted: int
+    exact: int
+    wrong_starts: int
+    standstill: tuple[float, ...]
+    others: float
+    again: int
+    again_elsewhere: int
+    stale: int
+    missing: int
+    unfinished: int
+    """Partitions of the reset that never began at their target."""
+    faults: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """In the end everything from the targets on was read, and nothing is missing anywhere."""
+        return self.missing == 0 and self.unfinished == 0
+
+
+def judge(
+    deliveries: Sequence[Delivery],
+    began: float,
+    partitions: Collection[Partition],
+    targets: Mapping[Partition, int],
+    acked: Mapping[Partition, Collection[int]],
+) -> Verdict:
+    """Judge one reset that began at ``began`` (epoch seconds), by all deliveries up to the moment of judging.
+
+    ``deliveries``: of the whole trial up to now, sorted by time; those since ``began`` are this reset's.
+    """
+    by_partition: dict[Partition, list[Delivery]] = {p: [] for p in partitions}
+    for delivery in deliveries:
+        by_partition[delivery.topic, delivery.partition].append(delivery)
+    seen = [
+        _of_target(by_partition[p], began, targets[p], acked[p])
+        if p in targets
+        else _of_other(by_partition[p], began, acked[p])
+        for p in sorted(partitions)
+    ]
+    faults = [
+        f"{p[0]}-{p[1]}: {fault}" for p, one in zip(sorted(partitions), seen, strict=True) for fault in one.faults
+    ]
+    ours = [one for one in seen if one.is_target]
+    others = [one for one in seen if not one.is_target]
+    return Verdict(
+        targeted=len(ours),
+        exact=sum(one.exact for one in ours),
+        wrong_starts=sum(one.wrong_starts for one in seen),
+        standstill=tuple(round(one.gap, 3) for one in ours if one.gap is not None),
+        others=round(max((one.gap or 0.0 for one in others), default=0.0), 3),
+        again=sum(one.again for one in ours),
+        again_elsewhere=sum(one.again for one in others),
+        stale=sum(one.stale for one in ours),
+        missing=sum(one.missing for one in seen),
+        unfinished=sum(one.gap is None for one in ours),
+        faults=tuple(faults),
+    )
+
+
+@dataclass(slots=True)
+class _Seen:
+    is_target: bool
+    gap: float | None = None
+    exact: bool = False
+    wrong_starts: int = 0
+    again: int = 0
+    stale: int = 0
+    missing: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked: Collection[int]) -> _Seen:
+    """Follow the positions of all members that read the partition: an *old* position leads on from before the reset,
+    a *new* one from the target."""
+    seen = _Seen(is_target=True)
+    position = {d.member: d.offset + 1 for d in deliveries if d.t <= began}
+    is_new = dict.fromkeys(position, False)
+    last_old: float | None = max((d.t for d in deliveries if d.t <= began), default=None)
+    read: set[int] = set()
+    started = False
+    for d in (d for d in deliveries if d.t > began):
+        if position.get(d.member) != d.offset:
+            from_target = d.offset == target or (d.offset in range(target, max(read, default=target - 1) + 2))
+            if not started:
+                seen.exact = d.offset == target
+                started = True
+            if not from_target:
+                seen.wrong_starts += 1
+                seen.faults.append(f"{d.member} started at {d.offset}, target {target}")
+            is_new[d.member] = from_target
+        position[d.member] = d.offset + 1
+        if is_new[d.member]:
+            if not read:
+                seen.gap = d.t - last_old if last_old is not None else 0.0
+            seen.again += d.offset in read
+            read.add(d.offset)
+        else:
+            last_old = d.t
+            seen.stale += bool(read)
+    end = max((d.offset for d in deliveries), default=-1)
+    missing = sorted(o for o in acked if target <= o <= end and o not in read)
+    seen.missing = len(missing)
+    if missing:
+        seen.faults.append(
+            f"{len(missing)} of the records {missing[0]} to {missing[-1]} were not read from target {target}"
+        )
+    return seen
+
+
+def _of_other(deliveries: Sequence[Delivery], began: float, acked: Collection[int]) -> _Seen:
+    seen = _Seen(is_target=False, gap=0.0)
+    before = [d for d in deliveries if d.t <= began]
+    after = [d for d in deliveries if d.t > began]
+    # A reset before this one may have set the partition back: what counts is where it stood last.
+    stood = before[-1].offset + 1 if before else 0
+    last = before[-1].t if before else None
+    position = {d.member: d.offset + 1 for d in before}
+    read: set[int] = set()
+    for d in after:
+        if position.get(d.member) != d.offset and d.offset > max(read, default=stood - 1) + 1:
+            seen.wrong_starts += 1
+            seen.faults.append(
+                f"{d.member} started at {d.offset}, after {max(read, default=stood - 1)}; it was not reset"
+            )
+        position[d.member] = d.offset + 1
+        seen.again += d.offset < stood or d.offset in read
+        read.add(d.offset)
+        seen.gap = max(seen.gap or 0.0, d.t - last) if last is not None else seen.gap
+        last = d.t
+    end = max((d.offset for d in after), default=-1)
+    missing = sorted(o for o in acked if stood <= o <= end and o not in read)
+    seen.missing = len(missing)
+    if missing:
+        seen.faults.append(
+            f"{len(missing)} of the records {missing[0]} to {missing[-1]} were never read; it was not reset"
+        )
+    return seen
+
+
+# --- one reset --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One reset of a trial: what the run said of itself, and what the consumers saw."""
+
+    cell: str
+    run: int
+    phase: str
+    reason: str
+    message: str
+    way: str
+    rounds: int
+    redone: int
+    said_p50_s: float | None
+    said_max_s: float | None
+    took_s: float
+    verdict: Verdict
+
+    @property
+    def is_good(self) -> bool:
+        """Succeeded, each partition began anew at its target, and nothing is missing."""
+        return self.phase == Phase.SUCCEEDED and self.verdict.is_clean
+
+    def as_row(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        v = self.verdict
+        return (
+            f"{self.cell} #{self.run}: {self.phase} {self.reason} by {self.way}, {self.rounds} round(s), "
+            f"redone {self.redone}, first record at the target {v.exact}/{v.targeted}, "
+            f"standstill {sorted(v.standstill)}, others {v.others}, again {v.again}+{v.again_elsewhere}, "
+            f"stale {v.stale}, missing {v.missing}, unfinished {v.unfinished}; {self.message}; {'; '.join(v.faults)}"
+        )
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Make a topic and wait until every broker of the stack tells it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    deadline = time.monotonic() + 20
+    while len(getattr(admin.list_topics(timeout=10).topics.get(topic), "partitions", ())) != partitions:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"topic {topic} did not appear")
+        time.sleep(0.02)
+
+
+class Trial:
+    """A topic with a steady flow and one group that reads it, from entering the ``with`` block until leaving it."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        cell: Cell,
+        folder: Path,
+        *,
+        processes: int | None = None,
+        seed: int = 0,
+        config: Mapping[str, str | int | float | bool | list[str]] | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.cell = cell
+        self.folder = folder
+        self.group = self.topic = f"trial-{uuid.uuid4().hex[:10]}"
+        self.partitions: list[Partition] = [(self.topic, n) for n in range(cell.partitions)]
+        self.random = random.Random(seed)
+        self._processes = processes or min(cell.members, 2)
+        self._config = config
+        self._number = 0
+        self._before_restart: list[Delivery] = []
+        self._runs: list[ResetRun] = []
+        self._stack = contextlib.ExitStack()
+        self.kafka = KafkaClient(Connection(bootstrap))
+
+    def __enter__(self) -> Self:
+        cell = self.cell
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.kafka.close)
+            create_topic(self.bootstrap, self.topic, cell.partitions)
+            self.producer = stack.enter_context(
+                SteadyProducer(self.bootstrap, self.topic, cell.partitions, rate_per_partition=cell.rate)
+            )
+            self.fleet = self._start_fleet()
+            stack.callback(self.stop_fleet)
+            self.fleet.wait_assigned(self.partitions, 120)
+            self.wait_current(120)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start_fleet(self) -> ConsumerFleet:
+        cell = self.cell
+        fleet = ConsumerFleet(
+            cell.kind,
+            self.bootstrap,
+            self.group,
+            [self.topic],
+            members=cell.members,
+            processes=self._processes,
+            protocol=cell.protocol,
+            assignor=cell.assignor,
+            static=cell.static,
+            isolation=cell.isolation,
+            commit=cell.commit,
+            auto_commit_interval_s=cell.auto_commit_interval_s,
+            hold_s=cell.hold_s,
+            heartbeat_spread=cell.heartbeat_spread,
+            stagger_s=cell.stagger_s,
+            config=self._config,
+        )
+        return fleet.__enter__()
+
+    def stop_fleet(self) -> None:
+        """Close all consumers gracefully, as one does to use Kafka's own tool, and keep what they were given."""
+        self.fleet.stop()
+        self._before_restart += self.fleet.records()
+
+    def start_fleet(self) -> None:
+        """Start the consumers anew, under the same names."""
+        self.fleet = self._start_fleet()
+
+    def records(self) -> list[Delivery]:
+        """All deliveries of the trial so far, in the order of their time."""
+        return self._before_restart + self.fleet.records()
+
+    def wait_current(self, timeout: float = 60) -> None:
+        """Until the consumers have read all that is there, every partition flows and has a commit."""
+        self.fleet.wait_flowing(self.partitions, timeout=timeout)
+        self.fleet.wait_read_to(self.producer.ends(), timeout)
+        deadline = time.monotonic() + timeout
+        while len(self.committed()) < len(self.partitions):
+            if time.monotonic() > deadline:
+                raise FleetError(f"committed: {self.committed()}, of {len(self.partitions)} partitions")
+            time.sleep(0.1)
+
+    def committed(self) -> dict[Partition, int]:
+        """The group's committed offsets."""
+        return {(p.topic, p.partition): o for p, o in self.kafka.committed(self.group).items()}
+
+    def draw_targets(self) -> dict[Partition, int]:
+        """New places for half of the partitions, of several members: 40 to 90 records back for most, ahead for some."""
+        owners = self.fleet.owners()
+        count = max(2, len(self.partitions) // 2)
+        chosen = self.random.sample(self.partitions, count)
+        for _ in range(50):
+            if len({owners.get(p) for p in chosen}) > 1 or len(set(owners.values())) == 1:
+                break
+            chosen = self.random.sample(self.partitions, count)
+        committed = self.committed()
+        bounds = self.kafka.log_bounds([TopicPartition(*p) for p in chosen])
+        targets: dict[Partition, int] = {}
+        for partition in chosen:
+            at, end = committed[partition], bounds[TopicPartition(*partition)].latest - AHEAD_SHORT_OF_END
+            if end > at and self.random.random() < 0.25:
+                targets[partition] = self.random.randint(at + 1, end)
+            else:
+                targets[partition] = max(0, at - self.random.randint(*BACK))
+        return targets
+
+    def request(self, targets: Mapping[Partition, int], name: str = "", **settings: Any) -> RunRequest:
+        """A run's request that names each partition's offset. ``settings`` go into ``ApplySettings``."""
+        self._number += 1
+        name = name or f"r{self._number}"
+        given = ApplySettings(owners=self.cell.owners, in_flight=timedelta(seconds=self.cell.in_flight_s))
+        offsets = tuple(PartitionOffset(*p, o) for p, o in sorted(targets.items()))
+        return RunRequest(
+            run_uid=f"{self.group}/{name}",
+            run_id=name,
+            group_id=self.group,
+            connection=Connection(self.bootstrap),
+            selections=(),
+            target=FromFile(offsets, "trial"),
+            settings=replace(given, **settings),
+        )
+
+    def store(self, request: RunRequest) -> DirectoryRunStore:
+        """A new run's document in the trial's folder."""
+        store = DirectoryRunStore(self.folder, request.run_uid.replace("/", "-"))
+        store.create(request)
+        return store
+
+    def execute(self, request: RunRequest, tuning: Tuning | None = None) -> RunResult:
+        """Carry a new run out, with a Kafka client of its own, as a Spark executor does."""
+        kafka = KafkaClient(request.connection)
+        try:
+            result = job.execute(self.store(request), kafka, SystemClock(), tuning=tuning)
+        finally:
+            kafka.close()
+        assert result is not None
+        return result
+
+    def judge(self, began: float, targets: Mapping[Partition, int], timeout: float = 20) -> Verdict:
+        """Judge what came since ``began``, once everything flows and is read; owners get ``timeout`` to begin anew."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self.fleet.wait_flowing(self.partitions, timeout=60)
+            self.fleet.wait_read_to(self.producer.ends(), 60)
+            verdict = judge(self.records(), began, self.partitions, targets, self.producer.acked_offsets())
+            if verdict.is_clean or time.monotonic() > deadline:
+                self._runs.append(ResetRun(began, time.time(), targets))
+                return verdict
+
+    def reset(
+        self, targets: Mapping[Partition, int] | None = None, *, tuning: Tuning | None = None, **settings: Any
+    ) -> Outcome:
+        """One reset, judged."""
+        targets = self.draw_targets() if targets is None else targets
+        request = self.request(targets, **settings)
+        start = time.monotonic()
+        result = self.execute(request, tuning)
+        took = time.monotonic() - start
+        return self.outcome(result, took, self.judge(self.touched_at(request), targets))
+
+    def touched_at(self, request: RunRequest) -> float:
+        """When a run was about to touch the group for the first time (epoch seconds); before that it only planned."""
+        journal = self.store(request).load().journal
+        return next((p.at.timestamp() for p in journal if p.round > 0), time.time())
+
+    def outcome(self, result: RunResult, took: float, verdict: Verdict) -> Outcome:
+        said = result.standstill
+        return Outcome(
+            cell=self.cell.name,
+            run=self._number,
+            phase=result.phase,
+            reason=result.reason,
+            message=result.message,
+            way=result.way or "",
+            rounds=result.rounds,
+            redone=result.redone,
+            said_p50_s=round(said.p50_s, 3) if said else None,
+            said_max_s=round(said.max_s, 3) if said else None,
+            took_s=round(took, 3),
+            verdict=verdict,
+        )
+
+    def wait_settled(self, quiet_s: float = 0.0, timeout: float = 60) -> None:
+        """Until the coordinator calls the group stable and every partition has an owner, for ``quiet_s`` seconds."""
+        deadline = time.monotonic() + timeout
+        since: float | None = None
+        owners: dict[Partition, str] = {}
+        while True:
+            group = self.kafka.groups([self.group])[self.group]
+            now = time.monotonic()
+            still = (
+                group.state is GroupState.STABLE
+                and self.fleet.owners() == owners
+                and len(owners) == len(self.partitions)
+            )
+            since = (since if since is not None else now) if still else None
+            owners = self.fleet.owners()
+            if since is not None and now - since >= quiet_s:
+                return
+            if now > deadline:
+                raise FleetError(f"the group is {group.state}, owners {owners}")
+            time.sleep(0.1)
+
+    def complaints(self, timeout: float = 60) -> tuple[str, ...]:
+        """The checker's word on the whole trial, once all that was produced is read; empty: nothing was lost.
+
+        A second opinion: it does not tell members apart, and judges all runs in one sequence.
+        """
+        acked = self.producer.stop()
+        self.fleet.wait_read_to(self.producer.ends(), timeout)
+        verdict = check(self.records(), acked, self._runs)
+        return () if not verdict.missing and not verdict.targets_lost else verdict.complaints()
+
+    def rest(self, at_least: float, at_most: float) -> None:
+        """Let the consumers go on for a random while, so that the next reset meets other phases of their timers."""
+        threading.Event().wait(self.random.uniform(at_least, at_most))
+
+
+def run_trial(
+    bootstrap: str, cell: Cell, runs: int, *, seed: int = 0, rest_s: tuple[float, float] = (0.5, 3.5)
+) -> Iterator[Outcome]:
+    """Do ``runs`` resets of one live group of this kind, each judged, in one go of producer and consumers.
+
+    Raises `FleetError` in the end when the checker finds a record missing or a target lost over the whole trial.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-trial-") as folder,
+        Trial(bootstrap, cell, Path(folder), seed=seed) as trial,
+    ):
+        for _ in range(runs):
+            trial.wait_settled(0.5)
+            trial.rest(*rest_s)
+            yield trial.reset()
+        complaints = trial.complaints()
+        if complaints:
+            raise FleetError(f"{cell.name}: {'; '.join(complaints)}")
