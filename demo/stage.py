@@ -59,8 +59,10 @@ class Stage:
 
 @contextlib.contextmanager
 def set_stage(say: Callable[[str], None]) -> Iterator[Stage]:
-    """Start what is not there, and end it again. ``TIDEGATE_BOOTSTRAP`` and ``KUBECONFIG`` name what is there; a cluster
-    elsewhere is used only with ``TIDEGATE_USE_CLUSTER=1``, as by the tests.
+    """Start what is not there, and end it again.
+
+    ``TIDEGATE_BOOTSTRAP`` and ``KUBECONFIG`` name what is there; a cluster on another machine is used only with
+    ``TIDEGATE_USE_CLUSTER=1``, as by the tests.
 
     Raises ``StackError``, ``MissingPrerequisiteError`` among them, and ``ClusterError``.
     """
@@ -77,7 +79,9 @@ def set_stage(say: Callable[[str], None]) -> Iterator[Stage]:
         cluster = ends.enter_context(contextlib.closing(Cluster(server.kubeconfig)))
         ends.enter_context(_topic(broker))
         say(f"topic {TOPIC} of {PARTITIONS} partitions")
-        ends.enter_context(_definitions(cluster, server, say))
+        _install(cluster)
+        stays = ", both stay there" if server.attached else ""
+        say(f"custom resource definitions and namespace {NAMESPACE} applied{stays}")
         kafka = ends.enter_context(contextlib.closing(KafkaClient(Connection(broker.bootstrap))))
         operator, folder = ends.enter_context(_operator(server))
         ends.enter_context(_resources(cluster, server))
@@ -128,26 +132,14 @@ def _topic(broker: KafkaCluster) -> Iterator[None]:
             admin.delete_topics([TOPIC], operation_timeout=30)[TOPIC].result(30)
 
 
-@contextlib.contextmanager
-def _definitions(cluster: Cluster, server: ApiServer, say: Callable[[str], None]) -> Iterator[None]:
-    definition = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    ours = [path for path in crd_files() if cluster.get(*definition, path.stem) is None]
+def _install(cluster: Cluster) -> None:
+    """The definitions and the namespace. They stay on a cluster that stays: others may have come to use them."""
     for path in crd_files():
         cluster.apply(path.read_text())
     kinds = ("KafkaConnection", "OffsetResetPolicy")
     if not eventually(lambda: all(cluster.is_served(API_VERSION, kind) for kind in kinds), _START_S):
         raise ClusterError(f"the API server does not serve {', '.join(kinds)} within {_START_S:.0f} s")
-    had_namespace = cluster.get("v1", "Namespace", NAMESPACE) is not None
     cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n")
-    say(f"custom resource definitions applied, namespace {NAMESPACE}")
-    try:
-        yield
-    finally:
-        if server.attached:
-            if not had_namespace:
-                cluster.delete("v1", "Namespace", NAMESPACE)
-            for path in ours:
-                cluster.delete(*definition, path.stem)
 
 
 @contextlib.contextmanager
