@@ -339,7 +339,7 @@ def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
     return f"""# How long partitions stand still in a live reset
 
 Made by `make bench NAME=standstill` ({", ".join(days)}): one broker (Kafka 4.3.1), all clients and the broker on one
-machine with {os.cpu_count()} cores, load {median(loads or [0]):.1f} at the median and {max(loads, default=0):.1f} at most.
+machine with {os.cpu_count()} cores; load: median {median(loads or [0]):.1f}, at most {max(loads, default=0):.1f}.
 {len(table)} resets, {targeted} resets of a partition: first record exactly the target {exact} of {targeted};
 {sum(r["missing"] for r in table)} records missing; {sum(r["unfinished"] for r in table)} targets lost;
 {sum(r["redone"] for r in table)} partitions done again.
