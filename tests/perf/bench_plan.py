@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow.parquet
@@ -27,6 +28,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, tool_command
+from devstack.kafka import living_brokers
 from perf.report import Report, Row
 from tidegate.spark.archive import make_archive
 from tidegate.spark.session import local_options, spark_home, with_archive
@@ -60,6 +62,7 @@ def measure(folder: Path, archive: Path, groups: int, runs: int, distance_ms: in
     """One case: both in turns against a broker that is ``distance_ms`` (there and back) away."""
     with broker(distance_ms) as bootstrap:
         set_up(bootstrap, groups)
+        round_trip_ms = measure_round_trip(bootstrap)
         ours, anchor = [], []
         for run in range(runs):
             our_s, our_rows = measure_ours(bootstrap, folder / f"ours-{distance_ms}-{run}", archive)
@@ -75,7 +78,7 @@ def measure(folder: Path, archive: Path, groups: int, runs: int, distance_ms: in
     case = f"{groups:,} groups, {groups * PARTITIONS:,} partitions, broker " + (
         f"{distance_ms} ms away" if distance_ms else "on this machine"
     )
-    return Row(case, tuple(ours), tuple(anchor))
+    return Row(case, tuple(ours), tuple(anchor), {"round_trip_ms": round_trip_ms})
 
 
 @contextmanager
@@ -100,6 +103,17 @@ def broker(distance_ms: int) -> Iterator[str]:
             finally:
                 line.terminate()
                 line.join()
+
+
+def measure_round_trip(bootstrap: str) -> float:
+    """Milliseconds a small request really takes, between the runs: timers and a busy machine add to the distance."""
+    seconds = []
+    for _ in range(21):
+        started = time.monotonic()
+        if not living_brokers(bootstrap):
+            raise SystemExit(f"{bootstrap} does not answer")
+        seconds.append(time.monotonic() - started)
+    return round(median(seconds) * 1000, 2)
 
 
 def run_line(listener: socket.socket, far: str, delay_s: float) -> None:
