@@ -10,9 +10,10 @@ from datetime import datetime
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.ports import ClusterReader, Kafka
-from tidegate.reset.apply import GroupReset, Tuning
+from tidegate.reset.apply import GroupReset
 from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.pacing import Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
 

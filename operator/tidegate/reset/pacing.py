@@ -1,0 +1,89 @@
+"""How long a run waits for what, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.reset.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Times in seconds. The defaults fit brokers and clients at their defaults (heartbeats 3 s and 5 s)."""
+
+    probe_s: float = 0.12
+    """Between two looks at whether everybody has rejoined."""
+    look_s: float = 0.04
+    """Between two looks at committed offsets while watching."""
+    visible_s: float = 0.004
+    """Between two looks at whether a transaction has become visible (median 10 to 50 ms)."""
+    visible_limit_s: float = 20.0
+    rejoin_limit_s: float = 120.0
+    """How long a group may take to rejoin; longer than a dead member's session timeout of 45 s."""
+    back_limit_s: float = 12.0
+    """How long to wait for members that we made leave to come back (KIP-848: within their heartbeat of 5 s)."""
+    settle_limit_s: float = 20.0
+    """How long to wait for a group to become stable before the next step."""
+    watch_s: float = 6.5
+    """How long to watch for the owners' next commits: past ``auto.commit.interval.ms`` of 5 s."""
+    watch_at_least_s: float = 1.0
+    margin_s: float = 0.5
+    """Added to ``inFlight``."""
+    transaction_s: float = 5.0
+    """Time-out of a transaction that is open for moments only; the broker looks every 10 s, so 15 s in all."""
+    retry_s: float = 0.5
+
+
+class DeadlinePassed(Exception):
+    """The run's deadline has passed."""
+
+
+class NotReady(Exception):
+    """The group did not reach the state that the next step needs; the message says which."""
+
+
+class Pace:
+    """Waiting within a run's deadline. ``deadline``: by the clock's wall time; ``None``: no end."""
+
+    def __init__(self, clock: Clock, tuning: Tuning, deadline: datetime | None) -> None:
+        self.clock = clock
+        self.tuning = tuning
+        self._deadline = deadline
+
+    def extend(self, seconds: float) -> None:
+        """A new deadline, that long from now."""
+        self._deadline = self.clock.now() + timedelta(seconds=seconds)
+
+    def check(self) -> None:
+        """Raises ``DeadlinePassed``."""
+        if self._deadline is not None and self.clock.now() > self._deadline:
+            raise DeadlinePassed(f"the run's deadline {self._deadline:%Y-%m-%dT%H:%M:%SZ} has passed")
+
+    def until(self, reached: Callable[[], bool], limit_s: float, every_s: float) -> bool:
+        """Look until it is reached, for at most ``limit_s``; whether it was. Raises ``DeadlinePassed``."""
+        limit = self.clock.monotonic() + limit_s
+        while not reached():
+            if self.clock.monotonic() > limit:
+                return False
+            self.check()
+            self.clock.sleep(every_s)
+        return True
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises ``DeadlinePassed``."""
+        if seconds > 0:
+            self.until(lambda: False, seconds, self.tuning.look_s)
+
+    def retrying(self, call: Callable[[], None]) -> None:
+        """Try again for as long as the deadline allows while Kafka is away; without a deadline, once."""
+        while True:
+            try:
+                return call()
+            except Unavailable:
+                if self._deadline is None:
+                    raise
+                self.check()
+                self.clock.sleep(self.tuning.retry_s)

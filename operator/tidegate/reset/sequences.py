@@ -1,0 +1,248 @@
+"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X3r, X4n, X4h).
+
+Each returns the partitions that did not hold by the time its owners had let go; those are done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.kafka.ports import Kafka
+from tidegate.reset.commits import RunCommits
+from tidegate.reset.model import Standstill, Way
+from tidegate.reset.pacing import NotReady, Pace
+from tidegate.reset.watch import Watched
+
+Partitions = frozenset[TopicPartition]
+
+
+@dataclass(slots=True)
+class Times:
+    """When each partition's owner was made to let go, and when it had the partition again (monotonic seconds)."""
+
+    stopped: dict[TopicPartition, float] = field(default_factory=dict)
+    resumed: dict[TopicPartition, float] = field(default_factory=dict)
+
+    def stop(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """The first time counts."""
+        for partition in partitions:
+            self.stopped.setdefault(partition, now)
+
+    def resume(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """The last time counts."""
+        self.resumed |= dict.fromkeys(partitions, now)
+
+    def standstill(self) -> Standstill | None:
+        spans = [self.resumed[p] - self.stopped[p] for p in self.resumed if p in self.stopped]
+        return Standstill(p50_s=statistics.median(spans), max_s=max(spans)) if spans else None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One pass over the partitions that still have to get their targets.
+
+    ``before``: where the group stood before the run; owners that let go for the first time commit once more, and the
+    first round (``learns``) takes that up.
+    """
+
+    number: int
+    targets: Mapping[TopicPartition, int]
+    before: dict[TopicPartition, int]
+    learns: bool
+
+    @property
+    def pending(self) -> Partitions:
+        return frozenset(self.targets)
+
+    def overwritten_at_release(self, seen: Mapping[TopicPartition, int]) -> Partitions:
+        """Judge offsets read just as the owners let go."""
+        return frozenset(
+            p
+            for p, target in self.targets.items()
+            if Watched(self.before.get(p), target, seen.get(p)).overwritten_before_release
+        )
+
+
+class Sequences:
+    """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
+
+    def __init__(self, kafka: Kafka, commits: RunCommits, pace: Pace, times: Times, hold_s: float) -> None:
+        self._kafka = kafka
+        self._commits = commits
+        self._pace = pace
+        self._times = times
+        self._hold_s = hold_s
+        self._group_id = commits.group_id
+
+    def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
+        """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
+        match way:
+            case Way.DIRECT:
+                return self._direct(round_)
+            case Way.BARRIER:
+                return self._barrier_waiting(round_) if waiting else self._barrier(round_)
+            case Way.HANDOVER:
+                return self._handover_waiting(round_, group) if waiting else self._handover(round_, group)
+            case Way.GATED:
+                raise NotReady("managed consumers are not supported by this version")
+            case _:
+                assert_never(way)
+
+    def _direct(self, round_: Round) -> Partitions:
+        """Nobody owns the partitions: commit, and look whether somebody took them meanwhile.
+
+        Who did may have started from the old offset; those are done again, as owned partitions.
+        """
+        self._commits.commit(round_.targets, round_.number)
+        group = self._group()
+        return frozenset(p for p in round_.pending if group.owner(p) is not None)
+
+    def _barrier(self, round_: Round) -> Partitions:
+        """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.
+
+        Each member commits for the last time before it rejoins, and starts from the committed offsets after. So the
+        targets are committed again whenever such a commit replaced one, until the join is let go with all in place.
+        """
+        tuning, clock = self._pace.tuning, self._pace.clock
+        with self._kafka.membership.hold(self._group_id) as hold:
+            started = clock.monotonic()
+            self._times.stop(round_.pending, started)
+
+            def let_go() -> bool:
+                self._commit_where_needed(round_)
+                if clock.monotonic() >= started + self._hold_s and hold.blink():
+                    return True
+                hold.keep()
+                return False
+
+            if not self._pace.until(let_go, self._hold_s + tuning.rejoin_limit_s, tuning.probe_s):
+                raise NotReady(
+                    f"not every member of group {self._group_id} rejoined within {tuning.rejoin_limit_s:.0f} s: "
+                    "one of them is slow to poll"
+                )
+        seen = self._committed(round_)
+        self._times.resume(round_.pending, clock.monotonic())
+        return round_.overwritten_at_release(seen)
+
+    def _barrier_waiting(self, round_: Round) -> Partitions:
+        """X3r: under an open transaction the owners rejoin and wait for it; their last commits come before its end."""
+        tuning, clock = self._pace.tuning, self._pace.clock
+        with self._commits.transaction(round_.number) as transaction:
+            transaction.send(round_.targets)
+            self._times.stop(round_.pending, clock.monotonic())
+            self._kafka.membership.rebalance(self._group_id)
+            rejoined = self._pace.until(
+                lambda: self._group().state is not GroupState.PREPARING_REBALANCE,
+                tuning.back_limit_s,
+                tuning.visible_s,
+            )
+            if not rejoined:
+                raise NotReady(
+                    f"not every member of group {self._group_id} rejoined within {tuning.back_limit_s:.0f} s"
+                )
+            self._pace.pause(self._hold_s)
+            self._learn_before(round_)
+            transaction.commit(round_.targets)
+        self._commits.wait_visible(round_.targets)
+        self._times.resume(round_.pending, clock.monotonic())
+        return round_.overwritten_at_release(self._committed(round_))
+
+    def _handover(self, round_: Round, group: Group) -> Partitions:
+        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more."""
+        owners = group.owners(round_.pending)
+        with self._never_empty(group, owners):
+            self._commits.commit(round_.targets, round_.number)
+            now = self._pace.clock.monotonic()
+            for member in owners:
+                self._times.stop(member.assignment & round_.pending, now)
+            left = self._kafka.membership.leave(self._group_id, owners)
+            seen = self._committed(round_)
+        return round_.overwritten_at_release(seen) | _owned_by_others(round_.pending, owners, left)
+
+    @contextlib.contextmanager
+    def _never_empty(self, group: Group, leaving: Collection[Member]) -> Iterator[None]:
+        """Where all members of a classic group are to leave, a held join keeps it from becoming Empty until one is back.
+
+        To an Empty group anybody may commit without being a member, and aiokafka does so before it rejoins.
+        """
+        if group.type is not GroupType.CLASSIC or len(leaving) < len(group.members):
+            yield
+            return
+        tuning = self._pace.tuning
+        with self._kafka.membership.hold(self._group_id) as hold:
+            yield
+
+            def somebody_is_back() -> bool:
+                hold.keep()
+                return self._group().has_members
+
+            self._pace.until(somebody_is_back, tuning.back_limit_s, tuning.look_s)
+
+    def _handover_waiting(self, round_: Round, group: Group) -> Partitions:
+        """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
+        tuning = self._pace.tuning
+        owners = group.owners(round_.pending)
+        with self._commits.transaction(round_.number) as transaction:
+            transaction.send(round_.targets)
+            self._times.stop(round_.pending, self._pace.clock.monotonic())
+            left = self._kafka.membership.leave(self._group_id, owners)
+            self._pace.until(lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
+            self._pace.pause(self._hold_s)
+            self._learn_before(round_)
+            transaction.commit(round_.targets)
+        self._commits.wait_visible(round_.targets)
+        return round_.overwritten_at_release(self._committed(round_)) | _owned_by_others(round_.pending, owners, left)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _commit_where_needed(self, round_: Round) -> None:
+        seen = self._learn_before(round_)
+        needed = {p: target for p, target in round_.targets.items() if seen.get(p) != target}
+        if needed:
+            self._commits.commit(needed, round_.number)
+
+    def _learn_before(self, round_: Round) -> Mapping[TopicPartition, int]:
+        """Read what is committed now. Owners that let go commit once more: the newest place is what undo goes to."""
+        seen = self._committed(round_)
+        if round_.learns:
+            for partition, offset in seen.items():
+                if offset != round_.targets[partition] and offset > round_.before.get(partition, -1):
+                    round_.before[partition] = offset
+        return seen
+
+    def _committed(self, round_: Round) -> Mapping[TopicPartition, int]:
+        return self._kafka.committed(self._group_id, list(round_.targets))
+
+    def _group(self) -> Group:
+        return self._kafka.groups([self._group_id])[self._group_id]
+
+
+def _owned_by_others(
+    pending: frozenset[TopicPartition], owners: Iterable[Member], left: Collection[str]
+) -> frozenset[TopicPartition]:
+    """Partitions whose owner was another by the time we left in its name: nobody has let those go."""
+    return frozenset(p for m in owners if m.member_id not in left for p in m.assignment & pending)
+
+
+def _are_back(group: Group, left: Iterable[Member]) -> bool:
+    """Whether the clients that were made to leave are members again.
+
+    KIP-848 members come back under their own member id, classic ones under a new one; clients are told apart by
+    client id and host.
+    """
+    gone = list(left)
+    old_ids = {m.member_id for m in gone}
+    for client in {(m.client_id, m.host) for m in gone}:
+        now = [
+            m
+            for m in group.members
+            if (m.client_id, m.host) == client and (group.type is GroupType.CONSUMER or m.member_id not in old_ids)
+        ]
+        if len(now) < sum((m.client_id, m.host) == client for m in gone):
+            return False
+    return True
