@@ -1,0 +1,98 @@
+"""Policy, operator, Spark, Kafka, live consumers: from ``kubectl apply`` to ``kubectl wait``, with deaths between."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pytest
+
+from e2e.conftest import NAMESPACE, PARTITIONS, POLICY, TOPIC, Live
+from support.operator_process import condition_of
+from tidegate.reset.model import Phase
+
+APPLYING: Final = frozenset({Phase.PAUSING, Phase.APPLYING})
+"""While the offsets are being changed: with owners to let go the journal calls it Pausing."""
+
+KILLED_IN: Final = {
+    "Planning": frozenset({Phase.PLANNING}),
+    "Applying": APPLYING,
+    "Verifying": frozenset({Phase.VERIFYING}),
+}
+NOBODY_WAITS_LONGER_S: Final = 15.0
+
+
+def test_a_policy_resets_a_live_group_and_undo_puts_it_back(live: Live) -> None:
+    live.flowing()
+
+    asked = live.apply({"id": "back", "partitions": [{"topic": TOPIC, "partitions": "0-1"}], "to": {"earliest": {}}})
+    policy = live.wait_ready("back")
+    there = live.note("back", asked)
+    live.flowing()
+    asked = live.apply({"id": "undo-back", "to": {"undo": "back"}})
+    undone_policy = live.wait_ready("undo-back")
+    back = live.note("undo-back", asked)
+    live.flowing()
+
+    reset = policy["status"]["reset"]
+    assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Barrier")
+    assert reset["plan"]["partitions"] == 2
+    assert reset["plan"]["recordsReplayed"] > 0
+    assert reset["standstill"]["max"]
+    assert condition_of(policy, "Ready")["observedGeneration"] == policy["metadata"]["generation"]
+    assert there.plan is not None
+    assert set(there.plan.targets.values()) == {0}
+    assert [h["id"] for h in undone_policy["status"]["history"]][:2] == ["undo-back", "back"]
+    assert back.plan is not None
+    assert len(back.plan.targets) == 2
+    reasons = [reason for reason, _ in live.resources.events(POLICY)]
+    assert [r for r in reasons if r in ("Pending", "Planning", "Pausing", "Verifying", "Succeeded")][:5] == [
+        "Pending",
+        "Planning",
+        "Pausing",
+        "Verifying",
+        "Succeeded",
+    ]
+    shown = live.kubectl("get", "-n", NAMESPACE, "orp", POLICY)
+    assert "undo-back" in shown
+    assert "Succeeded" in shown
+    verdict = live.verdict()
+    assert verdict.clean, verdict.complaints()
+
+
+@pytest.mark.parametrize("victim", ["operator", "driver"])
+@pytest.mark.parametrize("phase", KILLED_IN)
+def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: str, victim: str) -> None:
+    live.flowing()
+    run_id = f"{victim}-{phase}".lower()
+
+    asked = live.apply({"id": run_id, "to": {"shiftBy": -40}})
+    live.wait_phase(run_id, KILLED_IN[phase])
+    killed_at = time.time()
+    if victim == "operator":
+        live.operator.kill()
+        live.operator.start()
+    else:
+        assert live.kill_driver() >= 2, "spark-submit's Java and its Python were not found"
+    policy = live.wait_ready(run_id)
+    run = live.note(run_id, asked)
+    live.flowing()
+    silence = live.longest_silence(killed_at)
+    print(f"{victim} killed in {phase}: over {time.time() - killed_at:.1f} s later, longest silence {silence:.1f} s")
+
+    status = policy["status"]
+    assert status["reset"]["phase"] == "Succeeded"
+    assert run.result is not None
+    assert len([h for h in status["history"] if h["id"] == run_id]) == 1
+    documents = [
+        d for d in live.resources.run_documents(POLICY).values() if f'"run_id":"{run_id}"' in d["request.json"]
+    ]
+    assert len(documents) == 1
+    assert run.plan is not None
+    assert len(run.plan.targets) == PARTITIONS
+    assert silence <= NOBODY_WAITS_LONGER_S
+    verdict = live.verdict()
+    assert verdict.ok, verdict.complaints()
+    # Once: the consumers went to the target, and never again.
+    mine = [reset for reset in verdict.resets if reset.run == len(live.runs) - 1]
+    assert not any(reset.earlier_jumps or reset.stale for reset in mine), verdict.complaints()
