@@ -7,7 +7,11 @@ reset is judged by what the consumers were given.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -27,9 +31,19 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset import job
-from tidegate.reset.apply import Tuning
 from tidegate.reset.clock import SystemClock
-from tidegate.reset.model import ApplySettings, FromFile, Owners, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.model import (
+    ApplySettings,
+    FromFile,
+    Owners,
+    PartitionOffset,
+    Phase,
+    Progress,
+    RunRequest,
+    RunResult,
+)
+from tidegate.reset.pacing import Tuning
+from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
 
 BACK = (40, 90)
@@ -591,3 +605,50 @@ def run_trial(
         complaints = trial.complaints()
         if complaints:
             raise FleetError(f"{cell.name}: {'; '.join(complaints)}")
+
+
+# --- a writer that dies -----------------------------------------------------------------------------------------------
+
+
+class _Mortal:
+    """A run store whose process dies by SIGKILL ``delay_s`` after the journal got its first entry of a phase."""
+
+    def __init__(self, store: DirectoryRunStore, phase: Phase, delay_s: float) -> None:
+        self._store = store
+        self._phase = phase
+        self._delay_s = delay_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def append(self, progress: Progress, *, attempt: int) -> None:
+        self._store.append(progress, attempt=attempt)
+        if progress.phase is self._phase:
+            if self._delay_s == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            threading.Timer(self._delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def execute_and_die(folder: Path, run_uid: str, phase: Phase, delay_s: float = 0.0) -> None:
+    """Begin the stored run in a process of its own, which is killed ``delay_s`` after it wrote that it is in ``phase``.
+
+    Returns when the process is dead. Raises ``AssertionError`` when it ended in another way.
+    """
+    command = [sys.executable, str(Path(__file__)), str(folder), run_uid, phase, str(delay_s)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != -signal.SIGKILL:
+        raise AssertionError(
+            f"the writer was to die in {phase}, and ended with {done.returncode}: {done.stderr[-2000:]}"
+        )
+
+
+def _die(arguments: Sequence[str]) -> None:
+    folder, run_uid, phase, delay_s = arguments
+    store = DirectoryRunStore(Path(folder), run_uid.replace("/", "-"))
+    mortal = _Mortal(store, Phase(phase), float(delay_s))
+    job.execute(cast("RunStore", mortal), KafkaClient(store.load().request.connection), SystemClock())
+
+
+if __name__ == "__main__":
+    _die(sys.argv[1:])

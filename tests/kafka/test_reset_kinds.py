@@ -1,0 +1,65 @@
+"""A live group is reset: once for every kind of group and client, on a real broker. The benchmark repeats each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from devstack import KafkaCluster
+from support.reset_trial import UNSUPPORTED, Cell, Outcome, kinds, run_trial
+from tidegate.reset.model import Owners, Way
+
+AT_ONCE = 6
+"""Each trial is mostly waiting: for heartbeats, and for the next auto-commit."""
+
+# A commit each second instead of each five: the watch is over sooner, and overwrites are five times as likely.
+CELLS = [replace(c, auto_commit_interval_s=1.0) for c in (*kinds(), *kinds(Owners.WAITING))]
+EAGER = ("range", "roundrobin", "sticky")
+
+
+@pytest.fixture(scope="module")
+def trials(request: pytest.FixtureRequest, kafka: KafkaCluster) -> Iterator[Mapping[str, Future[Outcome]]]:
+    """All trials that were selected, each on a topic and a group of its own, some at once."""
+    selected = {item.nodeid for item in request.session.items}
+    here = request.node.nodeid
+    name = test_a_live_group_goes_on_from_the_targets.__name__
+    wanted = [cell for cell in CELLS if f"{here}::{name}[{cell.name}]" in selected]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {cell.name: pool.submit(_one_reset, kafka.bootstrap, cell) for cell in wanted}
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_reset(bootstrap: str, cell: Cell) -> Outcome:
+    [outcome] = run_trial(bootstrap, cell, 1, seed=hash(cell.name), rest_s=(0.0, 1.5))
+    return outcome
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, Future[Outcome]]) -> None:
+    outcome = trials[cell.name].result(300)
+    verdict = outcome.verdict
+    assert outcome.is_good, str(outcome)
+    assert verdict.targeted >= 4, str(outcome)
+    # Where an owner overwrote the target it may have begun elsewhere first; then the run says that it did it again.
+    assert verdict.exact == verdict.targeted or outcome.redone > 0, str(outcome)
+    assert outcome.way == expected_way(cell), str(outcome)
+    if outcome.way == Way.BARRIER:
+        assert (verdict.again_elsewhere, verdict.stale, verdict.wrong_starts) == (0, 0, 0), str(outcome)
+
+
+def expected_way(cell: Cell) -> Way:
+    """Dynamic members of eager groups whose clients know KIP-429: ``Barrier``. All others: ``Handover``."""
+    knows_kip_429 = cell.kind in ("librdkafka", "java")
+    eager = cell.protocol == "classic" and cell.assignor in EAGER and not cell.static
+    return Way.BARRIER if eager and knows_kip_429 else Way.HANDOVER
+
+
+def test_every_combination_is_tried_or_left_out_for_a_reason() -> None:
+    tried = {(c.kind, c.assignor if c.protocol == "classic" else "KIP-848") for c in kinds()}
+    clients = {c.kind for c in kinds()}
+    assignors = {*EAGER, "cooperative-sticky", "KIP-848"}
+    assert tried | set(UNSUPPORTED) == {(kind, assignor) for kind in clients for assignor in assignors}
+    assert not tried & set(UNSUPPORTED)
