@@ -153,24 +153,34 @@ class Sequences:
         return round_.overwritten_at_release(self._committed(round_))
 
     def _handover(self, round_: Round, group: Group) -> Partitions:
-        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more."""
+        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
+
+        What they had committed in between is replaced before anybody takes their partitions.
+        """
         owners = group.owners(round_.pending)
-        with self._never_empty(group, owners):
+        with self._held_join(group):
             self._commits.commit(round_.targets, round_.number)
             now = self._pace.clock.monotonic()
             for member in owners:
                 self._times.stop(member.assignment & round_.pending, now)
             left = self._kafka.membership.leave(self._group_id, owners)
-            seen = self._committed(round_)
-        return round_.overwritten_at_release(seen) | _owned_by_others(round_.pending, owners, left)
+            again = _owned_by_others(round_.pending, owners, left)
+            late = round_.overwritten_at_release(self._committed(round_))
+            if late:
+                self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
+                taken = self._group()
+                seen = self._committed(round_)
+                again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
+        return again
 
     @contextlib.contextmanager
-    def _never_empty(self, group: Group, leaving: Collection[Member]) -> Iterator[None]:
-        """Where all members of a classic group are to leave, a held join keeps it from becoming Empty until one is back.
+    def _held_join(self, group: Group) -> Iterator[None]:
+        """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
-        To an Empty group anybody may commit without being a member, and aiokafka does so before it rejoins.
+        Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
+        and aiokafka does so before it rejoins.
         """
-        if group.type is not GroupType.CLASSIC or len(leaving) < len(group.members):
+        if group.type is not GroupType.CLASSIC:
             yield
             return
         tuning = self._pace.tuning
