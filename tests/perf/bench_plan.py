@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,6 +40,7 @@ PARTITIONS = 50
 RECORDS = 20
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TIMEOUT_S = 1800
+SET_UP_S = 300
 
 Rows = dict[tuple[str, str, int], int]
 """New offset by group, topic and partition."""
@@ -167,25 +169,34 @@ def set_up(bootstrap: str, groups: int) -> None:
         producer.poll(0)
     if producer.flush(120):
         raise SystemExit("the records could not be written")
-    # Pipelined, and bounded: each group is a request of its own.
-    pending: list[Future[Any]] = []
-    for group in range(groups):
-        offsets = [TopicPartition(names[group % TOPICS], p, RECORDS // 2) for p in range(PARTITIONS)]
-        request = ConsumerGroupTopicPartitions(f"group-{group:04}", offsets)
-        pending += admin.alter_consumer_group_offsets([request], request_timeout=60).values()
-        if len(pending) >= 200:
-            _settle(pending)
-    _settle(pending)
+    left = {
+        f"group-{n:04}": [TopicPartition(names[n % TOPICS], p, RECORDS // 2) for p in range(PARTITIONS)]
+        for n in range(groups)
+    }
+    while left:
+        # A batch at a time is under way. A broker that is still loading its offsets topic is asked again.
+        batch = dict(islice(left.items(), 200))
+        committed = [g for g, future in _commit(admin, batch).items() if _is_committed(future.result(60))]
+        for group in committed:
+            del left[group]
+        if time.monotonic() - started > SET_UP_S:
+            raise SystemExit(f"{len(left)} groups could not be set up within {SET_UP_S} s")
     print(f"set up {groups} groups in {time.monotonic() - started:.1f} s", flush=True)
 
 
-def _settle(pending: list[Future[Any]]) -> None:
-    for future in pending:
-        # Errors are told for each partition, and not raised.
-        for partition in future.result(60).topic_partitions:
-            if partition.error is not None:
-                raise SystemExit(f"the offsets could not be committed: {partition.error}")
-    pending.clear()
+def _commit(admin: AdminClient, offsets: dict[str, list[TopicPartition]]) -> dict[str, Future[Any]]:
+    """A request for each group: the client takes no more in one."""
+    return {
+        group: admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, rows)], request_timeout=60)[
+            group
+        ]
+        for group, rows in offsets.items()
+    }
+
+
+def _is_committed(answer: Any) -> bool:
+    """Errors are told for each partition, and not raised."""
+    return all(row.error is None for row in answer.topic_partitions)
 
 
 def measure_ours(bootstrap: str, output: Path, archive: Path) -> tuple[float, Rows]:
