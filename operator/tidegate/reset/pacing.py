@@ -30,6 +30,8 @@ class Tuning:
     watch_s: float = 6.5
     """How long to watch for the owners' next commits: past ``auto.commit.interval.ms`` of 5 s."""
     watch_at_least_s: float = 1.0
+    heartbeat_s: float = 3.0
+    """``heartbeat.interval.ms`` of classic clients: by then an owner has noticed that a rebalance is under way."""
     margin_s: float = 0.5
     """Added to ``inFlight``."""
     transaction_s: float = 5.0

@@ -113,14 +113,20 @@ class Sequences:
             started = clock.monotonic()
             self._times.stop(round_.pending, started)
 
+            earliest = started + self._held_for()
+
             def let_go() -> bool:
+                nonlocal earliest
                 self._commit_where_needed(round_)
-                if clock.monotonic() >= started + self._hold_s and hold.blink():
-                    return True
+                if clock.monotonic() >= earliest:
+                    if hold.blink():
+                        return True
+                    # Somebody has yet to let go, and what he has in hand then counts from then.
+                    earliest = clock.monotonic() + self._hold_s
                 hold.keep()
                 return False
 
-            if not self._pace.until(let_go, self._hold_s + tuning.rejoin_limit_s, tuning.probe_s):
+            if not self._pace.until(let_go, self._held_for() + tuning.rejoin_limit_s, tuning.probe_s):
                 raise NotReady(
                     f"not every member of group {self._group_id} rejoined within {tuning.rejoin_limit_s:.0f} s: "
                     "one of them is slow to poll"
@@ -192,6 +198,14 @@ class Sequences:
                 return self._group().has_members
 
             self._pace.until(somebody_is_back, tuning.back_limit_s, tuning.look_s)
+            until = self._pace.clock.monotonic() + self._held_for()
+            while self._pace.clock.monotonic() < until:
+                hold.keep()
+                self._pace.pause(min(tuning.look_s, self._hold_s))
+
+    def _held_for(self) -> float:
+        """How long to hold a join: an owner may notice a heartbeat later, and only then ``inFlight`` begins."""
+        return self._pace.tuning.heartbeat_s + self._hold_s if self._hold_s > 0 else 0.0
 
     def _handover_waiting(self, round_: Round, group: Group) -> Partitions:
         """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
