@@ -23,10 +23,10 @@ from tidegate.reset.model import Phase
 PAST: Final = 4_000
 """Requests that are on the topic before the consumers start; the others come while they watch."""
 
-PER_SECOND: Final = 30.0
+PER_SECOND: Final = 20.0
 _COMMITTED_S: Final = 30.0
 _CONNECTED_S: Final = 60.0
-_RUN_S: Final = 150.0
+_RUN_S: Final = 240.0
 _LOOK_S: Final = 0.1
 _BETWEEN_S: Final = 6.0
 """For the spectator: live traffic between the resets, long enough that the owners commit what they have replayed."""

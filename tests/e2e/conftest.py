@@ -36,7 +36,7 @@ GROUP: Final = "e2e-group"
 TOPIC: Final = "e2e-orders"
 NAMESPACE: Final = "tidegate-e2e"
 POLICY: Final = "e2e"
-RUN_S: Final = 120.0
+RUN_S: Final = 240.0
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Live:
         self.ids.append(reset["id"])
         return asked
 
-    def kubectl(self, *arguments: str, document: str | None = None, timeout_s: float = 150) -> str:
+    def kubectl(self, *arguments: str, document: str | None = None, timeout_s: float = RUN_S + 30) -> str:
         done = subprocess.run(
             ["kubectl", *arguments],
             env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
