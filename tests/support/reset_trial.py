@@ -372,6 +372,7 @@ class Trial:
         *,
         processes: int | None = None,
         seed: int = 0,
+        commits: bool = True,
         config: Mapping[str, str | int | float | bool | list[str]] | None = None,
     ) -> None:
         self.bootstrap = bootstrap
@@ -381,6 +382,7 @@ class Trial:
         self.partitions: list[Partition] = [(self.topic, n) for n in range(cell.partitions)]
         self.random = random.Random(seed)
         self._processes = processes or min(cell.members, 2)
+        self._commits = commits
         self._config = config
         self._number = 0
         self._before_restart: list[Delivery] = []
@@ -446,7 +448,7 @@ class Trial:
         self.fleet.wait_flowing(self.partitions, timeout=timeout)
         self.fleet.wait_read_to(self.producer.ends(), timeout)
         deadline = time.monotonic() + timeout
-        while len(self.committed()) < len(self.partitions):
+        while self._commits and len(self.committed()) < len(self.partitions):
             if time.monotonic() > deadline:
                 raise FleetError(f"committed: {self.committed()}, of {len(self.partitions)} partitions")
             time.sleep(0.1)

@@ -1,0 +1,482 @@
+"""Resets of live groups where something goes against them: late committers, dead and rival writers, transactions.
+
+Each story runs on a topic and a group of its own, with consumers in processes of their own; some run at once, since
+each is mostly waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from devstack import KafkaCluster
+from support.clients import ClientKind, CommitMode, EventKind, GroupProtocol
+from support.deliveries import Partition
+from support.reset_trial import Cell, Trial, create_topic, execute_and_die
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.reset import job
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import Owners, Phase, RunRequest, ToEarliest, Way
+from tidegate.reset.store import StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore
+
+AT_ONCE = 4
+PATIENCE_S = 15.0
+"""Nobody waits longer on a dead writer."""
+
+LIBRDKAFKA = Cell(
+    kind=ClientKind.LIBRDKAFKA,
+    protocol=GroupProtocol.CLASSIC,
+    assignor="range",
+    members=2,
+    auto_commit_interval_s=1.0,
+)
+COOPERATIVE = Cell(
+    kind=ClientKind.LIBRDKAFKA,
+    protocol=GroupProtocol.CLASSIC,
+    assignor="cooperative-sticky",
+    members=2,
+    auto_commit_interval_s=1.0,
+)
+KIP_848 = Cell(kind=ClientKind.LIBRDKAFKA, protocol=GroupProtocol.CONSUMER, members=2, auto_commit_interval_s=1.0)
+BARRIER_WAITING = Cell(
+    kind=ClientKind.LIBRDKAFKA,
+    protocol=GroupProtocol.CLASSIC,
+    assignor="range",
+    members=2,
+    auto_commit_interval_s=1.0,
+    owners=Owners.WAITING,
+)
+HANDOVER_WAITING = Cell(
+    kind=ClientKind.LIBRDKAFKA,
+    protocol=GroupProtocol.CONSUMER,
+    members=2,
+    auto_commit_interval_s=1.0,
+    owners=Owners.WAITING,
+)
+
+Story = Callable[[str, Path], None]
+STORIES: dict[str, Story] = {}
+
+
+def story(tell: Story) -> Story:
+    """Register a story under its name."""
+    STORIES[tell.__name__] = tell
+    return tell
+
+
+@pytest.fixture(scope="module")
+def told(
+    request: pytest.FixtureRequest, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Future[None]]]:
+    """All stories that were selected, some at once."""
+    selected = {item.nodeid for item in request.session.items}
+    wanted = [n for n in STORIES if f"{request.node.nodeid}::{test_hard_case.__name__}[{n}]" in selected]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {name: pool.submit(STORIES[name], kafka.bootstrap, tmp_path_factory.mktemp("story")) for name in wanted}
+        pool.shutdown(cancel_futures=True)
+
+
+# --- groups that nobody reads, partitions that nobody owns ------------------------------------------------------------
+
+
+@story
+def an_empty_group_starts_at_its_targets(bootstrap: str, folder: Path) -> None:
+    with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 50, 30)
+        trial.stop_fleet()
+        _until(lambda: trial.kafka.groups([trial.group])[trial.group].state is GroupState.EMPTY, 20)
+        committed = trial.committed()
+        first, second, *_ = trial.partitions
+        end = trial.kafka.log_bounds([TopicPartition(*second)])[TopicPartition(*second)].latest
+        targets = {first: committed[first] - 40, second: end}
+        request = trial.request(targets)
+        result = trial.execute(request)
+        assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.DIRECT, 1), result
+        assert trial.committed() == {**committed, **targets}
+        restarted = time.time()
+        trial.start_fleet()
+        trial.wait_current()
+        starts = _first_offsets(trial, restarted)
+        assert {p: starts[p] for p in targets} == targets
+        assert all(starts[p] == committed[p] for p in trial.partitions if p not in targets)
+
+
+@story
+def partitions_that_no_member_owns(bootstrap: str, folder: Path) -> None:
+    with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
+        unread = f"{trial.topic}-unread"
+        create_topic(bootstrap, unread, 2)
+        _produce(bootstrap, unread, 2, 100)
+        writer = trial.kafka.writer(trial.group, transaction_timeout_s=5)
+        with writer.transaction() as transaction:
+            transaction.send(trial.group, {TopicPartition(unread, 0): 70})
+            transaction.commit()
+        writer.close()
+        before = time.time()
+        result = trial.execute(trial.request({(unread, 0): 20, (unread, 1): 100}))
+        assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT), result
+        committed = trial.committed()
+        assert (committed[unread, 0], committed[unread, 1]) == (20, 100)
+        trial.fleet.wait_flowing(trial.partitions)
+        moved = (EventKind.ASSIGN, EventKind.REVOKE, EventKind.LOST)
+        assert not [e for e in trial.fleet.events(before) if e.kind in moved], "the group's members noticed"
+        assert not trial.complaints()
+
+
+@story
+def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
+    with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
+        first, second, *_ = trial.partitions
+        end = trial.kafka.log_bounds([TopicPartition(*second)])[TopicPartition(*second)].latest
+        outcome = trial.reset({first: 0, second: end})
+        assert outcome.phase == Phase.SUCCEEDED, str(outcome)
+        assert outcome.verdict.missing == 0, str(outcome)
+        assert sum(d.offset == 0 for d in trial.records() if d[2:4] == first) == 2
+        assert not trial.complaints()
+
+
+# --- applications that commit late ------------------------------------------------------------------------------------
+
+
+def _in_flight_is_waited_for(kind: ClientKind, bootstrap: str, folder: Path) -> None:
+    """Until its first own commits come, ``hold_s`` after it began anew, nothing but the target is ever committed."""
+    cell = Cell(
+        kind=kind,
+        protocol=GroupProtocol.CLASSIC,
+        assignor="range",
+        members=2,
+        commit=CommitMode.WORKER,
+        hold_s=2.0,
+        in_flight_s=2.2,
+    )
+    with Trial(bootstrap, cell, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 80, 30)
+        committed = trial.committed()
+        targets = {p: committed[p] - 50 for p in trial.partitions[::2]}
+        seen: list[tuple[float, dict[Partition, int]]] = []
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(0.05):
+                at = time.time()
+                seen.append((at, trial.committed()))
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        outcome = trial.reset(targets)
+        over.set()
+        looker.join()
+        assert outcome.is_good, str(outcome)
+        for partition, target in targets.items():
+            anew = next(
+                d.t for d in trial.fleet.records() if d[2:4] == partition and d.t > seen[0][0] and d.offset == target
+            )
+            quiet = [offsets[partition] for at, offsets in seen if anew < at < anew + cell.hold_s - 0.5]
+            assert len(quiet) > 5
+            assert set(quiet) == {target}, f"{partition}: committed {set(quiet)} over {target}"
+
+
+story_names = {
+    ClientKind.LIBRDKAFKA: "in_flight_is_waited_for_librdkafka",
+    ClientKind.JAVA: "in_flight_is_waited_for_java",
+}
+STORIES |= {name: partial(_in_flight_is_waited_for, kind) for kind, name in story_names.items()}
+
+
+@story
+def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
+    """The application commits old offsets explicitly, for 5 s after the release, and nobody has said so."""
+    cell = Cell(
+        kind=ClientKind.LIBRDKAFKA,
+        protocol=GroupProtocol.CLASSIC,
+        assignor="range",
+        members=2,
+        commit=CommitMode.WORKER,
+        hold_s=5.0,
+    )
+    # Quick heartbeats: the owners let go at once, with what they were given before the plan still in hand.
+    with Trial(bootstrap, cell, folder, config={"heartbeat.interval.ms": 300}) as trial:
+        bounds = trial.kafka.log_bounds([TopicPartition(*p) for p in trial.partitions])
+        committed = trial.committed()
+        # Ahead of what is committed, so that a late commit is below the target.
+        targets = {p: bounds[TopicPartition(*p)].latest for p in trial.partitions[::2]}
+        assert all(targets[p] - committed[p] > 20 for p in targets)
+        result = trial.execute(trial.request(targets))
+        after = trial.committed()
+        if result.phase is Phase.SUCCEEDED:
+            assert result.redone > 0, result
+            assert all(after[p] >= targets[p] for p in targets), f"{after} below {targets}"
+        else:
+            assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten"), result
+            assert all(after[p] >= committed[p] for p in targets)
+        trial.fleet.wait_flowing(trial.partitions)
+
+
+# --- writers that die, and rivals -------------------------------------------------------------------------------------
+
+
+def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, bootstrap: str, folder: Path) -> None:
+    """SIGKILL; nobody waits for long; the next writer finishes the run, and once is enough."""
+    with Trial(bootstrap, cell, folder) as trial:
+        trial.wait_settled(0.5)
+        targets = trial.draw_targets()
+        request = trial.request(targets)
+        store = trial.store(request)
+        execute_and_die(folder, request.run_uid, phase, delay_s)
+        died = time.time()
+        assert store.load().result is None
+        # Nobody comes for now: whatever the writer held ends by itself.
+        trial.fleet.wait_flowing(trial.partitions, since=died, timeout=PATIENCE_S + 10)
+        waited = _longest_gap(trial, since=died - 3)
+        assert waited < PATIENCE_S, f"a partition stood still for {waited:.1f} s"
+        result = trial.execute(request)
+        assert result.phase is Phase.SUCCEEDED, result
+        verdict = trial.judge(trial.touched_at(request), targets)
+        assert verdict.is_clean, f"{result} {verdict}"
+        assert trial.execute(request) == result
+        assert store.load().result == result
+        assert not trial.complaints()
+
+
+_DEATHS: Mapping[str, tuple[Cell, Phase, float]] = {
+    "barrier_planned": (LIBRDKAFKA, Phase.PLANNING, 0.0),
+    "barrier_about_to_begin": (LIBRDKAFKA, Phase.PAUSING, 0.0),
+    "barrier_held": (LIBRDKAFKA, Phase.PAUSING, 0.25),
+    "barrier_watching": (LIBRDKAFKA, Phase.VERIFYING, 0.0),
+    "handover_about_to_begin": (COOPERATIVE, Phase.PAUSING, 0.0),
+    "handover_midway": (KIP_848, Phase.PAUSING, 0.03),
+    "handover_watching": (KIP_848, Phase.VERIFYING, 0.0),
+    "barrier_waiting_transaction_open": (BARRIER_WAITING, Phase.PAUSING, 0.25),
+    "handover_waiting_transaction_open": (HANDOVER_WAITING, Phase.PAUSING, 0.25),
+}
+STORIES |= {
+    f"killed_{name}_is_finished_by_the_next": partial(_finished_by_the_next_writer, *given)
+    for name, given in _DEATHS.items()
+}
+
+
+@story
+def a_killed_writer_is_fenced_at_once(bootstrap: str, folder: Path) -> None:
+    """The next writer does not wait for the dead one's transaction to time out."""
+    with Trial(bootstrap, BARRIER_WAITING, folder) as trial:
+        trial.wait_settled(0.5)
+        targets = trial.draw_targets()
+        request = trial.request(targets)
+        trial.store(request)
+        execute_and_die(folder, request.run_uid, Phase.PAUSING, 0.25)
+        began = time.monotonic()
+        result = trial.execute(request)
+        assert result.phase is Phase.SUCCEEDED, result
+        assert time.monotonic() - began < PATIENCE_S
+        verdict = trial.judge(trial.touched_at(request), targets)
+        assert verdict.is_clean, f"{result} {verdict}"
+
+
+@story
+def two_writers_have_one_result(bootstrap: str, folder: Path) -> None:
+    with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
+        targets = trial.draw_targets()
+        request = trial.request(targets)
+        store = trial.store(request)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(trial.execute, request)
+            _until(lambda: any(p.phase is Phase.PAUSING for p in store.load().journal), 20)
+            second = pool.submit(trial.execute, request)
+            result = second.result(120)
+            with pytest.raises(StaleAttempt):
+                first.result(120)
+        assert result.phase is Phase.SUCCEEDED, result
+        assert store.load().result == result
+        verdict = trial.judge(trial.touched_at(request), targets)
+        assert verdict.is_clean, f"{result} {verdict}"
+        assert not trial.complaints()
+
+
+# --- others' transactions, and failures -------------------------------------------------------------------------------
+
+
+@story
+def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
+    """Somebody else has offsets of the group in an open transaction, and commits them in the midst of ours."""
+    with Trial(bootstrap, COOPERATIVE, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 80, 30)
+        committed = trial.committed()
+        targets = {p: committed[p] - 50 for p in trial.partitions[::2]}
+        theirs = min(targets)
+        outsider = _Outsider(bootstrap, trial.group)
+        outsider.begin({theirs: committed[theirs] - 70})
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(trial.reset, targets)
+            threading.Event().wait(2.5)
+            assert not running.done(), "the run did not wait for the other transaction"
+            outsider.commit()
+            outcome = running.result(120)
+        assert outcome.is_good, str(outcome)
+        assert not trial.complaints()
+
+
+@story
+def a_run_past_its_deadline_puts_everything_back(bootstrap: str, folder: Path) -> None:
+    cell = Cell(
+        kind=ClientKind.LIBRDKAFKA,
+        protocol=GroupProtocol.CLASSIC,
+        assignor="range",
+        members=2,
+        commit=CommitMode.NONE,
+    )
+    with Trial(bootstrap, cell, folder, commits=False) as trial:
+        writer = trial.kafka.writer(trial.group, transaction_timeout_s=5)
+        before = dict.fromkeys(trial.partitions[:3], 30)
+        with writer.transaction() as transaction:
+            transaction.send(trial.group, {TopicPartition(*p): o for p, o in before.items()})
+            transaction.commit()
+        writer.close()
+        _until(lambda: trial.committed() == before, 10)
+        # One of the four has no commit: it must not have one afterwards, or keep the target if it is still subscribed.
+        targets = dict.fromkeys(trial.partitions[:4], 10)
+        deadline = datetime.now(UTC) + timedelta(seconds=6)
+        request = trial.request(targets, deadline=deadline, in_flight=timedelta(seconds=30))
+        result = trial.execute(request)
+        assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+        after = trial.committed()
+        assert {p: after[p] for p in before} == before, result
+        trial.fleet.wait_flowing(trial.partitions)
+
+
+@story
+def a_run_that_never_holds_puts_everything_back(bootstrap: str, folder: Path) -> None:
+    """Somebody commits an old place of one partition again and again; the other one is put back to where it was."""
+    with Trial(bootstrap, COOPERATIVE, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 80, 30)
+        committed = trial.committed()
+        attacked, other = trial.partitions[0], trial.partitions[-1]
+        end = trial.kafka.log_bounds([TopicPartition(*attacked)])[TopicPartition(*attacked)].latest
+        targets = {attacked: end, other: committed[other] - 60}
+        over = threading.Event()
+
+        def attack() -> None:
+            outsider = _Outsider(bootstrap, trial.group)
+            while not over.wait(0.05):
+                outsider.begin({attacked: 7})
+                outsider.commit()
+
+        attacker = threading.Thread(target=attack)
+        attacker.start()
+        try:
+            result = trial.execute(trial.request(targets))
+        finally:
+            over.set()
+            attacker.join()
+        assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten"), result
+        before = {b.topic_partition: b.offset for b in result.before}
+        assert before[TopicPartition(*other)] >= committed[other]
+        after = trial.committed()
+        assert after[other] >= before[TopicPartition(*other)], f"{after[other]}, {result}"
+        trial.fleet.wait_flowing(trial.partitions)
+        trial.fleet.wait_read_to(trial.producer.ends())
+
+
+@story
+def a_recreated_topic_is_refused(bootstrap: str, folder: Path) -> None:
+    topic = group = f"recreated-{time.time_ns()}"
+    create_topic(bootstrap, topic, 1)
+    _produce(bootstrap, topic, 1, 50)
+    kafka = KafkaClient(Connection(bootstrap))
+    kafka.writer(group, transaction_timeout_s=5).alter(group, {TopicPartition(topic, 0): 40})
+    store = DirectoryRunStore(folder, "run")
+    store.create(
+        RunRequest(
+            run_uid=f"{group}/r",
+            run_id="r",
+            group_id=group,
+            connection=Connection(bootstrap),
+            selections=(),
+            target=ToEarliest(),
+            manual_approval=True,
+        )
+    )
+    assert job.execute(store, kafka, SystemClock()) is None
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    _until(lambda: topic not in admin.list_topics(timeout=10).topics, 20)
+    create_topic(bootstrap, topic, 1)
+    _produce(bootstrap, topic, 1, 50)
+    store.approve()
+    result = job.execute(store, kafka, SystemClock())
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated"), result
+    assert "recreated" in result.message
+    assert "Nothing was changed" in result.message
+    kafka.close()
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_hard_case(name: str, told: Mapping[str, Future[None]]) -> None:
+    told[name].result(300)
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+class _Outsider:
+    """Somebody else who commits offsets of the group by transaction."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"outsider.{group}"})
+        self._producer.init_transactions(30)
+        member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        self._metadata = member.consumer_group_metadata()
+        member.close()
+
+    def begin(self, offsets: Mapping[Partition, int]) -> None:
+        self._producer.begin_transaction()
+        given = [ClientTopicPartition(*p, o) for p, o in offsets.items()]
+        self._producer.send_offsets_to_transaction(given, self._metadata, 30)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def _produce(bootstrap: str, topic: str, partitions: int, records: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(partitions):
+        for record in range(records):
+            producer.produce(topic, str(record), partition=number)
+    assert producer.flush(30) == 0
+
+
+def _first_offsets(trial: Trial, since: float) -> dict[Partition, int]:
+    found: dict[Partition, int] = {}
+    for d in trial.fleet.records(since):
+        found.setdefault((d.topic, d.partition), d.offset)
+    return found
+
+
+def _longest_gap(trial: Trial, since: float) -> float:
+    """The longest time from one record of a partition to the next, seconds."""
+    longest = 0.0
+    for partition in trial.partitions:
+        times = [d.t for d in trial.fleet.records(since) if (d.topic, d.partition) == partition]
+        longest = max([longest, *(b - a for a, b in pairwise(times))])
+    return longest
