@@ -38,7 +38,7 @@ def main() -> int:
         with open_screen(plain=options.plain) as screen:
             return 0 if tell(screen) else 1
     except (StackError, ClusterError) as failure:
-        print(f"the demo can't go on: {failure}", file=sys.stderr)
+        print(failure, file=sys.stderr)
         return 2
     except (StoryError, TrafficError, FleetError) as failure:
         print(f"the demo failed: {failure}", file=sys.stderr)
