@@ -26,6 +26,7 @@ from tidegate.reset.model import (
     Undo,
     Way,
 )
+from tidegate.reset.model import Owners as ApplyOwners
 from tidegate.reset.scope import Scope, listed
 from tidegate.reset.targets import Aim, NoAim, Seen, aim, asked_time, named_offsets
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, Owners, choose_way
@@ -351,6 +352,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
             _note_outside_log(plan),
             _note_shift_of_live_group(asked),
             _note_reread(asked.group, plan),
+            _note_in_flight(asked, plan),
             _note_nothing_moves(plan),
         )
         if note is not None
@@ -448,15 +450,30 @@ def _note_shift_of_live_group(asked: Asked) -> str | None:
 
 def _note_reread(group: Group, plan: Plan) -> str | None:
     """Invariant 3: what the way costs partitions outside the run is said before."""
-    if plan.way is not Way.HANDOVER:
-        return None
     ours = frozenset(plan.targets)
     beside = frozenset(p for m in group.owners(ours) for p in m.assignment) - ours
-    if not beside:
+    if not beside or plan.way not in (Way.BARRIER, Way.HANDOVER):
+        return None
+    reread = f"is read again in {_count(beside)} outside this run, too ({listed(sorted(beside))})"
+    if plan.way is Way.HANDOVER:
+        members = len(group.owners(ours))
+        return f"{members} member(s) are made to leave and come back: what they have read and not committed {reread}"
+    # Which clients they are is seen when the plan is applied.
+    return (
+        "The members are held at one rebalance, which re-reads nothing; but one whose client is from before KIP-429 "
+        f"(aiokafka, kafka-python) is made to leave instead, and what it has read and not committed {reread}"
+    )
+
+
+def _note_in_flight(asked: Asked, plan: Plan) -> str | None:
+    settings = asked.request.settings
+    if plan.way is not Way.HANDOVER or asked.group.type is not GroupType.CONSUMER or not settings.in_flight:
+        return None
+    if settings.owners is ApplyOwners.WAITING:
         return None
     return (
-        f"{len(group.owners(ours))} member(s) are made to leave and come back: what they have read and not committed "
-        f"is read again in {_count(beside)} outside this run, too ({listed(sorted(beside))})"
+        "inFlight: in a KIP-848 group nothing holds an application back that commits late, so such a commit may stand "
+        "over a target until its next one; owners: Waiting prevents that, where the clients wait for transactions"
     )
 
 

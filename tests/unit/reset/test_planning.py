@@ -15,10 +15,12 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.reset import plan as planned
 from tidegate.reset.model import (
+    ApplySettings,
     ByDuration,
     Clamped,
     FromFile,
     FromGroup,
+    Owners,
     PartitionOffset,
     RunRequest,
     Selection,
@@ -540,6 +542,33 @@ def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -
     assert any("is read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
     whole = make_plan(request(ToEarliest(), group_id="modern"), kafka, NOW)
     assert not any("read again" in n for n in whole.notes)
+
+
+def test_a_barrier_says_what_it_costs_if_a_client_is_old(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "eager", ["orders"]).start()
+    some = make_plan(request(ToEarliest(), Selection("orders", frozenset({0})), group_id="eager"), kafka, NOW)
+    assert some.way is Way.BARRIER
+    assert any("from before KIP-429" in n and "(orders-1, orders-2)" in n for n in some.notes)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "owners", "said"),
+    [
+        (GroupType.CONSUMER, Owners.UNKNOWN, True),
+        (GroupType.CONSUMER, Owners.WAITING, False),
+        (GroupType.CLASSIC, Owners.UNKNOWN, False),
+    ],
+)
+def test_in_flight_that_nothing_holds_back_is_said(
+    kafka: FakeKafka, protocol: GroupType, owners: Owners, said: bool
+) -> None:
+    FakeConsumer(kafka, "slow", ["orders"], protocol=protocol, assignor="cooperative-sticky").start()
+    asked = replace(
+        request(ToEarliest(), group_id="slow"),
+        settings=ApplySettings(owners=owners, in_flight=timedelta(seconds=3)),
+    )
+    notes = make_plan(asked, kafka, NOW).notes
+    assert any(n.startswith("inFlight:") for n in notes) is said
 
 
 # --- partition by partition -------------------------------------------------------------------------------------------
