@@ -1,6 +1,6 @@
 """The values of a reset: where to (targets), what it would do (plan), what was asked (request), how it went (result).
 
-Only values; pydantic reads and writes them as JSON (``tidegate.reset.store``), because they travel between the
+Only values; pydantic reads and writes them as JSON (``tidegate.reset.stores``), because they travel between the
 operator, the Spark driver and its executors.
 """
 

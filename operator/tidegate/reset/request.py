@@ -103,15 +103,13 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.reset.to.undo: run {run_id} {ended}: it has left no offset changed")
-    # The first commit's intent says of all partitions where they stood; later ones speak of those done again.
-    first = next((p for p in run.journal if p.pending), None)
-    before = first.before if first is not None else run.result.before
-    touched = first.pending if first is not None else tuple(p.topic_partition for p in run.plan.partitions)
+    # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
+    before = run.result.before
     had = frozenset(b.topic_partition for b in before)
     return Undo(
         run_id=run_id,
         before=before,
-        absent=tuple(p for p in touched if p not in had),
+        absent=tuple(p.topic_partition for p in run.plan.partitions if p.topic_partition not in had),
         topic_ids=tuple(sorted({(p.topic, p.topic_id) for p in run.plan.partitions})),
     )
 

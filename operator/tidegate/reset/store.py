@@ -45,7 +45,7 @@ class RunStore(Protocol):
 
     @property
     def location(self) -> str:
-        """A URL that :func:`tidegate.reset.store.open_store` understands, e.g. ``file:///…`` or ``configmap://ns/name``."""
+        """A URL that :func:`tidegate.reset.stores.open_store` understands, e.g. ``file:///…`` or ``configmap://ns/name``."""
         ...
 
     def create(self, request: RunRequest) -> Run:

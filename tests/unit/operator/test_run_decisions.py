@@ -402,21 +402,23 @@ def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
     assert len({h.key for h in happenings}) == 4
 
 
-def test_undo_goes_to_where_the_first_commit_found_the_group() -> None:
+def test_undo_goes_to_where_the_owners_let_go() -> None:
+    """Past what the first intent wrote down: the owners committed once more when they let go."""
     from tidegate.reset.model import Undo
     from tidegate.reset.request import undo_target
 
-    first = replace(
-        progress(Phase.APPLYING),
+    intent = replace(
+        progress(Phase.PAUSING),
         before=(PartitionOffset("t", 0, 50),),
         pending=(TopicPartition("t", 0), TopicPartition("t", 1)),
     )
-    later = replace(progress(Phase.APPLYING), pending=(TopicPartition("t", 0),))
-    run = Run(REQUEST, 1, PLAN, (first, later), result=SUCCESS)
+    partitions = tuple(PartitionPlan("t", n, "id", 50, 10, 0, 100) for n in (0, 1))
+    plan = replace(PLAN, partitions=partitions)
+    run = Run(REQUEST, 1, plan, (intent,), result=replace(SUCCESS, before=(PartitionOffset("t", 0, 57),)))
 
     target = undo_target("one", run)
 
-    assert target == Undo("one", (PartitionOffset("t", 0, 50),), (TopicPartition("t", 1),), (("t", "id"),))
+    assert target == Undo("one", (PartitionOffset("t", 0, 57),), (TopicPartition("t", 1),), (("t", "id"),))
     assert isinstance(undo_target("one", None), Refusal)
     failed = replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="DeadlineExceeded"))
     assert isinstance(undo_target("one", failed), Refusal)
