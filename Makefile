@@ -24,8 +24,13 @@ demo: setup build ## a live group's offsets are reset on real parts, before your
 	@$(RUN) $(BIN)/python -m demo $(ARGS)
 
 .PHONY: test
-test: setup build lint ## lint, then all tests (ARGS="tests/unit -k name" for some)
+test: kubectl setup build lint ## lint, then all tests (ARGS="tests/unit -k name" for some)
 	@$(BIN)/pytest $(ARGS)
+
+.PHONY: kubectl
+kubectl:
+	@command -v kubectl >/dev/null \
+	    || { echo "missing: kubectl, which the tests use as a user does; install it: e.g. apt-get install kubernetes-client" >&2; exit 2; }
 
 .PHONY: test-fast
 test-fast: setup ## the tests that need neither broker, API server nor Spark
