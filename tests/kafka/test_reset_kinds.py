@@ -43,8 +43,8 @@ def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, 
     verdict = outcome.verdict
     assert outcome.is_good, str(outcome)
     assert verdict.targeted >= 4, str(outcome)
-    # Where an owner overwrote the target it may have begun elsewhere first; then the run says that it did it again.
-    assert verdict.exact == verdict.targeted or outcome.redone > 0, str(outcome)
+    # Where an owner overwrote the target, or had to stay for a round, it may have begun elsewhere first.
+    assert verdict.exact == verdict.targeted or outcome.rounds > 1, str(outcome)
     assert outcome.way == expected_way(cell), str(outcome)
     if outcome.way == Way.BARRIER:
         assert (verdict.again_elsewhere, verdict.stale, verdict.wrong_starts) == (0, 0, 0), str(outcome)

@@ -649,12 +649,12 @@ class FakeMembership:
         self._kafka._prepare(self._classic(group_id))
 
     @contextlib.contextmanager
-    def hold(self, group_id: str) -> Iterator[FakeHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True) -> Iterator[FakeHold]:
         self._kafka._called("hold")
         group = self._classic(group_id)
         hold = FakeHold(self._kafka, group)
         try:
-            if group.state is not GroupState.PREPARING_REBALANCE:
+            if rebalance and group.state is not GroupState.PREPARING_REBALANCE:
                 self._kafka._prepare(group)
             yield hold
         finally:

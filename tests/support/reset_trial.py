@@ -247,7 +247,8 @@ def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked:
     """Follow the positions of all members that read the partition: an *old* position leads on from before the reset,
     a *new* one from the target."""
     seen = _Seen(is_target=True)
-    position = {d.member: d.offset + 1 for d in deliveries if d.t <= began}
+    # Only who read it last: what others read long ago is no position that they could go on from.
+    position = {d.member: d.offset + 1 for d in [d for d in deliveries if d.t <= began][-1:]}
     is_new = dict.fromkeys(position, False)
     last_old: float | None = max((d.t for d in deliveries if d.t <= began), default=None)
     read: set[int] = set()
@@ -288,7 +289,7 @@ def _of_other(deliveries: Sequence[Delivery], began: float, acked: Collection[in
     # A reset before this one may have set the partition back: what counts is where it stood last.
     stood = before[-1].offset + 1 if before else 0
     last = before[-1].t if before else None
-    position = {d.member: d.offset + 1 for d in before}
+    position = {d.member: d.offset + 1 for d in before[-1:]}
     read: set[int] = set()
     for d in after:
         if position.get(d.member) != d.offset and d.offset > max(read, default=stood - 1) + 1:

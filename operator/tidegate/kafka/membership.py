@@ -45,12 +45,12 @@ class KafkaMembership:
         self._start_rebalance(self._classic(group_id))
 
     @contextlib.contextmanager
-    def hold(self, group_id: str) -> Iterator[KafkaJoinHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True) -> Iterator[KafkaJoinHold]:
         group = self._classic(group_id)
         hold = KafkaJoinHold(self._wire, self._reader, group_id, _protocols(group))
         try:
             # One that is under way will do: perhaps a predecessor of ours began it.
-            if group.state is not GroupState.PREPARING_REBALANCE:
+            if rebalance and group.state is not GroupState.PREPARING_REBALANCE:
                 self._start_rebalance(group)
             yield hold
         finally:

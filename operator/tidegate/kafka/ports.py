@@ -136,8 +136,10 @@ class Membership(Protocol):
         """Start one rebalance of a classic group, leaving nothing behind: join with a member id and leave at once."""
         ...
 
-    def hold(self, group_id: str) -> AbstractContextManager[JoinHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True) -> AbstractContextManager[JoinHold]:
         """Start a rebalance of a classic group and hold it at its join. Leaving the context releases.
+
+        ``rebalance=False``: start none, hold the one that members' leaving starts.
 
         Should this process die, the coordinator lets go by itself after the pending id's session timeout.
         """

@@ -180,7 +180,7 @@ class GroupReset:
                 return
             self._round += 1
             if attempt > 0 and not self._putting_back:
-                self._redone += len(pending)
+                self._redone += len(pending - self._sequences.postponed)
             try:
                 pending = self._one_round(pending)
             except Unavailable:

@@ -17,6 +17,7 @@ from tidegate.reset.commits import RunCommits
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.pacing import NotReady, Pace
 from tidegate.reset.watch import Watched
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION
 
 Partitions = frozenset[TopicPartition]
 
@@ -78,6 +79,8 @@ class Sequences:
         self._times = times
         self._hold_s = hold_s
         self._group_id = commits.group_id
+        self.postponed: Partitions = frozenset()
+        """What the last round left to the next, because one member had to stay."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
@@ -163,15 +166,17 @@ class Sequences:
 
         What they had committed in between is replaced before anybody takes their partitions.
         """
-        owners = group.owners(round_.pending)
-        with self._held_join(group):
+        keeps = self._may_keep_positions(round_, group)
+        with self._held_join(group, keeps=keeps):
             self._commits.commit(round_.targets, round_.number)
+            owners, unsure = self._owners_now(round_, group, held=not keeps)
+            owners, self.postponed = _all_but_one(owners, group, round_.pending) if keeps else (owners, frozenset())
             now = self._pace.clock.monotonic()
             for member in owners:
                 self._times.stop(member.assignment & round_.pending, now)
             left = self._kafka.membership.leave(self._group_id, owners)
-            again = _owned_by_others(round_.pending, owners, left)
-            late = round_.overwritten_at_release(self._committed(round_))
+            again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
+            late = round_.overwritten_at_release(self._committed(round_)) - again
             if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
                 taken = self._group()
@@ -179,18 +184,46 @@ class Sequences:
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
         return again
 
+    def _owners_now(self, round_: Round, group: Group, *, held: bool) -> tuple[tuple[Member, ...], Partitions]:
+        """Who owns what once our offsets are in the way, and the partitions of which that is hidden.
+
+        An owner that takes a partition from now on starts from our offset. One that took it since ``group`` was
+        described did not: KIP-848 groups move partitions at any time. ``held``: by a rebalance of our own.
+        """
+        before = group.owners(round_.pending)
+        if group.type is GroupType.CLASSIC and held:
+            return before, frozenset()
+        now = self._group()
+        owners = now.owners(round_.pending)
+        if now.type is not GroupType.CLASSIC or now.state is GroupState.STABLE:
+            return owners, frozenset()
+        # A rebalance of theirs hides the owners; those we know of are made to leave, and all is done again.
+        known = {m.member_id for m in owners}
+        return (*owners, *(m for m in before if m.member_id not in known)), round_.pending
+
+    def _may_keep_positions(self, round_: Round, group: Group) -> bool:
+        """Whether an owner speaks a subscription from before KIP-429."""
+        if group.type is not GroupType.CLASSIC or len(group.members) < 2:
+            return False
+        versions = self._kafka.membership.subscription_versions(self._group_id)
+        return any(versions.get(m.member_id, 0) < COOPERATIVE_SUBSCRIPTION for m in group.owners(round_.pending))
+
     @contextlib.contextmanager
-    def _held_join(self, group: Group) -> Iterator[None]:
+    def _held_join(self, group: Group, *, keeps: bool) -> Iterator[None]:
         """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
         Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
         and aiokafka does so before it rejoins.
+
+        ``keeps``: an owner that is rejoining when it becomes unknown keeps its position (kafka-python); one that learns
+        it from a heartbeat has lost its partitions. So the rebalance is not begun before they left; and one has to
+        stay, for an outstanding member id keeps a group from becoming Empty only once a rebalance is under way.
         """
         if group.type is not GroupType.CLASSIC:
             yield
             return
         tuning = self._pace.tuning
-        with self._kafka.membership.hold(self._group_id) as hold:
+        with self._kafka.membership.hold(self._group_id, rebalance=not keeps) as hold:
             yield
 
             def somebody_is_back() -> bool:
@@ -210,9 +243,9 @@ class Sequences:
     def _handover_waiting(self, round_: Round, group: Group) -> Partitions:
         """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
         tuning = self._pace.tuning
-        owners = group.owners(round_.pending)
         with self._commits.transaction(round_.number) as transaction:
             transaction.send(round_.targets)
+            owners, unsure = self._owners_now(round_, group, held=False)
             self._times.stop(round_.pending, self._pace.clock.monotonic())
             left = self._kafka.membership.leave(self._group_id, owners)
             self._pace.until(lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
@@ -220,7 +253,8 @@ class Sequences:
             self._learn_before(round_)
             transaction.commit(round_.targets)
         self._commits.wait_visible(round_.targets)
-        return round_.overwritten_at_release(self._committed(round_)) | _owned_by_others(round_.pending, owners, left)
+        again = _owned_by_others(round_.pending, owners, left) | unsure
+        return round_.overwritten_at_release(self._committed(round_)) | again
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -251,6 +285,16 @@ def _owned_by_others(
 ) -> frozenset[TopicPartition]:
     """Partitions whose owner was another by the time we left in its name: nobody has let those go."""
     return frozenset(p for m in owners if m.member_id not in left for p in m.assignment & pending)
+
+
+def _all_but_one(
+    owners: tuple[Member, ...], group: Group, pending: Partitions
+) -> tuple[tuple[Member, ...], Partitions]:
+    """Where all members own something, one of them stays for now; and its partitions."""
+    if len(owners) < len(group.members):
+        return owners, frozenset()
+    stays = min(owners, key=lambda m: (len(m.assignment & pending), m.member_id))
+    return tuple(m for m in owners if m is not stays), stays.assignment & pending
 
 
 def _are_back(group: Group, left: Iterable[Member]) -> bool:

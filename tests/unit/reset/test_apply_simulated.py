@@ -92,7 +92,7 @@ class Mortal:
         if name in ("membership",):
             return Mortal(value, self._process, path)
         if name in ("transaction", "hold"):
-            return lambda *a: self._context(value, path, a)
+            return lambda *a, **k: self._context(value, path, a, k)
         if not callable(value):
             return value
 
@@ -103,8 +103,10 @@ class Mortal:
         return call
 
     @contextlib.contextmanager
-    def _context(self, enter: Callable[..., Any], path: str, args: tuple[Any, ...]) -> Iterator[Any]:
-        manager = enter(*args)
+    def _context(
+        self, enter: Callable[..., Any], path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Any]:
+        manager = enter(*args, **kwargs)
         self._process.kept.append(manager)
         inner = self._process.call(path, manager.__enter__)
         try:
