@@ -321,7 +321,8 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
         outsider.begin({theirs: committed[theirs] - 70})
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(trial.reset, targets)
-            threading.Event().wait(2.5)
+            # Longer than anybody watches for overwritten offsets.
+            threading.Event().wait(9.0)
             assert not running.done(), "the run did not wait for the other transaction"
             outsider.commit()
             outcome = running.result(120)
