@@ -322,7 +322,7 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(trial.reset, targets)
             # Longer than anybody watches for overwritten offsets.
-            threading.Event().wait(9.0)
+            threading.Event().wait(14.0)
             assert not running.done(), "the run did not wait for the other transaction"
             outsider.commit()
             outcome = running.result(120)
