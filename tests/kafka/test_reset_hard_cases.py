@@ -319,14 +319,17 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
         theirs = min(targets)
         outsider = _Outsider(bootstrap, trial.group)
         outsider.begin({theirs: committed[theirs] - 70})
+        request = trial.request(targets)
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(trial.reset, targets)
+            running = pool.submit(trial.execute, request)
             # Longer than anybody watches for overwritten offsets.
-            threading.Event().wait(14.0)
-            assert not running.done(), "the run did not wait for the other transaction"
+            threading.Event().wait(9.0)
+            assert not running.done(), "a run is not over while owners wait for another transaction"
             outsider.commit()
-            outcome = running.result(120)
-        assert outcome.is_good, str(outcome)
+            result = running.result(120)
+        assert result.phase is Phase.SUCCEEDED, result
+        verdict = trial.judge(trial.touched_at(request), targets)
+        assert verdict.is_clean, f"{result} {verdict}"
         assert not trial.complaints()
 
 
