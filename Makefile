@@ -24,8 +24,8 @@ demo: setup build ## a live group's offsets are reset on real parts, before your
 	@$(RUN) $(BIN)/python -m demo $(ARGS)
 
 .PHONY: test
-test: kubectl setup build lint ## lint, then all tests (ARGS="tests/unit -k name" for some)
-	@$(BIN)/pytest $(ARGS)
+test: kubectl setup build lint ## lint, then all tests, two at once (ARGS="tests/unit -k name" for some)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 .PHONY: kubectl
 kubectl:

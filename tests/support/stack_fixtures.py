@@ -44,7 +44,6 @@ FIXTURE_MARKERS = {
 
 _session_id = secrets.token_hex(2)
 _numbers = itertools.count(1)
-_kept_logs = pytest.StashKey[list[Path]]()
 
 
 class MakeTopic(Protocol):
@@ -79,18 +78,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say where the stack's logs are when tests failed."""
-    for folder in terminalreporter.config.stash.get(_kept_logs, []):
-        terminalreporter.write_line(f"the stack's logs of this run: {folder.relative_to(PROJECT)}")
+    if TEST_LOGS.is_dir() and (terminalreporter.stats.get("failed") or terminalreporter.stats.get("error")):
+        terminalreporter.write_line(f"the stack's logs: {TEST_LOGS.relative_to(PROJECT)}")
 
 
 def _keep_logs(request: pytest.FixtureRequest, logs: Path | None) -> None:
     """Copy a part's logs into the project when a test of this session failed; called before the part is ended."""
     if logs is None or not request.session.testsfailed:
         return
-    target = TEST_LOGS / str(request.fixturename)
+    # Each of pytest-xdist's workers has a stack of its own.
+    target = TEST_LOGS / f"{request.fixturename}-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(logs, target)
-    request.config.stash.setdefault(_kept_logs, []).append(target)
 
 
 def _kafka(request: pytest.FixtureRequest, start: Callable[[], KafkaCluster]) -> Iterator[KafkaCluster]:
