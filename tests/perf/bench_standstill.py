@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -39,6 +40,7 @@ ROWS = ROOT / "build" / "bench" / "standstill-rows.jsonl"
 DOCS = ROOT / "docs" / "benchmarks" / "standstill.md"
 HEARTBEAT_S = {"classic": 3.0, "KIP-848": 5.0}
 """``heartbeat.interval.ms`` of the clients, ``group.consumer.heartbeat.interval.ms`` of the broker: the defaults."""
+RUNS = 10
 ANCHOR_RUNS = 6
 REST_S = (0.5, 3.5)
 SPREAD_REST_S = (5.0, 8.0)
@@ -63,7 +65,7 @@ def anchor_cells() -> list[Cell]:
 def main(arguments: list[str]) -> None:
     """See ``--help``."""
     parser = argparse.ArgumentParser("standstill", description=__doc__)
-    parser.add_argument("--runs", type=int, default=10, help="resets a cell of the table")
+    parser.add_argument("--runs", type=int, default=RUNS, help="resets a cell of the table")
     parser.add_argument("--anchor-runs", type=int, default=ANCHOR_RUNS, help="turns a cell of the comparison; 0: none")
     parser.add_argument("--cells", default="*", help="only table cells whose name matches this pattern")
     parser.add_argument("--quick", action="store_true", help="a few kinds, 2 resets each, 1 turn of the comparison")
@@ -232,13 +234,22 @@ def _keep(kind: str, cell: Cell, outcome: Outcome) -> None:
 def _append(row: dict[str, Any]) -> None:
     # One write of one line in append mode: several processes may do so at once.
     with ROWS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), **row}) + "\n")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        file.write(json.dumps({"at": at, "commit": _commit(), **row}) + "\n")
 
 
-def _rows() -> list[dict[str, Any]]:
+def _commit() -> str:
+    """What was measured; rows made in pieces may be of several."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _rows(*, superseded: bool = False) -> list[dict[str, Any]]:
+    """The rows that count, or those marked ``"superseded": <why>``: of code that was changed for what they showed."""
     if not ROWS.exists():
         return []
-    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    return [row for row in rows if bool(row.get("superseded")) == superseded]
 
 
 # --- reporting --------------------------------------------------------------------------------------------------------
@@ -335,6 +346,18 @@ def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
                 )
             )
     exact, targeted = sum(r["exact"] for r in table), sum(r["targeted"] for r in table)
+    old = _rows(superseded=True)
+    dropped = "\n".join(
+        f"* {r['cell']}: {r['missing']} records missing, {r['unfinished']} target(s) lost; {r['superseded']}."
+        for r in old
+        if not r["good"]
+    )
+    commits: dict[str, list[str]] = {}
+    for r in table:
+        commits.setdefault(f"{r['way']}{', Waiting' if r['owners'] == Owners.WAITING else ''}", []).append(r["commit"])
+    measured = "\n".join(f"* {way}: {', '.join(sorted(set(ids)))}" for way, ids in sorted(commits.items()))
+    count = Counter(r["cell"] for r in table)
+    short = [f"* `{c.name}`: {count[c.name] or 'none'}" for c in table_cells() if count[c.name] < RUNS]
     left_out = "\n".join(f"* {kind}, {what}: {why}." for (kind, what), why in UNSUPPORTED.items())
     return f"""# How long partitions stand still in a live reset
 
@@ -358,6 +381,15 @@ processes.
 * **out of phase**: classic groups' heartbeats come into phase with each rebalance, so the members have intervals from
   1.8 to 3 s and some seconds to drift apart; KIP-848 members join one after the other.
 
+Measured at the commits, by way:
+
+{measured}
+
+Not counted above: {len(old)} resets of {len({r["cell"] for r in old})} kinds at earlier commits, whose code was changed
+since because of what they showed; {sum(not r["good"] for r in old)} of them lost something:
+
+{dropped or "(none)"}
+
 ## In short
 
 {_markdown(summary)}
@@ -377,6 +409,10 @@ above 1 means that ours is shorter.
 ## Owners that wait for open transactions (`owners: Waiting`)
 
 {_table(rows, Owners.WAITING)}
+
+## Still to be measured
+
+{chr(10).join(short) or "Nothing: every cell has its " + str(RUNS) + " resets."}
 
 rc, ru: `isolation.level` read_committed (librdkafka's default) and read_uncommitted. Left out:
 
