@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 import uuid
 from collections.abc import Collection, Mapping
@@ -38,7 +39,7 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import _UNKNOWN_PARTITION, KafkaOffsetWriter, _silent, failure
+from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,7 +65,7 @@ class KafkaClient:
         self._refusal: str | None = None
         self._patience_s = min(_TIMEOUT_S, int(connection.properties.get("socket.timeout.ms", "15000")) / 1000)
         try:
-            self._admin = AdminClient(librdkafka_config(connection, error_cb=self._heard), logger=_silent())
+            self._admin = AdminClient(librdkafka_config(connection, error_cb=self._heard), logger=silent_logger())
         except KafkaException as error:
             raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
         except TypeError as error:
@@ -132,7 +133,7 @@ class KafkaClient:
             try:
                 described = future.result(_TIMEOUT_S + 5)
             except KafkaException as error:
-                if error.args[0].code() in _UNKNOWN_PARTITION:
+                if error.args[0].code() in UNKNOWN_PARTITION:
                     continue  # deleted between the two requests
                 raise self._failure(error.args[0], f"describe topic {name}") from error
             if not described.is_internal:
@@ -212,7 +213,7 @@ class KafkaClient:
                     "allow.auto.create.topics": False,
                 },
             ),
-            logger=_silent(),
+            logger=silent_logger(),
         )
         times: dict[TopicPartition, datetime] = {}
         try:
@@ -255,7 +256,7 @@ class KafkaClient:
                 offsets[partition] = future.result(_TIMEOUT_S + 5).offset
             except KafkaException as error:
                 # librdkafka says _NOENT for all partitions when it finds no leader for one of them.
-                if error.args[0].code() not in (*_UNKNOWN_PARTITION, KafkaError._NOENT):
+                if error.args[0].code() not in (*UNKNOWN_PARTITION, KafkaError._NOENT):
                     raise self._failure(error.args[0], f"{what} ({partition})") from error
                 unknown.add(partition)
         if unknown:
@@ -295,8 +296,6 @@ def _group(described: Any) -> Group:
 
 def _topic_id(topic_id: Any) -> str:
     """Kafka's own Uuid as text (URL-safe base64 without padding), as the tools print it."""
-    import base64
-
     bits = (topic_id.get_most_significant_bits() << 64 | (topic_id.get_least_significant_bits() & (1 << 64) - 1)) & (
         (1 << 128) - 1
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -50,7 +51,7 @@ _UNREACHABLE: Final = frozenset(
         KafkaError.BROKER_NOT_AVAILABLE,
     }
 )
-_UNKNOWN_PARTITION: Final = frozenset(
+UNKNOWN_PARTITION: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,
@@ -112,7 +113,7 @@ class KafkaOffsetWriter:
                     "socket.timeout.ms": int(min(self._timeout_s, _SOCKET_TIMEOUT_S) * 1000),
                 },
             ),
-            logger=_silent(),
+            logger=silent_logger(),
         )
         what = f"take over transactional id {transactional_id(self._group_id)}"
         self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what)
@@ -160,7 +161,7 @@ class KafkaOffsetWriter:
                 continue
             if row.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
                 raise GroupNotEmpty(f"{what}: it has members")
-            if row.error.code() in _UNKNOWN_PARTITION:
+            if row.error.code() in UNKNOWN_PARTITION:
                 unknown.add(TopicPartition(row.topic, row.partition))
             else:
                 raise failure(row.error, f"{what} ({row.topic}-{row.partition})")
@@ -176,7 +177,7 @@ class KafkaOffsetWriter:
             if group_id not in self._metadata:
                 outsider = Consumer(
                     librdkafka_config(self._connection, **{"group.id": group_id}),
-                    logger=_silent(),
+                    logger=silent_logger(),
                 )
                 self._metadata[group_id] = outsider.consumer_group_metadata()
                 outsider.close()
@@ -243,9 +244,8 @@ def _client_partitions(offsets: Offsets) -> list[ClientTopicPartition]:
     return [ClientTopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
 
 
-def _silent() -> Any:
-    import logging
-
+def silent_logger() -> logging.Logger:
+    """For librdkafka, whose lines repeat what its errors say."""
     logger = logging.getLogger("tidegate.kafka.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
