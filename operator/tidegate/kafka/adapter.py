@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import time
-import uuid
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -38,6 +36,7 @@ from tidegate.kafka.model import (
     Topic,
     TopicPartition,
 )
+from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
@@ -137,7 +136,7 @@ class KafkaClient:
                     continue  # deleted between the two requests
                 raise self._failure(error.args[0], f"describe topic {name}") from error
             if not described.is_internal:
-                topics[name] = Topic(name, _topic_id(described.topic_id), len(described.partitions))
+                topics[name] = Topic(name, topic_id_text(described.topic_id), len(described.partitions))
         return topics
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
@@ -292,14 +291,6 @@ def _group(described: Any) -> Group:
     else:
         kind = GroupType.CLASSIC
     return Group(described.group_id, state, kind, described.partition_assignor or "", members)
-
-
-def _topic_id(topic_id: Any) -> str:
-    """Kafka's own Uuid as text (URL-safe base64 without padding), as the tools print it."""
-    bits = (topic_id.get_most_significant_bits() << 64 | (topic_id.get_least_significant_bits() & (1 << 64) - 1)) & (
-        (1 << 128) - 1
-    )
-    return base64.urlsafe_b64encode(uuid.UUID(int=bits).bytes).decode().rstrip("=")
 
 
 def _epoch_ms(at: datetime) -> int:

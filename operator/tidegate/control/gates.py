@@ -1,0 +1,81 @@
+"""What the two topics add up to: who holds which gate since when, and what the owners have said to it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey, Key, Value
+from tidegate.kafka.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hold in force; ``epoch`` is the control topic's offset of its record."""
+
+    epoch: int
+    hold: Hold
+
+
+@dataclass(slots=True)
+class Gates:
+    """All holds and acks of a cluster, fed with the topics' records in order.
+
+    A gate is closed while somebody holds it. Its epoch is that of its newest hold: an ack of that epoch, or a later
+    one, is about all of them.
+    """
+
+    holds: dict[HoldKey, Held] = field(default_factory=dict)
+    acks: dict[AckKey, Ack] = field(default_factory=dict)
+    _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
+
+    def take(self, key: Key, value: Value, offset: int) -> None:
+        """One record of either topic, at its offset there. Kinds that are not about gates are passed over."""
+        match key:
+            case HoldKey():
+                gate = AckKey(key.group, key.topic, key.partition)
+                if isinstance(value, Hold):
+                    self.holds[key] = self._by_gate[gate][key] = Held(offset, value)
+                else:
+                    self.holds.pop(key, None)
+                    self._by_gate[gate].pop(key, None)
+                    if not self._by_gate[gate]:
+                        del self._by_gate[gate]
+            case AckKey():
+                if isinstance(value, Ack):
+                    self.acks[key] = value
+                else:
+                    self.acks.pop(key, None)
+            case _:
+                pass
+
+    def copy(self) -> Gates:
+        """One that goes its own way from here."""
+        by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
+        return Gates(dict(self.holds), dict(self.acks), by_gate)
+
+    def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
+        """Who holds this gate; empty: it is open."""
+        return self._by_gate.get(AckKey(group, partition.topic, partition.partition), {})
+
+    def epoch(self, group: str, partition: TopicPartition) -> int | None:
+        """The newest hold's epoch; ``None``: the gate is open."""
+        return max((held.epoch for held in self.holders(group, partition).values()), default=None)
+
+    def ack(self, group: str, partition: TopicPartition) -> Ack | None:
+        return self.acks.get(AckKey(group, partition.topic, partition.partition))
+
+    def acked(self, group: str, partition: TopicPartition, epoch: int | None = None) -> Ack | None:
+        """The ack, where it is of ``epoch`` (absent: the gate's own) or a later one; ``None`` for an open gate."""
+        wanted = self.epoch(group, partition) if epoch is None else epoch
+        ack = self.ack(group, partition)
+        return ack if ack is not None and wanted is not None and ack.epoch >= wanted else None
+
+    def of_group(self, group: str) -> Iterator[tuple[HoldKey, Held]]:
+        return ((key, held) for key, held in self.holds.items() if key.group == group)
+
+    def is_managed(self, group: str, partition: TopicPartition, member_id: str) -> bool:
+        """Whether this member runs the agent: an agent acks each partition it is given, open or closed."""
+        ack = self.ack(group, partition)
+        return ack is not None and ack.member == member_id

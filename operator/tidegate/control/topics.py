@@ -1,0 +1,55 @@
+"""How the two topics have to be, and what is wrong with them where they are not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+ACKS_SUFFIX: Final = "_acks"
+
+CONTROL_CONFIG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+ACKS_CONFIG: Final = {"cleanup.policy": "compact"}
+EXTRA_CONFIG: Final = {
+    # A tombstone is seen by whoever reads the topic within a day; who comes later finds no hold at all.
+    "delete.retention.ms": "86400000",
+    # Small segments, or compaction never begins on a topic with so little in it.
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""What a topic gets when Tidegate creates it; others may be chosen."""
+
+
+def acks_topic(control_topic: str) -> str:
+    """The ack topic that belongs to a control topic."""
+    return control_topic + ACKS_SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic as the brokers describe it; ``config``: its effective settings."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+def complaints(control: TopicFacts, acks: TopicFacts) -> tuple[str, ...]:
+    """What keeps the two from doing their work, each with the command that mends it."""
+    found: list[str] = []
+    if control.partitions != 1:
+        found.append(
+            f"topic {control.name} has {control.partitions} partitions, but holds need one order: delete it and let "
+            "Tidegate create it anew"
+        )
+    for topic, wanted in ((control, CONTROL_CONFIG), (acks, ACKS_CONFIG)):
+        for name, value in wanted.items():
+            actual = topic.config.get(name, "")
+            if value not in actual.split(",") or "delete" in actual.split(","):
+                found.append(
+                    f"topic {topic.name} has {name}={actual or '(none)'}: kafka-configs --alter --entity-type topics "
+                    f"--entity-name {topic.name} --add-config {name}={value}"
+                )
+    return tuple(found)

@@ -1,0 +1,308 @@
+"""The control and ack topics on a real cluster (``tidegate.control.ports``)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tidegate.control.gates import Gates
+from tidegate.control.records import Hold, HoldKey, Unreadable, Value, decode, encode_key, encode_value
+from tidegate.control.topics import (
+    ACKS_CONFIG,
+    CONTROL_CONFIG,
+    EXTRA_CONFIG,
+    TopicFacts,
+    acks_topic,
+    complaints,
+)
+from tidegate.kafka.client_config import librdkafka_config
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import OutcomeUnknown, Unavailable
+from tidegate.kafka.topic_ids import topic_id_text
+from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
+
+_TIMEOUT_S: Final = 15.0
+_DELIVERY_S: Final = 30.0
+_POLL_S: Final = 0.05
+_BATCH: Final = 1000
+_DEFAULT_REPLICATION: Final = 3
+
+
+class KafkaControlTopics:
+    """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
+
+    def __init__(self, connection: Connection, control_topic: str, replication_factor: int | None = None) -> None:
+        self._connection = connection
+        self._names = (control_topic, acks_topic(control_topic))
+        self._replication_factor = replication_factor
+        self._lock = threading.Lock()
+        self._admin = AdminClient(librdkafka_config(connection), logger=silent_logger())
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._ids: tuple[str, ...] = ()
+        self._next: dict[tuple[str, int], int] = {}
+        self._gates = Gates()
+        self.unreadable = 0
+        """Records that were skipped because they are not of the contract."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._forget()
+            self._producer = None
+
+    # --- the topics ---------------------------------------------------------------------------------------------------
+
+    def ensure(self) -> tuple[str, ...]:
+        with self._lock:
+            facts = self._facts()
+            missing = [name for name in self._names if name not in facts]
+            if missing:
+                self._create(missing)
+                facts = self._facts()
+            left = [name for name in self._names if name not in facts]
+            if left:
+                raise Unavailable(f"topic {left[0]} was created, but cannot be described yet")
+            control, acks = (facts[name] for name in self._names)
+            if self._names[0] in missing and self._names[1] not in missing:
+                # Offsets of the new control topic begin at 0: acks of the old one's would look like later ones.
+                self._forget_acks()
+            return complaints(control, acks)
+
+    def _create(self, names: list[str]) -> None:
+        factor = self._replication_factor
+        if factor is None:
+            factor = min(_DEFAULT_REPLICATION, self._brokers())
+        new = [
+            NewTopic(
+                name,
+                num_partitions=1,
+                replication_factor=factor,
+                config=(CONTROL_CONFIG if name == self._names[0] else ACKS_CONFIG) | EXTRA_CONFIG,
+            )
+            for name in names
+        ]
+        for name, future in self._admin.create_topics(new, request_timeout=_TIMEOUT_S).items():
+            try:
+                future.result(_TIMEOUT_S + 5)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise failure(error.args[0], f"create topic {name}") from error
+
+    def _brokers(self) -> int:
+        try:
+            return len(self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
+        except KafkaException as error:
+            raise failure(error.args[0], "describe the cluster") from error
+
+    def _facts(self) -> dict[str, TopicFacts]:
+        described = self._describe()
+        if not described:
+            return {}
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
+        facts = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S).items():
+            try:
+                config = future.result(_TIMEOUT_S + 5)
+            except KafkaException as error:
+                raise failure(error.args[0], f"read the settings of topic {resource.name}") from error
+            topic = described[resource.name]
+            facts[resource.name] = TopicFacts(
+                name=resource.name,
+                topic_id=topic_id_text(topic.topic_id),
+                partitions=len(topic.partitions),
+                replication_factor=min((len(p.replicas) for p in topic.partitions), default=0),
+                config={name: entry.value or "" for name, entry in config.items()},
+            )
+        return facts
+
+    def _describe(self) -> dict[str, Any]:
+        """Those of the two topics that exist."""
+        found: dict[str, Any] = {}
+        futures = self._admin.describe_topics(TopicCollection(list(self._names)), request_timeout=_TIMEOUT_S)
+        for name, future in futures.items():
+            try:
+                found[name] = future.result(_TIMEOUT_S + 5)
+            except KafkaException as error:
+                if error.args[0].code() not in UNKNOWN_PARTITION:
+                    raise failure(error.args[0], f"describe topic {name}") from error
+        return found
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, *, wait_s: float = 0.0) -> Gates:
+        with self._lock:
+            described = self._describe()
+            ids = tuple(topic_id_text(described[n].topic_id) if n in described else "" for n in self._names)
+            if ids != self._ids:
+                self._begin(described, ids)
+            if self._consumer is not None:
+                self._catch_up(self._consumer, wait_s)
+            elif wait_s > 0:
+                time.sleep(min(wait_s, _POLL_S))
+            return self._gates.copy()
+
+    def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
+        """Read from the start whatever topics there are: they were created, or deleted and created anew."""
+        self._forget()
+        self._ids = ids
+        if not described:
+            return
+        self._consumer = Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
+                    "group.id": "tidegate-control",
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_uncommitted",
+                    "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 10,
+                    "fetch.error.backoff.ms": 50,
+                },
+            ),
+            logger=silent_logger(),
+        )
+        partitions = [(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        self._next = dict.fromkeys(partitions, 0)
+        self._consumer.assign([ClientTopicPartition(name, p, OFFSET_BEGINNING) for name, p in partitions])
+
+    def _forget(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+        self._ids, self._next, self._gates = (), {}, Gates()
+
+    def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
+        """Read to the ends as they are now; then wait for more where nothing was read."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        ends = self._ends(consumer)
+        read = 0
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
+            read += self._take(consumer, _POLL_S)
+        patience = time.monotonic() + wait_s
+        while not read and time.monotonic() < patience:
+            read += self._take(consumer, min(_POLL_S, wait_s))
+
+    def _ends(self, consumer: Consumer) -> dict[tuple[str, int], int]:
+        ends = {}
+        for name, number in self._next:
+            try:
+                _low, ends[name, number] = consumer.get_watermark_offsets(
+                    ClientTopicPartition(name, number), timeout=_TIMEOUT_S, cached=False
+                )
+            except KafkaException as error:
+                raise failure(error.args[0], f"read the end of topic {name}") from error
+        return ends
+
+    def _take(self, consumer: Consumer, wait_s: float) -> int:
+        taken = 0
+        try:
+            messages = consumer.consume(_BATCH, wait_s)
+        except KafkaException as error:
+            raise failure(error.args[0], f"read topic {self._names[0]}") from error
+        for message in messages:
+            problem = message.error()
+            if problem is not None:
+                if problem.retriable() or problem.code() == KafkaError._PARTITION_EOF:
+                    continue
+                raise failure(problem, f"read topic {message.topic()}")
+            topic, number, offset = message.topic(), message.partition(), message.offset()
+            if topic is None or number is None or offset is None:
+                continue
+            taken += 1
+            self._next[topic, number] = offset + 1
+            try:
+                self._gates.take(*decode(message.key(), message.value()), offset)
+            except Unreadable:
+                self.unreadable += 1
+        if not messages:
+            # The last records of a compacted log may be gone: the position tells that there is nothing more.
+            for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
+                if position.offset is not None and position.offset > self._next[position.topic, position.partition]:
+                    self._next[position.topic, position.partition] = position.offset
+        return taken
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
+        with self._lock:
+            return self._write(dict(holds))
+
+    def release(self, keys: Iterable[HoldKey]) -> None:
+        with self._lock:
+            self._write(dict.fromkeys(keys))
+
+    def _write(self, records: Mapping[HoldKey, Value]) -> dict[HoldKey, int]:
+        name = self._names[0]
+        offsets: dict[HoldKey, int] = {}
+        failures: list[KafkaError] = []
+        producer = self._writer()
+
+        def delivered(key: HoldKey) -> Any:
+            def note(error: KafkaError | None, message: Any) -> None:
+                if error is not None:
+                    failures.append(error)
+                else:
+                    offsets[key] = message.offset()
+
+            return note
+
+        for key, value in records.items():
+            producer.produce(name, encode_value(value), encode_key(key), on_delivery=delivered(key))
+        producer.flush(_DELIVERY_S)
+        if failures:
+            # What was in the same batch may be there; whoever asked writes all of it again, which changes nothing.
+            raise failure(failures[0], f"write {len(records)} record(s) to topic {name}")
+        if len(offsets) < len(records):
+            self._producer = None
+            raise OutcomeUnknown(f"write {len(records)} record(s) to topic {name}: no answer in {_DELIVERY_S:.0f} s")
+        return offsets
+
+    def _writer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(
+                librdkafka_config(
+                    self._connection,
+                    **{
+                        "enable.idempotence": True,
+                        "linger.ms": 0,
+                        "message.timeout.ms": int(_DELIVERY_S * 1000 * 0.9),
+                        "allow.auto.create.topics": False,
+                    },
+                ),
+                logger=silent_logger(),
+            )
+        return self._producer
+
+    def _forget_acks(self) -> None:
+        """Write a tombstone for each ack there is. Needs Write on the ack topic, which only this case does."""
+        described = self._describe()
+        self._begin(described, ("", ""))
+        if self._consumer is not None:
+            self._catch_up(self._consumer, 0.0)
+        stale = list(self._gates.acks)
+        producer = self._writer()
+        failures: list[KafkaError] = []
+        for key in stale:
+            producer.produce(
+                self._names[1],
+                None,
+                encode_key(key),
+                on_delivery=lambda error, _message: failures.append(error) if error is not None else None,
+            )
+        left = producer.flush(_DELIVERY_S)
+        if failures:
+            raise failure(failures[0], f"forget {len(stale)} ack(s) of an earlier control topic")
+        if left:
+            raise OutcomeUnknown(f"forget {len(stale)} ack(s) of an earlier control topic: no answer")
+        self._forget()

@@ -1,0 +1,60 @@
+"""The operator's reading and writing of the two topics, held to the vectors that bind every agent as well."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.control.records import (
+    CLOCK_VALUE,
+    AckKey,
+    ClockKey,
+    HoldKey,
+    Key,
+    PartitionKey,
+    Unreadable,
+    Value,
+    decode,
+    encode_key,
+    encode_value,
+)
+
+VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
+KINDS = {HoldKey: "hold", PartitionKey: "partition", ClockKey: "clock", AckKey: "ack"}
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _as_vector(key: Key, value: Value, *, released: bool) -> dict[str, Any]:
+    body = {"kind": KINDS[type(key)]} | asdict(key)
+    if released:
+        return body | {"released": True}
+    return body | (asdict(value) if value is not None else {})
+
+
+@pytest.mark.parametrize("vector", VECTORS["readable"], ids=lambda v: v["name"])
+def test_a_record_of_the_contract_is_read_as_what_it_says(vector: dict[str, Any]) -> None:
+    key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+
+    assert _as_vector(key, value, released=vector["value"] is None) == vector["record"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["readable"], ids=lambda v: v["name"])
+def test_a_record_is_written_as_the_contract_has_it(vector: dict[str, Any]) -> None:
+    key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+
+    assert encode_key(key) == _bytes(vector["key"])
+    written = CLOCK_VALUE if isinstance(key, ClockKey) else encode_value(value)
+    assert decode(encode_key(key), written) == (key, value)
+
+
+@pytest.mark.parametrize("vector", VECTORS["unreadable"], ids=lambda v: v["name"])
+def test_anything_else_is_told_from_it(vector: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable):
+        decode(_bytes(vector["key"]), _bytes(vector["value"]))
