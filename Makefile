@@ -60,11 +60,11 @@ format: setup ## write the code as ruff formats it
 .PHONY: setup
 setup: $(VENV)/.synced ## the locked environment in .venv (nothing to do when it is current)
 
-$(VENV)/.synced: requirements.lock pyproject.toml | python uv
+$(VENV)/.synced: requirements.lock pyproject.toml agents/python/pyproject.toml | python uv
 	@echo "setting up $(VENV) from requirements.lock (about 1.2 GB, 1 to 3 min the first time)" >&2
 	@test -x $(BIN)/python || "$(UV)" venv -q --python "$(PYTHON)" $(VENV)
 	@"$(UV)" pip sync -q --python $(BIN)/python --require-hashes requirements.lock
-	@"$(UV)" pip install -q --python $(BIN)/python --no-deps --editable .
+	@"$(UV)" pip install -q --python $(BIN)/python --no-deps --editable . --editable agents/python
 	@touch $@
 
 .PHONY: python
