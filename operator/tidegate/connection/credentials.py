@@ -154,6 +154,8 @@ def _connection(spec: KafkaConnectionSpec, file_of: FileOf, bundle: Path | None)
         ca_file=ca_file,
         authentication=Authentication() if auth is None else _authentication(auth, file_of),
         properties=dict(spec.properties),
+        control_topic=spec.control_topic.name,
+        control_replication_factor=spec.control_topic.replication_factor,
     )
 
 

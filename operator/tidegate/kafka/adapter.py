@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidegate.kafka.client_config import BadConnection, librdkafka_config
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.control import KafkaControlTopics
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable, UnknownPartitions
 from tidegate.kafka.membership import KafkaMembership
 from tidegate.kafka.model import (
@@ -72,10 +73,15 @@ class KafkaClient:
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._membership = KafkaMembership(self._wire, self._joiner, self)
+        self._control = KafkaControlTopics(connection, self._admin)
 
     @property
     def membership(self) -> KafkaMembership:
         return self._membership
+
+    @property
+    def control(self) -> KafkaControlTopics:
+        return self._control
 
     def writer(self, group_id: str, *, transaction_timeout_s: float) -> KafkaOffsetWriter:
         return KafkaOffsetWriter(
@@ -83,6 +89,7 @@ class KafkaClient:
         )
 
     def close(self) -> None:
+        self._control.close()
         self._joiner.close()
         self._wire.close()
 

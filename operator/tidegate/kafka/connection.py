@@ -34,10 +34,16 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the cluster is. ``ca_file``: PEM of trusted certificates; ``tls`` without it trusts the system's."""
+    """Where the cluster is. ``ca_file``: PEM of trusted certificates; ``tls`` without it trusts the system's.
+
+    ``control_topic``: where holds are written; ``control_replication_factor``: what it gets when it has to be created,
+    absent: 3, or the number of brokers where there are fewer.
+    """
 
     bootstrap_servers: str
     tls: bool = False
     ca_file: Path | None = None
     authentication: Authentication = field(default_factory=Authentication)
     properties: Mapping[str, str] = field(default_factory=dict)
+    control_topic: str = "__tidegate"
+    control_replication_factor: int | None = None

@@ -37,12 +37,11 @@ _DEFAULT_REPLICATION: Final = 3
 class KafkaControlTopics:
     """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, control_topic: str, replication_factor: int | None = None) -> None:
+    def __init__(self, connection: Connection, admin: AdminClient) -> None:
         self._connection = connection
-        self._names = (control_topic, acks_topic(control_topic))
-        self._replication_factor = replication_factor
+        self._names = (connection.control_topic, acks_topic(connection.control_topic))
         self._lock = threading.Lock()
-        self._admin = AdminClient(librdkafka_config(connection), logger=silent_logger())
+        self._admin = admin
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ class KafkaControlTopics:
             return complaints(control, acks)
 
     def _create(self, names: list[str]) -> None:
-        factor = self._replication_factor
+        factor = self._connection.control_replication_factor
         if factor is None:
             factor = min(_DEFAULT_REPLICATION, self._brokers())
         new = [

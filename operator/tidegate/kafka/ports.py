@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from tidegate.control.ports import ControlTopics
 from tidegate.kafka.model import Cluster, Group, LogBounds, Member, Offsets, Topic, TopicPartition
 
 
@@ -158,6 +159,9 @@ class Kafka(ClusterReader, Protocol):
 
     @property
     def membership(self) -> Membership: ...
+
+    @property
+    def control(self) -> ControlTopics: ...
 
     def writer(self, group_id: str, *, transaction_timeout_s: float) -> OffsetWriter: ...
 
