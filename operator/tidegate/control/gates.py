@@ -12,10 +12,14 @@ from tidegate.kafka.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A hold in force; ``epoch`` is the control topic's offset of its record."""
+    """A hold in force; ``epoch`` is the control topic's offset of its record.
+
+    ``since_ms``: that record's LogAppendTime, where the reader told it.
+    """
 
     epoch: int
     hold: Hold
+    since_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -30,13 +34,16 @@ class Gates:
     acks: dict[AckKey, Ack] = field(default_factory=dict)
     _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
 
-    def take(self, key: Key, value: Value, offset: int) -> None:
-        """One record of either topic, at its offset there. Kinds that are not about gates are passed over."""
+    def take(self, key: Key, value: Value, offset: int, at_ms: int | None = None) -> None:
+        """One record of either topic, at its offset there. Kinds that are not about gates are passed over.
+
+        ``at_ms``: the record's timestamp, epoch milliseconds.
+        """
         match key:
             case HoldKey():
                 gate = AckKey(key.group, key.topic, key.partition)
                 if isinstance(value, Hold):
-                    self.holds[key] = self._by_gate[gate][key] = Held(offset, value)
+                    self.holds[key] = self._by_gate[gate][key] = Held(offset, value, at_ms)
                 else:
                     self.holds.pop(key, None)
                     self._by_gate[gate].pop(key, None)

@@ -1,7 +1,8 @@
 """The few Kafka requests that confluent_kafka cannot send, by kafka-python's request classes (TLS and SASL included).
 
 JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many groups at once (KIP-709),
-OffsetDelete (KIP-496) and the raw subscription of members. Nothing else belongs here.
+OffsetDelete (KIP-496), the raw subscription of members, and what ``kafka-consumer-groups`` shows beyond that. Nothing
+else belongs here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka import errors as wire_errors
@@ -42,6 +44,16 @@ GROUP_ID_NOT_FOUND: Final = 69
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
 _NOT_AUTHORIZED: Final = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A row of ListGroups. ``type`` is in small letters; ``type`` and ``state`` are empty from old brokers."""
+
+    group_id: str
+    protocol_type: str
+    type: str
+    state: str
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
@@ -305,16 +317,56 @@ class Wire:
 
     def group_types(self) -> Mapping[str, str]:
         """Type (classic, consumer, streams, share) of every group the principal may see, by group id (KIP-848)."""
+        return {row.group_id: row.type for row in self.list_groups()}
+
+    def list_groups(self) -> tuple[ListedGroup, ...]:
+        """Every group the principal may see, whatever uses it; as the brokers list them (ListGroups)."""
         try:
             admin = self._client()
-            types: dict[str, str] = {}
+            found: list[ListedGroup] = []
             for broker in admin.describe_cluster()["brokers"]:
                 [answer] = admin.call(broker["broker_id"], ListGroupsRequest(states_filter=[], types_filter=[]))
                 check(answer.error_code, "list the groups")
-                types |= {g.group_id: str(getattr(g, "group_type", "") or "").lower() for g in answer.groups}
-            return types
+                found += [
+                    ListedGroup(
+                        group_id=g.group_id,
+                        protocol_type=g.protocol_type or "",
+                        type=str(getattr(g, "group_type", "") or "").lower(),
+                        state=str(getattr(g, "group_state", "") or ""),
+                    )
+                    for g in answer.groups
+                ]
+            return tuple(found)
         except (wire_errors.KafkaError, OSError) as error:
             raise Unavailable(f"list the groups: {error!r}") from error
+
+    def coordinator(self, group_id: str) -> tuple[int, str, int]:
+        """Node id, host and port of the group's coordinator."""
+        try:
+            node_id = self._find([group_id], fresh=True)[group_id]
+            brokers = self._client().describe_cluster()["brokers"]
+        except (wire_errors.KafkaError, OSError) as error:
+            raise Unavailable(f"find the coordinator of group {group_id}: {error!r}") from error
+        found = next((b for b in brokers if b["broker_id"] == node_id), None)
+        if found is None:
+            raise Unavailable(f"find the coordinator of group {group_id}: broker {node_id} is not there")
+        return node_id, found["host"], found["port"]
+
+    def leader_epochs(self, group_id: str) -> Mapping[TopicPartition, int]:
+        """Leader epochs of a group's committed offsets (KIP-320), where the committer told one."""
+        what = f"read the committed offsets of group {group_id}"
+        [answer] = self.exchange(
+            group_id,
+            lambda: OffsetFetchRequest(groups=[_fetch_group(group_id, None)], min_version=8, max_version=8),
+            code_of=lambda answer: int(answer.groups[0].error_code),
+            what=what,
+        )
+        rows = ((topic.name, row) for topic in answer.groups[0].topics for row in topic.partitions)
+        return {
+            TopicPartition(name, row.partition_index): row.committed_leader_epoch
+            for name, row in rows
+            if row.error_code == NO_ERROR and row.committed_offset >= 0 and row.committed_leader_epoch >= 0
+        }
 
     def supports(self, api_key: int) -> bool:
         """Whether the brokers offer an API (ApiVersions)."""
