@@ -15,10 +15,21 @@ from tidegate.control.records import Hold, HoldKey
 class ControlTopics(Protocol):
     """The control topic and its ack topic on one cluster."""
 
+    @property
+    def exist(self) -> bool:
+        """Whether the last ``read`` found both topics; ``False`` before the first one."""
+        ...
+
+    @property
+    def unreadable(self) -> int:
+        """How many records of the topics, as last read, were skipped because they are not of the contract."""
+        ...
+
     def ensure(self) -> tuple[str, ...]:
         """Create the topics where they are missing; what is wrong with those that are there (``topics.complaints``).
 
-        Raises ``NotAuthorized`` where they are missing and may not be created.
+        Takes back acks that were made for an earlier control topic. Raises ``NotAuthorized`` where topics are missing
+        and may not be created.
         """
         ...
 
@@ -26,16 +37,20 @@ class ControlTopics(Protocol):
         """What both topics say now: everything that was written before this call is in it.
 
         ``wait_s``: where nothing new has been written since the last call, wait that long for something. Without
-        topics: nothing is held. The result belongs to the caller: later calls do not change it.
+        topics: nothing is held. The result belongs to the caller: later calls do not change it. Acks of epochs that
+        the control topic has not reached were made for an earlier one, and are left out.
         """
         ...
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        """Write holds; their epochs. Each stays in force until it is released."""
+        """Write holds; their epochs. Each stays in force until it is released.
+
+        Raises ``Unavailable`` also when the answer is missing: writing again is harmless.
+        """
         ...
 
     def release(self, keys: Iterable[HoldKey]) -> None:
-        """Write tombstones. Releasing what is not held does nothing."""
+        """Write tombstones. Releasing what is not held does nothing, nor does releasing without a control topic."""
         ...
 
     def close(self) -> None: ...

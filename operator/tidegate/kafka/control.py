@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Hold, HoldKey, Unreadable, Value, decode, encode_key, encode_value
+from tidegate.control.records import AckKey, Hold, HoldKey, Unreadable, Value, decode, encode_key, encode_value
 from tidegate.control.topics import (
     ACKS_CONFIG,
     CONTROL_CONFIG,
@@ -23,7 +23,7 @@ from tidegate.control.topics import (
 )
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import OutcomeUnknown, Unavailable
+from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 
@@ -33,6 +33,11 @@ _POLL_S: Final = 0.05
 _BATCH: Final = 1000
 _DEFAULT_REPLICATION: Final = 3
 
+# A topic that was deleted while it was read: the next call sees that.
+_PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF}
+
+KeyT = TypeVar("KeyT", HoldKey, AckKey)
+
 
 class KafkaControlTopics:
     """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
@@ -41,17 +46,29 @@ class KafkaControlTopics:
         self._connection = connection
         self._names = (connection.control_topic, acks_topic(connection.control_topic))
         self._lock = threading.Lock()
+        # Apart from the other: a write that waits for a broker must not hold up those who only look.
+        self._write_lock = threading.Lock()
         self._admin = admin
+        self._closed = False
         self._producer: Producer | None = None
+        self._producer_id = ""
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
         self._next: dict[tuple[str, int], int] = {}
         self._gates = Gates()
-        self.unreadable = 0
-        """Records that were skipped because they are not of the contract."""
+        self._unreadable = 0
+
+    @property
+    def exist(self) -> bool:
+        return bool(self._ids) and all(self._ids)
+
+    @property
+    def unreadable(self) -> int:
+        return self._unreadable
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._write_lock:
+            self._closed = True
             self._forget()
             self._producer = None
 
@@ -67,11 +84,8 @@ class KafkaControlTopics:
             left = [name for name in self._names if name not in facts]
             if left:
                 raise Unavailable(f"topic {left[0]} was created, but cannot be described yet")
-            control, acks = (facts[name] for name in self._names)
-            if self._names[0] in missing and self._names[1] not in missing:
-                # Offsets of the new control topic begin at 0: acks of the old one's would look like later ones.
-                self._forget_acks()
-            return complaints(control, acks)
+            self._forget_stale_acks()
+            return complaints(*(facts[name] for name in self._names))
 
     def _create(self, names: list[str]) -> None:
         factor = self._connection.control_replication_factor
@@ -136,15 +150,31 @@ class KafkaControlTopics:
 
     def read(self, *, wait_s: float = 0.0) -> Gates:
         with self._lock:
-            described = self._describe()
-            ids = tuple(topic_id_text(described[n].topic_id) if n in described else "" for n in self._names)
-            if ids != self._ids:
-                self._begin(described, ids)
-            if self._consumer is not None:
-                self._catch_up(self._consumer, wait_s)
-            elif wait_s > 0:
-                time.sleep(min(wait_s, _POLL_S))
-            return self._gates.copy()
+            self._refresh(wait_s)
+            gates = self._gates.copy()
+            for key in self._stale_acks():
+                del gates.acks[key]
+            return gates
+
+    def _refresh(self, wait_s: float) -> None:
+        if self._closed:
+            raise Unavailable(f"read topic {self._names[0]}: the connection was closed")
+        described = self._describe()
+        ids = tuple(topic_id_text(described[n].topic_id) if n in described else "" for n in self._names)
+        if ids != self._ids:
+            self._begin(described, ids)
+        if self._consumer is not None:
+            self._catch_up(self._consumer, wait_s)
+        elif wait_s > 0:
+            time.sleep(min(wait_s, _POLL_S))
+
+    def _stale_acks(self) -> list[AckKey]:
+        """Acks of an earlier control topic: their epochs are offsets that this one has not reached.
+
+        Epoch 0 is also what an agent says that has found no control record at all.
+        """
+        reached = max((end for (name, _), end in self._next.items() if name == self._names[0]), default=0)
+        return [key for key, ack in self._gates.acks.items() if ack.epoch >= max(reached, 1)]
 
     def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Read from the start whatever topics there are: they were created, or deleted and created anew."""
@@ -169,7 +199,9 @@ class KafkaControlTopics:
             ),
             logger=silent_logger(),
         )
-        partitions = [(name, p.id) for name, topic in described.items() for p in topic.partitions]
+        # Acks first: the control topic's end, asked for after theirs, lies behind every epoch that they name.
+        found = [name for name in reversed(self._names) if name in described]
+        partitions = [(name, p.id) for name in found for p in described[name].partitions]
         self._next = dict.fromkeys(partitions, 0)
         self._consumer.assign([ClientTopicPartition(name, p, OFFSET_BEGINNING) for name, p in partitions])
 
@@ -177,7 +209,7 @@ class KafkaControlTopics:
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = None
-        self._ids, self._next, self._gates = (), {}, Gates()
+        self._ids, self._next, self._gates, self._unreadable = (), {}, Gates(), 0
 
     def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
         """Read to the ends as they are now; then wait for more where nothing was read."""
@@ -206,13 +238,15 @@ class KafkaControlTopics:
     def _take(self, consumer: Consumer, wait_s: float) -> int:
         taken = 0
         try:
-            messages = consumer.consume(_BATCH, wait_s)
+            # consume() alone would wait for a full batch.
+            first = consumer.poll(wait_s)
+            messages = [] if first is None else [first, *consumer.consume(_BATCH, 0)]
         except KafkaException as error:
             raise failure(error.args[0], f"read topic {self._names[0]}") from error
         for message in messages:
             problem = message.error()
             if problem is not None:
-                if problem.retriable() or problem.code() == KafkaError._PARTITION_EOF:
+                if problem.retriable() or problem.code() in _PASSING:
                     continue
                 raise failure(problem, f"read topic {message.topic()}")
             topic, number, offset = message.topic(), message.partition(), message.offset()
@@ -221,9 +255,9 @@ class KafkaControlTopics:
             taken += 1
             self._next[topic, number] = offset + 1
             try:
-                self._gates.take(*decode(message.key(), message.value()), offset)
+                self._gates.take(*decode(message.key(), message.value()), offset, message.timestamp()[1])
             except Unreadable:
-                self.unreadable += 1
+                self._unreadable += 1
         if not messages:
             # The last records of a compacted log may be gone: the position tells that there is nothing more.
             for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
@@ -234,20 +268,32 @@ class KafkaControlTopics:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        with self._lock:
-            return self._write(dict(holds))
+        with self._write_lock:
+            return self._write(self._names[0], dict(holds))
 
     def release(self, keys: Iterable[HoldKey]) -> None:
-        with self._lock:
-            self._write(dict.fromkeys(keys))
+        records = dict.fromkeys(keys)
+        with self._write_lock:
+            if self._names[0] in self._describe():
+                self._write(self._names[0], records)
 
-    def _write(self, records: Mapping[HoldKey, Value]) -> dict[HoldKey, int]:
-        name = self._names[0]
-        offsets: dict[HoldKey, int] = {}
+    def _forget_stale_acks(self) -> None:
+        """Needs Write on the ack topic, which only this case does."""
+        self._refresh(0.0)
+        stale = self._stale_acks()
+        if stale:
+            with self._write_lock:
+                self._write(self._names[1], dict.fromkeys(stale))
+
+    def _write(self, name: str, records: Mapping[KeyT, Value]) -> dict[KeyT, int]:
+        if not records:
+            return {}
+        what = f"write {len(records)} record(s) to topic {name}"
+        offsets: dict[KeyT, int] = {}
         failures: list[KafkaError] = []
-        producer = self._writer()
+        producer = self._writer(name, what)
 
-        def delivered(key: HoldKey) -> Any:
+        def delivered(key: KeyT) -> Any:
             def note(error: KafkaError | None, message: Any) -> None:
                 if error is not None:
                     failures.append(error)
@@ -261,14 +307,23 @@ class KafkaControlTopics:
         producer.flush(_DELIVERY_S)
         if failures:
             # What was in the same batch may be there; whoever asked writes all of it again, which changes nothing.
-            raise failure(failures[0], f"write {len(records)} record(s) to topic {name}")
+            raise failure(failures[0], what)
         if len(offsets) < len(records):
+            # Whether they are there is unknown; writing them again changes nothing but their epochs.
             self._producer = None
-            raise OutcomeUnknown(f"write {len(records)} record(s) to topic {name}: no answer in {_DELIVERY_S:.0f} s")
+            raise Unavailable(f"{what}: no answer in {_DELIVERY_S:.0f} s")
         return offsets
 
-    def _writer(self) -> Producer:
-        if self._producer is None:
+    def _writer(self, name: str, what: str) -> Producer:
+        """A producer for the topic as it is now: one that knew an earlier topic of this name waits for that in vain."""
+        if self._closed:
+            raise Unavailable(f"{what}: the connection was closed")
+        topic = self._describe().get(name)
+        if topic is None:
+            raise Unavailable(f"{what}: there is no such topic")
+        topic_id = f"{name} {topic_id_text(topic.topic_id)}"
+        if self._producer is None or self._producer_id != topic_id:
+            self._producer_id = topic_id
             self._producer = Producer(
                 librdkafka_config(
                     self._connection,
@@ -282,26 +337,3 @@ class KafkaControlTopics:
                 logger=silent_logger(),
             )
         return self._producer
-
-    def _forget_acks(self) -> None:
-        """Write a tombstone for each ack there is. Needs Write on the ack topic, which only this case does."""
-        described = self._describe()
-        self._begin(described, ("", ""))
-        if self._consumer is not None:
-            self._catch_up(self._consumer, 0.0)
-        stale = list(self._gates.acks)
-        producer = self._writer()
-        failures: list[KafkaError] = []
-        for key in stale:
-            producer.produce(
-                self._names[1],
-                None,
-                encode_key(key),
-                on_delivery=lambda error, _message: failures.append(error) if error is not None else None,
-            )
-        left = producer.flush(_DELIVERY_S)
-        if failures:
-            raise failure(failures[0], f"forget {len(stale)} ack(s) of an earlier control topic")
-        if left:
-            raise OutcomeUnknown(f"forget {len(stale)} ack(s) of an earlier control topic: no answer")
-        self._forget()

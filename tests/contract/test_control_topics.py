@@ -1,0 +1,418 @@
+"""What ``tidegate.control.ports`` promises, held against topics in memory and against a real broker's."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic
+
+from devstack import KafkaCluster
+from support.fake_control import FakeControlTopics, FakeTopics
+from support.operator_process import until
+from tidegate.control.ports import ControlTopics
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import TopicPartition
+
+GROUP = "payments"
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def key(partition: TopicPartition = P0, holder: str = "pause/c/1") -> HoldKey:
+    return HoldKey(GROUP, partition.topic, partition.partition, holder)
+
+
+class World(Protocol):
+    """The two topics, with what agents, users and other clients do to them."""
+
+    @property
+    def control(self) -> ControlTopics: ...
+
+    def another(self) -> ControlTopics:
+        """Another client of the same topics."""
+        ...
+
+    def ack(self, partition: TopicPartition, ack: Ack) -> None: ...
+
+    def garble(self) -> None:
+        """Write records that nobody can read: on the control topic at least one."""
+        ...
+
+    def lose(self) -> None:
+        """Delete the control topic; the ack topic stays."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FakeWorld:
+    def __init__(self) -> None:
+        self._topics = FakeTopics()
+        self._control = FakeControlTopics(self._topics)
+
+    @property
+    def control(self) -> FakeControlTopics:
+        return self._control
+
+    def another(self) -> FakeControlTopics:
+        return FakeControlTopics(self._topics)
+
+    def ack(self, partition: TopicPartition, ack: Ack) -> None:
+        self._control.ack(GROUP, partition.topic, partition.partition, ack)
+
+    def garble(self) -> None:
+        self._control.garble()
+
+    def lose(self) -> None:
+        self._control.lose()
+
+    def close(self) -> None:
+        pass
+
+
+class RealWorld:
+    def __init__(self, bootstrap: str) -> None:
+        self.name = f"__control-{uuid.uuid4().hex[:12]}"
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._clients: list[KafkaClient] = []
+        self._producer: Producer | None = None
+        self._control = self.another()
+
+    @property
+    def control(self) -> ControlTopics:
+        return self._control
+
+    def another(self) -> ControlTopics:
+        client = KafkaClient(Connection(self.bootstrap, control_topic=self.name))
+        self._clients.append(client)
+        return client.control
+
+    def ack(self, partition: TopicPartition, ack: Ack) -> None:
+        record = AckKey(GROUP, partition.topic, partition.partition)
+        self.write(acks_topic(self.name), encode_key(record), encode_value(ack))
+
+    def garble(self) -> None:
+        self.write(self.name, b'{"kind":"hold","group":"","topic":"t","partition":0,"holder":"h"}', b"{}")
+        self.write(self.name, b'{"kind":"later"}', b"{}")
+        self.write(self.name, b"\xff", b"\xff")
+
+    def write(self, topic: str, record_key: bytes | None, value: bytes | None) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        failed: list[object] = []
+        producer.produce(topic, value, record_key, on_delivery=lambda error, _: failed.append(error) if error else None)
+        assert producer.flush(20) == 0
+        assert not failed
+
+    def lose(self) -> None:
+        self.admin.delete_topics([self.name])[self.name].result(20)
+        until(lambda: self.name not in self.admin.list_topics(timeout=10).topics, "the control topic is gone")
+
+    def create(self, name: str, config: Mapping[str, str], partitions: int = 1) -> None:
+        def created() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(name, partitions, 1, config=dict(config))])[name].result(20)
+            except KafkaException:
+                return False  # a topic that is just being deleted still has its name
+            return True
+
+        until(created, f"{name} is created")
+        until(lambda: name in self.admin.list_topics(timeout=10).topics, f"{name} is there")
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.control.close()
+            client.close()
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made: World = FakeWorld() if request.param == "fake" else RealWorld(request.getfixturevalue("kafka").bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real(kafka: KafkaCluster) -> Iterator[RealWorld]:
+    made = RealWorld(kafka.bootstrap)
+    yield made
+    made.close()
+
+
+# --- where there are none ---------------------------------------------------------------------------------------------
+
+
+def test_without_topics_nothing_is_held_and_none_are_made_by_reading(world: World) -> None:
+    assert not world.control.read().holds
+    assert not world.control.exist
+    assert not world.another().read().holds
+    assert not world.control.exist
+
+
+def test_a_hold_without_a_control_topic_is_refused_at_once(world: World) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        world.control.hold({key(): Hold()})
+    world.control.release([key()])
+    assert time.monotonic() - began < 10
+
+
+def test_ensuring_makes_both_topics_and_has_nothing_against_its_own(world: World) -> None:
+    assert world.control.ensure() == ()
+    assert world.control.ensure() == ()
+    world.control.read()
+    assert world.control.exist
+
+
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hold_is_read_as_soon_as_it_is_written(world: World) -> None:
+    world.control.ensure()
+    for number in range(20):
+        epochs = world.control.hold({key(holder=f"pause/c/{number}"): Hold(f"reason {number}", number)})
+        held = world.control.read().holders(GROUP, P0)[key(holder=f"pause/c/{number}")]
+        assert held.hold == Hold(f"reason {number}", number)
+        assert held.epoch == epochs[key(holder=f"pause/c/{number}")]
+
+
+def test_several_holds_have_epochs_of_their_own_and_a_rewritten_one_a_later_one(world: World) -> None:
+    world.control.ensure()
+    first = world.control.hold({key(P0): Hold(), key(P1): Hold()})
+    again = world.control.hold({key(P0): Hold("another reason")})
+
+    gates = world.control.read()
+
+    assert len(set(first.values())) == 2
+    assert again[key(P0)] > max(first.values())
+    assert gates.epoch(GROUP, P0) == again[key(P0)]
+    assert gates.epoch(GROUP, P1) == first[key(P1)]
+
+
+def test_a_released_hold_is_gone_and_the_other_holders_stay(world: World) -> None:
+    world.control.ensure()
+    world.control.hold({key(holder="pause/c/1"): Hold(), key(holder="pause/c/2"): Hold()})
+
+    world.control.release([key(holder="pause/c/1"), key(P1, "never/held")])
+
+    assert list(world.control.read().holders(GROUP, P0)) == [key(holder="pause/c/2")]
+    assert list(world.another().read().holders(GROUP, P0)) == [key(holder="pause/c/2")]
+
+
+def test_what_another_client_has_written_is_in_the_next_reading(world: World) -> None:
+    world.control.ensure()
+    world.control.read()
+    another = world.another()
+    for number in range(10):
+        another.hold({key(holder=f"other/{number}"): Hold()})
+        assert key(holder=f"other/{number}") in world.control.read().holders(GROUP, P0)
+
+
+def test_writers_side_by_side_lose_nothing(world: World) -> None:
+    world.control.ensure()
+    world.control.read()
+    clients = [world.another() for _ in range(3)]
+    found: list[Mapping[HoldKey, int]] = []
+
+    def write(client: ControlTopics, name: str) -> None:
+        found.extend(client.hold({key(TopicPartition(name, n), name): Hold()}) for n in range(20))
+
+    threads = [threading.Thread(target=write, args=(client, f"t{n}")) for n, client in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    epochs = [epoch for written in found for epoch in written.values()]
+    gates = world.control.read()
+    assert len(epochs) == len(set(epochs)) == 60
+    assert {k: h.epoch for k, h in gates.holds.items()} == {k: e for written in found for k, e in written.items()}
+
+
+def test_a_reading_belongs_to_whoever_made_it(world: World) -> None:
+    world.control.ensure()
+    world.control.hold({key(): Hold()})
+    before = world.control.read()
+    world.control.release([key()])
+    assert not world.control.read().holds
+    assert list(before.holds) == [key()]
+    before.take(key(P1), Hold(), 99)
+    assert not world.control.read().holds
+
+
+# --- acks -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_ack_of_the_hold_or_later_tells_that_it_was_obeyed(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    assert world.control.read().acked(GROUP, P0) is None
+
+    world.ack(P0, Ack(epoch, 42, "member-1"))
+
+    gates = world.control.read()
+    assert gates.acked(GROUP, P0) == Ack(epoch, 42, "member-1")
+    again = world.control.hold({key(holder="another"): Hold()})
+    assert world.control.read().acked(GROUP, P0) is None
+    assert world.control.read().acked(GROUP, P0, epoch) == Ack(epoch, 42, "member-1")
+    world.ack(P0, Ack(again[key(holder="another")], 42, "member-1"))
+    assert world.control.read().acked(GROUP, P0) is not None
+
+
+def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    world.control.read()
+    began = time.monotonic()
+    world.control.read(wait_s=0.4)
+    assert 0.3 < time.monotonic() - began < 5
+
+    speaker = threading.Timer(0.3, world.ack, (P0, Ack(epoch, 7, "m")))
+    speaker.start()
+    began = time.monotonic()
+    gates = world.control.read(wait_s=20)
+    speaker.join()
+    assert gates.acked(GROUP, P0) is not None
+    assert time.monotonic() - began < 10
+
+
+# --- what nobody can read, and topics that go -------------------------------------------------------------------------
+
+
+def test_records_that_nobody_can_read_are_counted_and_passed_over(world: World) -> None:
+    world.control.ensure()
+    world.control.hold({key(P0): Hold()})
+    world.garble()
+    world.control.hold({key(P1): Hold()})
+
+    assert set(world.control.read().holds) == {key(P0), key(P1)}
+    assert world.control.unreadable >= 1
+
+
+def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> None:
+    world.control.ensure()
+    for _ in range(5):
+        world.control.hold({key(): Hold()})
+    world.ack(P0, Ack(4, 42, "member-1"))
+    assert world.control.read().acked(GROUP, P0) is not None
+
+    world.lose()
+    assert not world.control.read().holds
+    assert not world.control.exist
+
+    assert world.control.ensure() == ()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    gates = world.control.read()
+    assert world.control.exist
+    assert list(gates.holds) == [key()]
+    assert epoch < 4
+    assert gates.acked(GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
+    for number in range(10):
+        world.control.hold({key(holder=str(number)): Hold()})
+    assert world.control.read().ack(GROUP, P0) is None
+
+
+def test_an_ack_of_an_epoch_that_was_never_written_is_nobodys_word(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    world.ack(P0, Ack(epoch + 100, 42, "member-1"))
+    assert world.control.read().ack(GROUP, P0) is None
+    world.ack(P0, Ack(epoch, 42, "member-1"))
+    assert world.control.read().ack(GROUP, P0) is not None
+
+
+# --- settings, on a real broker ---------------------------------------------------------------------------------------
+
+
+def test_the_topics_are_made_as_they_have_to_be(real: RealWorld) -> None:
+    real.control.ensure()
+
+    for name, wanted in ((real.name, CONTROL_CONFIG), (acks_topic(real.name), ACKS_CONFIG)):
+        assert len(real.admin.list_topics(name, timeout=10).topics[name].partitions) == 1
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        found: Mapping[str, ConfigEntry] = real.admin.describe_configs([resource])[resource].result(20)
+        assert {setting: found[setting].value for setting in wanted} == wanted
+
+
+def test_topics_that_others_made_wrongly_are_named_with_what_mends_them(real: RealWorld) -> None:
+    real.create(real.name, {"cleanup.policy": "delete"}, partitions=2)
+    real.create(acks_topic(real.name), {"cleanup.policy": "compact,delete"})
+
+    found = real.control.ensure()
+
+    assert len(found) == 4
+    text = "\n".join(found)
+    assert f"{real.name} has 2 partitions" in text
+    assert f"--entity-name {real.name} --add-config cleanup.policy=compact" in text
+    assert f"--entity-name {real.name} --add-config message.timestamp.type=LogAppendTime" in text
+    assert f"--entity-name {acks_topic(real.name)} --add-config cleanup.policy=compact" in text
+
+
+def test_a_control_topic_that_somebody_else_made_anew_is_read_from_its_start(real: RealWorld) -> None:
+    real.control.ensure()
+    for _ in range(3):
+        real.control.hold({key(): Hold()})
+    assert real.control.read().holds
+    real.lose()
+    real.create(real.name, CONTROL_CONFIG)
+
+    assert not real.control.read().holds
+    assert real.control.exist
+    epoch = real.control.hold({key(P1): Hold()})[key(P1)]
+    assert epoch == 0
+    assert list(real.control.read().holds) == [key(P1)]
+
+
+def test_a_compacted_control_topic_is_read_to_its_end(real: RealWorld) -> None:
+    """Its last records may be gone: then the end lies behind the last record that there is to read."""
+    compacting = {
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.001",
+        "max.compaction.lag.ms": "100",
+        "delete.retention.ms": "0",
+    }
+    real.create(real.name, CONTROL_CONFIG | compacting)
+    real.create(acks_topic(real.name), ACKS_CONFIG)
+    kept, dropped = key(P0, "kept"), key(P1, "dropped")
+    real.control.hold({kept: Hold()})
+
+    def compacted() -> bool:
+        # Each batch rolls a segment; only those that are not written to any more are cleaned.
+        real.control.hold({dropped: Hold()})
+        real.control.release([dropped])
+        return records_in(real.bootstrap, real.name) < len(written_to(real)) // 2
+
+    until(compacted, "the log cleaner has been there", timeout_s=90, pause_s=0.5)
+
+    for client in (real.control, real.another()):
+        began = time.monotonic()
+        assert list(client.read().holds) == [kept]
+        assert time.monotonic() - began < 10
+
+
+def written_to(real: RealWorld) -> range:
+    consumer = Consumer({"bootstrap.servers": real.bootstrap, "group.id": "contract"})
+    low, high = consumer.get_watermark_offsets(ClientTopicPartition(real.name, 0), timeout=10)
+    consumer.close()
+    return range(low, high)
+
+
+def records_in(bootstrap: str, topic: str) -> int:
+    """How many records there still are."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "contract", "enable.partition.eof": True})
+    consumer.assign([ClientTopicPartition(topic, 0, 0)])
+    count = 0
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        count += 1
+    consumer.close()
+    return count

@@ -1,0 +1,136 @@
+"""The control and ack topics in memory; `tests/contract/test_control_topics.py` runs against them and against Kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidegate.control.gates import Gates
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey
+from tidegate.kafka.errors import KafkaFailure, Unavailable
+
+
+@dataclass
+class FakeTopics:
+    """The topics themselves, for any number of clients."""
+
+    control_exists: bool = False
+    acks_exist: bool = False
+    end: int = 0
+    """The control topic's log end offset."""
+    gates: Gates = field(default_factory=Gates)
+    unreadable: int = 0
+    complaints: tuple[str, ...] = ()
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    version: int = 0
+    """Counts every change, so that a reader can wait for one."""
+
+
+class FakeControlTopics:
+    """Implements `tidegate.control.ports.ControlTopics`. Thread-safe.
+
+    `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
+    is set. `writes` lists what was written through this client: ("hold" or "release", key).
+    """
+
+    def __init__(self, topics: FakeTopics | None = None, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.topics = topics or FakeTopics()
+        self.failure: KafkaFailure | None = None
+        self.writes: list[tuple[str, HoldKey]] = []
+        self._sleep = sleep
+        self._seen = 0
+        self._exist = False
+
+    # --- others -------------------------------------------------------------------------------------------------------
+
+    def ack(self, group: str, topic: str, partition: int, ack: Ack) -> None:
+        """What an agent says."""
+        with self.topics.lock:
+            self.topics.acks_exist = True
+            self.topics.gates.take(AckKey(group, topic, partition), ack, 0)
+            self.topics.version += 1
+
+    def garble(self) -> None:
+        """A record on the control topic that nobody can read."""
+        with self.topics.lock:
+            self.topics.end += 1
+            self.topics.unreadable += 1
+            self.topics.version += 1
+
+    def lose(self) -> None:
+        """Somebody deletes the control topic; the ack topic stays."""
+        with self.topics.lock:
+            self.topics.control_exists = False
+            self.topics.end = 0
+            self.topics.unreadable = 0
+            self.topics.gates = Gates(acks=self.topics.gates.acks)
+            self.topics.version += 1
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    @property
+    def exist(self) -> bool:
+        return self._exist
+
+    @property
+    def unreadable(self) -> int:
+        return self.topics.unreadable
+
+    def ensure(self) -> tuple[str, ...]:
+        self._answer()
+        with self.topics.lock:
+            self.topics.control_exists = self.topics.acks_exist = True
+            for key in self._stale_acks():
+                del self.topics.gates.acks[key]
+            return self.topics.complaints
+
+    def read(self, *, wait_s: float = 0.0) -> Gates:
+        self._answer()
+        waited = 0.0
+        while self.topics.version == self._seen and waited < wait_s:
+            self._sleep(0.01)
+            waited += 0.01
+        with self.topics.lock:
+            self._seen = self.topics.version
+            self._exist = self.topics.control_exists and self.topics.acks_exist
+            gates = self.topics.gates.copy()
+            for key in self._stale_acks():
+                del gates.acks[key]
+            return gates
+
+    def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
+        self._answer()
+        epochs = {}
+        with self.topics.lock:
+            if not self.topics.control_exists:
+                raise Unavailable(f"write {len(holds)} record(s): there is no such topic")
+            for key, hold in holds.items():
+                epochs[key] = self._append("hold", key, hold)
+        return epochs
+
+    def release(self, keys: Iterable[HoldKey]) -> None:
+        self._answer()
+        with self.topics.lock:
+            if self.topics.control_exists:
+                for key in keys:
+                    self._append("release", key, None)
+
+    def close(self) -> None:
+        pass
+
+    def _append(self, what: str, key: HoldKey, hold: Hold | None) -> int:
+        epoch = self.topics.end
+        self.topics.end += 1
+        self.topics.version += 1
+        self.topics.gates.take(key, hold, epoch)
+        self.writes.append((what, key))
+        return epoch
+
+    def _stale_acks(self) -> list[AckKey]:
+        return [key for key, ack in self.topics.gates.acks.items() if ack.epoch >= max(self.topics.end, 1)]
+
+    def _answer(self) -> None:
+        if self.failure is not None:
+            raise self.failure
