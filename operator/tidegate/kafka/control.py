@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from tidegate.control.gates import Gates
 from tidegate.control.records import AckKey, Hold, HoldKey, Unreadable, Value, decode, encode_key, encode_value
@@ -193,7 +193,7 @@ class KafkaControlTopics:
                     "auto.offset.reset": "earliest",
                     "isolation.level": "read_uncommitted",
                     "allow.auto.create.topics": False,
-                    "fetch.wait.max.ms": 10,
+                    "fetch.wait.max.ms": 500,
                     "fetch.error.backoff.ms": 50,
                 },
             ),
@@ -214,7 +214,7 @@ class KafkaControlTopics:
     def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
         """Read to the ends as they are now; then wait for more where nothing was read."""
         deadline = time.monotonic() + _TIMEOUT_S
-        ends = self._ends(consumer)
+        ends = self._ends()
         read = 0
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
@@ -224,15 +224,18 @@ class KafkaControlTopics:
         while not read and time.monotonic() < patience:
             read += self._take(consumer, min(_POLL_S, wait_s))
 
-    def _ends(self, consumer: Consumer) -> dict[tuple[str, int], int]:
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """Asked for on connections of the admin client: the consumer's are busy waiting for new records."""
+        asked = {ClientTopicPartition(*partition): OffsetSpec.latest() for partition in self._next}
         ends = {}
-        for name, number in self._next:
+        for partition, future in self._admin.list_offsets(asked, request_timeout=_TIMEOUT_S).items():
             try:
-                _low, ends[name, number] = consumer.get_watermark_offsets(
-                    ClientTopicPartition(name, number), timeout=_TIMEOUT_S, cached=False
-                )
+                ends[partition.topic, partition.partition] = future.result(_TIMEOUT_S + 5).offset
             except KafkaException as error:
-                raise failure(error.args[0], f"read the end of topic {name}") from error
+                what = f"read the end of topic {partition.topic}"
+                if error.args[0].code() in UNKNOWN_PARTITION:
+                    raise Unavailable(f"{what}: it is being deleted, or was made just now") from error
+                raise failure(error.args[0], what) from error
         return ends
 
     def _take(self, consumer: Consumer, wait_s: float) -> int:
