@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.kafka.names import matches
 from tidegate.reset.model import (
     ByDuration,
     FromFile,
@@ -31,7 +32,6 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
 from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.scope import matches
 from tidegate.reset.targets import Aim, Seen, aim
 
 PARTITIONS: Final = tuple(TopicPartition(topic, n) for topic in ("a", "b") for n in range(3))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.kafka.names import matches
 from tidegate.reset.model import Selection
-from tidegate.reset.scope import matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, assert_never
 
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, group_not_allowed, topic_not_allowed
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic
@@ -59,7 +60,6 @@ from tidegate.reset.run import (
     under_way,
 )
 from tidegate.reset.runner import Launch, Runner, RunnerState
-from tidegate.reset.scope import is_allowed, is_pattern
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
@@ -73,8 +73,6 @@ from tidegate.spark.settings import SparkSettings
 _log = logging.getLogger(__name__)
 
 NOT_IN_THIS_VERSION: Final = "NotInThisVersion"
-GROUP_NOT_ALLOWED: Final = "GroupNotAllowed"
-TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"
 SPARK_UNAVAILABLE: Final = "SparkUnavailable"
 BAD_SPARK_SPEC: Final = "BadSparkSpec"
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
@@ -568,19 +566,13 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
     if reset.to.group is not None:
         groups.append(("spec.reset.to.group", reset.to.group))
     for path, group in groups:
-        if not is_allowed(group, live.allow.groups):
-            return Refusal(
-                GROUP_NOT_ALLOWED,
-                f"{path}: KafkaConnection {live.name} does not allow group {group}: it allows "
-                f"{', '.join(live.allow.groups)}",
-            )
+        message = group_not_allowed(live.name, live.allow, path, group)
+        if message is not None:
+            return Refusal(GROUP_NOT_ALLOWED, message)
     for selection in selections(spec, reset):
-        if not is_pattern(selection.topic) and not is_allowed(selection.topic, live.allow.topics):
-            return Refusal(
-                TOPIC_NOT_ALLOWED,
-                f"KafkaConnection {live.name} does not allow topic {selection.topic}: it allows "
-                f"{', '.join(live.allow.topics)}",
-            )
+        message = topic_not_allowed(live.name, live.allow, selection.topic)
+        if message is not None:
+            return Refusal(TOPIC_NOT_ALLOWED, message)
     return None
 
 

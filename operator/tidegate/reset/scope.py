@@ -6,17 +6,13 @@ Nothing is refused here: what was asked for and cannot be is in the answer (``Sc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupState, Offsets, Topic, TopicPartition
+from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
 from tidegate.reset.model import FromFile, FromGroup, RunRequest, Selection, ShiftBy, Undo
-
-INTERNAL_PREFIX: Final = "__"
-"""Kafka's own topics (``__consumer_offsets`` …) and ours; ``ClusterReader.topics`` leaves them out."""
 
 _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
@@ -36,29 +32,6 @@ class Scope:
     unknown_partitions: frozenset[TopicPartition] = frozenset()
     not_allowed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
-
-
-def is_pattern(text: str) -> bool:
-    return "*" in text
-
-
-def is_internal(topic: str) -> bool:
-    return topic.startswith(INTERNAL_PREFIX)
-
-
-def is_allowed(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a group or topic is named by one of the patterns of ``spec.allow``; ``*`` stands for any text."""
-    return any(pattern == "*" or matches(name, pattern) for pattern in patterns)
-
-
-def matches(name: str, pattern: str) -> bool:
-    """``pattern`` is a name, or has ``*`` for any text (also none); nothing else is special."""
-    return name == pattern if not is_pattern(pattern) else _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def is_undecided(request: RunRequest, group: Group) -> bool:

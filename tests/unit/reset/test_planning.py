@@ -13,6 +13,7 @@ from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
+from tidegate.kafka.names import is_allowed, matches
 from tidegate.reset import plan as planned
 from tidegate.reset.model import (
     ApplySettings,
@@ -35,7 +36,6 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.plan import CHECKS, SPAN_LIMIT, Measured, plan_partitions
 from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.scope import is_allowed, matches
 from tidegate.reset.targets import EPOCH, NoAim, asked_time
 
 SECOND = timedelta(seconds=1)
