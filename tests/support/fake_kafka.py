@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from support.fake_control import FakeControlTopics
+from tidegate.control.records import Ack
+from tidegate.control.standing import managed_members
 from tidegate.kafka.errors import (
     Fenced,
     GroupNotEmpty,
@@ -159,6 +162,7 @@ class FakeKafka:
         self._numbers = itertools.count(1)
         self._failures: defaultdict[str, deque[KafkaFailure]] = defaultdict(deque)
         self._lost_answers: deque[bool] = deque()
+        self._control = FakeControlTopics(sleep=self.clock.sleep)
 
     # --- setting the scene ------------------------------------------------------------------------------------------
 
@@ -293,6 +297,14 @@ class FakeKafka:
             if first is not None:
                 times[partition] = datetime.fromtimestamp(log.records[first] / 1000, UTC)
         return times
+
+    @property
+    def control(self) -> FakeControlTopics:
+        return self._control
+
+    def managed_members(self, group_id: str) -> frozenset[str]:
+        self._called("managed_members")
+        return managed_members(self._control.read(), group_id)
 
     @property
     def membership(self) -> FakeMembership:
@@ -727,7 +739,8 @@ class FakeConsumer:
     ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
     position over an eager rebalance (kafka-python). ``waits``: it waits for open transactions before it reads a
     committed offset (KIP-447). ``late_commit_s``: its application holds what it has read for so long and then commits
-    it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java).
+    it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it
+    runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack.
     """
 
     kafka: FakeKafka
@@ -750,6 +763,8 @@ class FakeConsumer:
     keeps_position: bool = False
     waits: bool = True
     late_commit_s: float | None = None
+    managed: bool = False
+    drain_s: float = 0.0
     member_id: str = ""
     began: list[Began] = field(default_factory=list)
     read: list[tuple[TopicPartition, int]] = field(default_factory=list)
@@ -763,6 +778,10 @@ class FakeConsumer:
     _next_commit_s: float = 0.0
     _rejoining: bool = False
     _running: bool = False
+    _closing: dict[TopicPartition, float] = field(default_factory=dict)
+    """When each partition that is no longer delivered will be acked."""
+    _obeyed: dict[TopicPartition, int] = field(default_factory=dict)
+    """Epochs of the closed gates that were acked; −1 for an open one."""
 
     def start(self) -> FakeConsumer:
         clock = self.kafka.clock
@@ -809,8 +828,10 @@ class FakeConsumer:
         if not self._running:
             return
         now = self.kafka.clock.monotonic()
+        self._obey()
         for partition, position in list(self._positions.items()):
-            self._positions[partition] = self._deliver(partition, position)
+            if partition not in self._closing:
+                self._positions[partition] = self._deliver(partition, position)
         if self.auto_commit_s is not None and now >= self._next_commit_s:
             self._next_commit_s = now + self.auto_commit_s
             self._auto_commit()
@@ -820,6 +841,41 @@ class FakeConsumer:
             self._heartbeat()
         self._start_assigned()
         self.kafka.clock.after(self.poll_s, self._poll)
+
+    def _obey(self) -> None:
+        """What the agent does between two polls."""
+        if not self.managed:
+            return
+        topics, now = self.kafka.control.topics, self.kafka.clock.monotonic()
+        for gone in (self._closing.keys() | self._obeyed.keys()) - self._positions.keys():
+            self._closing.pop(gone, None)
+            self._obeyed.pop(gone, None)
+        for partition in sorted(self._positions):
+            epoch = topics.gates.epoch(self.group_id, partition)
+            if epoch is not None:
+                due = self._closing.setdefault(partition, now + self.drain_s)
+                if now >= due and self._obeyed.get(partition) != epoch:
+                    if self._obeyed.get(partition, -1) < 0:
+                        self._commit({partition: self._positions[partition]})
+                    self._ack(partition, epoch)
+            elif partition in self._closing:
+                if self.kafka._undecided(self.group_id) & {partition}:
+                    continue
+                commit = self.kafka._offsets_of(self.group_id).get(partition)
+                del self._closing[partition]
+                if commit is not None:
+                    self._positions[partition] = self._committed[partition] = commit.offset
+                    self.began.append(Began(now, partition, commit.offset))
+                self._ack(partition, -1)
+            elif partition not in self._obeyed:
+                self._ack(partition, -1)
+
+    def _ack(self, partition: TopicPartition, epoch: int) -> None:
+        """``epoch``: of the closed gate, or −1: it is open, as of the control topic's end."""
+        control, position = self.kafka.control, self._positions[partition]
+        self._obeyed[partition] = epoch
+        said = Ack(epoch if epoch >= 0 else max(0, control.topics.end - 1), position, self.member_id)
+        control.ack(self.group_id, partition.topic, partition.partition, said)
 
     def _deliver(self, partition: TopicPartition, position: int) -> int:
         if not self.kafka._exists(partition):
@@ -929,6 +985,7 @@ class FakeConsumer:
         self._commit(changed)
 
     def _commit(self, offsets: Offsets) -> None:
+        offsets = {p: o for p, o in offsets.items() if self._obeyed.get(p, -1) < 0}
         if not offsets:
             return
         if self.kafka._member_commit(self.group_id, self.member_id, self._generation, offsets):

@@ -19,10 +19,11 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tidegate.control.standing import managed_members
 from tidegate.kafka.client_config import BadConnection, librdkafka_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
-from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.membership import KafkaMembership
 from tidegate.kafka.model import (
     Broker,
@@ -185,6 +186,13 @@ class KafkaClient:
 
     def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
         return self._wire.fetch_many(group_ids)
+
+    def managed_members(self, group_id: str) -> frozenset[str]:
+        try:
+            return managed_members(self._control.read(), group_id)
+        except NotAuthorized:
+            # Whoever resets unmanaged groups only needs no right on the two topics.
+            return frozenset()
 
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return self._wire.fetch_offsets(group_id, partitions, stable=True)[1]

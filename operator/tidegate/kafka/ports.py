@@ -42,6 +42,10 @@ class ClusterReader(Protocol):
         """All committed offsets of many groups, in few requests (OffsetFetch v8 batches groups); none if unknown."""
         ...
 
+    def managed_members(self, group_id: str) -> frozenset[str]:
+        """Ids of members of the group, present or past, that run the agent; empty without rights on the ack topic."""
+        ...
+
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions for which a transaction that commits an offset is still open or just ending."""
         ...

@@ -23,6 +23,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPart
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
+from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import Partitions, Round, Sequences, Times
@@ -84,7 +85,15 @@ class GroupReset:
         open_for = tuning.transaction_s + (tuning.back_limit_s + self._hold_s if self._waiting else 0.0)
         self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan, transaction_timeout_s=open_for)
         self._times = Times()
-        self._sequences = Sequences(kafka, self._commits, self._pace, self._times, self._hold_s)
+        self._gates = RunGates(
+            kafka,
+            self._pace,
+            self._group_id,
+            run.request.run_uid,
+            run.request.run_id,
+            settings.drain_timeout.total_seconds(),
+        )
+        self._sequences = Sequences(kafka, self._commits, self._gates, self._pace, self._times, self._hold_s)
         self._targets: dict[TopicPartition, int] = plan.targets
         self._before: dict[TopicPartition, int] = {}
         self._round = 0
@@ -102,7 +111,7 @@ class GroupReset:
         """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only."""
         try:
             try:
-                self._commits.fence()
+                self._let_go_of_predecessors()
                 self._pace.retrying(self._recall)
                 for entry in self._run.journal:
                     if entry.putting_back:
@@ -121,7 +130,7 @@ class GroupReset:
         try:
             try:
                 self._pace.extend(self._tuning.rejoin_limit_s)
-                self._commits.fence()
+                self._let_go_of_predecessors()
                 self._pace.retrying(self._recall)
             except Fenced:
                 raise
@@ -138,9 +147,15 @@ class GroupReset:
     def fence(self) -> None:
         """Only end what a dead writer left open, so that nobody waits for it."""
         try:
-            self._commits.fence()
+            self._let_go_of_predecessors()
         finally:
             self._commits.close()
+
+    def _let_go_of_predecessors(self) -> None:
+        """End a dead writer's transaction, then open the gates it closed: owners go on from what came of it."""
+        self._commits.fence()
+        if any(entry.way is Way.GATED for entry in self._run.journal):
+            self._pace.retrying(self._gates.open)
 
     def _put_back(self, reason: str, message: str, theirs: Collection[TopicPartition] = ()) -> RunResult:
         """Invariant 5: a failed run leaves every committed offset as it was.
@@ -304,7 +319,17 @@ class GroupReset:
         versions: Mapping[str, int] = {}
         if group.type is GroupType.CLASSIC and group.owners(pending):
             versions = self._kafka.membership.subscription_versions(self._group_id)
-        return choose_way(OwnersSeen(group, pending, versions, kept_position=self._kept_position))
+        managed = self._kafka.managed_members(self._group_id) if group.owners(pending) else frozenset()
+        return choose_way(
+            OwnersSeen(
+                group,
+                pending,
+                versions,
+                kept_position=self._kept_position,
+                managed=managed,
+                disobeyed=self._sequences.disobeyed,
+            )
+        )
 
     # --- a successor --------------------------------------------------------------------------------------------------
 
@@ -334,7 +359,8 @@ class GroupReset:
         if self._found_round < last.round:
             return frozenset(last.pending)
         self._commits.wait_visible(everything)
-        if last.phase is Phase.VERIFYING or self._waiting:
+        # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
+        if last.phase is Phase.VERIFYING or self._waiting or last.way is Way.GATED:
             return self._overwritten_while_empty(everything) or self._watch(everything)
         return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
-from tidegate.kafka.ports import ClusterReader, Kafka
+from tidegate.kafka.ports import Kafka
 from tidegate.reset.apply import GroupReset
 from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
@@ -17,18 +17,21 @@ from tidegate.reset.pacing import Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
 
-Planner = Callable[[RunRequest, ClusterReader, datetime], Plan]
+Planner = Callable[[RunRequest, datetime], Plan]
 
 
-def execute(
-    store: RunStore,
-    kafka: Kafka,
-    clock: Clock,
-    *,
-    planner: Planner = make_plan,
-    tuning: Tuning | None = None,
-) -> RunResult | None:
-    """Plan if there is no plan yet, apply, verify, store the result.
+def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult | None:
+    """``carry_out`` with one connection, in this process."""
+    return carry_out(
+        store,
+        clock,
+        plan=lambda request, now: make_plan(request, kafka, now),
+        apply=lambda attempt: apply_run(store, attempt, kafka, clock, tuning=tuning),
+    )
+
+
+def carry_out(store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult]) -> RunResult | None:
+    """Plan if there is no plan yet, apply, verify, store the result. ``apply`` gets the attempt's number.
 
     ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
     """
@@ -37,24 +40,22 @@ def execute(
     if run.result is not None:
         return run.result
     if run.plan is None:
-        refusal = plan_run(store, attempt, kafka, clock, planner=planner)
+        refusal = plan_run(store, attempt, clock, plan)
         if refusal is not None:
             return refusal
     if run.request.manual_approval and not run.approved:
         if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
             store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
         return None
-    return apply_run(store, attempt, kafka, clock, tuning=tuning)
+    return apply(attempt)
 
 
-def plan_run(
-    store: RunStore, attempt: int, kafka: ClusterReader, clock: Clock, *, planner: Planner = make_plan
-) -> RunResult | None:
+def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> RunResult | None:
     """Make and store the plan; the stored result instead when it was refused."""
     request = store.load().request
     store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
     try:
-        plan = _while_away(lambda: planner(request, kafka, clock.now()), request, clock)
+        plan = _while_away(lambda: planner(request, clock.now()), request, clock)
     except PlanRefused as refused:
         result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
     except KafkaFailure as failure:

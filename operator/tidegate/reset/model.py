@@ -218,12 +218,14 @@ class Selection:
 class ApplySettings:
     """How a reset is applied.
 
-    ``in_flight``: how long an application may hold records before it commits them. ``deadline``: when the run has to be
-    over, by the operator's clock.
+    ``in_flight``: how long an application may hold records before it commits them. ``drain_timeout``: how long managed
+    consumers may take to finish what they were given. ``deadline``: when the run has to be over, by the operator's
+    clock.
     """
 
     owners: Owners = Owners.UNKNOWN
     in_flight: timedelta = timedelta(0)
+    drain_timeout: timedelta = timedelta(seconds=30)
     deadline: datetime | None = None
 
 

@@ -32,6 +32,8 @@ class Tuning:
     watch_at_least_s: float = 1.0
     heartbeat_s: float = 3.0
     """``heartbeat.interval.ms`` of classic clients: by then an owner has noticed that a rebalance is under way."""
+    obey_s: float = 3.0
+    """How long managed owners may take to obey, over their drain time-out; one silent for so long runs no agent."""
     margin_s: float = 0.5
     """Added to ``inFlight``."""
     transaction_s: float = 5.0

@@ -66,13 +66,17 @@ class PlanRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for, and what it met before any log was looked at. ``other``: the offsets of ``FromGroup``."""
+    """What was asked for, and what it met before any log was looked at. ``other``: the offsets of ``FromGroup``.
+
+    ``managed``: ids of members that run the agent.
+    """
 
     request: RunRequest
     topics: Mapping[str, Topic]
     group: Group
     scope: Scope
     other: Offsets | None = None
+    managed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,19 +311,19 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
         group_id=request.group_id,
         made_at=now,
         partitions=tuple(sorted(aimed.partitions, key=lambda p: (p.topic, p.partition))),
-        way=expected_way(asked.group, frozenset(p.topic_partition for p in aimed.partitions)),
+        way=expected_way(asked.group, frozenset(p.topic_partition for p in aimed.partitions), asked.managed),
     )
     notes = (*asked.scope.notes, *_left_out(request.target, aimed), *_notes(asked, measured, plan, now))
     return replace(plan, notes=notes)
 
 
-def expected_way(group: Group, partitions: frozenset[TopicPartition]) -> Way:
+def expected_way(group: Group, partitions: frozenset[TopicPartition], managed: frozenset[str] = frozenset()) -> Way:
     """The way that fits the group as it was read.
 
     Which members keep positions over a rebalance shows only when it is applied; then ``Handover`` is taken instead.
     """
     versions = {m.member_id: COOPERATIVE_SUBSCRIPTION for m in group.members}
-    return choose_way(Owners(group, partitions, versions)).way
+    return choose_way(Owners(group, partitions, versions, managed=managed)).way
 
 
 def _left_out(target: Target, aimed: Aimed) -> list[str]:

@@ -27,7 +27,8 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime) -> Plan:
         raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
     committed = kafka.committed(request.group_id)
     other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
-    asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other)
+    managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
+    asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other, managed)
     check(asked)
 
     partitions = asked.scope.partitions

@@ -133,7 +133,10 @@ def make_request(
         selections=selections(spec, reset),
         target=target,
         settings=ApplySettings(
-            owners=Owners(reset.owners.value), in_flight=reset.in_flight, deadline=started_at + reset.deadline
+            owners=Owners(reset.owners.value),
+            in_flight=reset.in_flight,
+            drain_timeout=reset.drain_timeout,
+            deadline=started_at + reset.deadline,
         ),
         allowed_topics=allowed_topics,
         manual_approval=reset.approval is Approval.MANUAL,

@@ -14,6 +14,7 @@ from typing import assert_never
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.commits import RunCommits
+from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.pacing import NotReady, Pace
 from tidegate.reset.watch import Watched
@@ -72,18 +73,24 @@ class Round:
 class Sequences:
     """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
 
-    def __init__(self, kafka: Kafka, commits: RunCommits, pace: Pace, times: Times, hold_s: float) -> None:
+    def __init__(
+        self, kafka: Kafka, commits: RunCommits, gates: RunGates, pace: Pace, times: Times, hold_s: float
+    ) -> None:
         self._kafka = kafka
+        self._gates = gates
         self._commits = commits
         self._pace = pace
         self._times = times
         self._hold_s = hold_s
         self._group_id = commits.group_id
         self.postponed: Partitions = frozenset()
-        """What the last round left to the next, because one member had to stay."""
+        """What the last round left to the next, because one member had to stay, or gates were no use."""
+        self.disobeyed: str | None = None
+        """Why gates were no use."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
+        self.postponed = frozenset()
         match way:
             case Way.DIRECT:
                 return self._direct(round_)
@@ -92,7 +99,7 @@ class Sequences:
             case Way.HANDOVER:
                 return self._handover_waiting(round_, group) if waiting else self._handover(round_, group)
             case Way.GATED:
-                raise NotReady("managed consumers are not supported by this version")
+                return self._gated(round_)
             case _:
                 assert_never(way)
 
@@ -104,6 +111,43 @@ class Sequences:
         self._commits.commit(round_.targets, round_.number)
         group = self._group()
         return frozenset(p for p in round_.pending if group.owner(p) is not None)
+
+    def _gated(self, round_: Round) -> Partitions:
+        """Close the gates, wait until every owner has obeyed, commit, open: nobody else in the group notices.
+
+        Whoever holds a partition besides keeps it closed; it goes on at its target when that hold ends.
+        """
+        self.disobeyed = self._gates.obstacle()
+        if self.disobeyed is not None:
+            self.postponed = round_.pending
+            return round_.pending
+        self._times.stop(round_.pending, self._pace.clock.monotonic())
+        try:
+            epochs = self._gates.close(round_.pending)
+            self.disobeyed = self._gates.wait_obeyed(epochs)
+            if self.disobeyed is not None:
+                self.postponed = round_.pending
+                return round_.pending
+            self._learn_before(round_)
+            self._commits.commit(round_.targets, round_.number)
+            seen = self._committed(round_)
+        finally:
+            self._gates.open(round_.pending)
+        self._note_reopened(epochs)
+        return frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
+
+    def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """For the record only: how long they stood still."""
+        left = dict(epochs)
+
+        def all_go_on() -> bool:
+            back = self._gates.reopened(left)
+            self._times.resume(back, self._pace.clock.monotonic())
+            for partition in back:
+                del left[partition]
+            return not left
+
+        self._pace.until(all_go_on, self._pace.tuning.obey_s, 0.0)
 
     def _barrier(self, round_: Round) -> Partitions:
         """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.

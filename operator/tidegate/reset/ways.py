@@ -20,14 +20,17 @@ COOPERATIVE_SUBSCRIPTION: Final = 1
 class Owners:
     """What is known of those who own the partitions to reset.
 
-    ``subscription_versions`` by member id, empty where they were not asked. ``kept_position``: an owner was seen to
-    carry an old position through a rebalance.
+    ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
+    agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
+    position through a rebalance.
     """
 
     group: Group
     partitions: frozenset[TopicPartition]
     subscription_versions: Mapping[str, int]
     kept_position: bool = False
+    managed: frozenset[str] = frozenset()
+    disobeyed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,22 @@ def choose_way(owners: Owners) -> Choice:
     """The first obstacle to each way decides; see design, "How a live group's offsets are changed"."""
     if not owners.group.owners(owners.partitions):
         return Choice(Way.DIRECT, "no member owns the partitions")
+    if all(obstacle(owners) is None for obstacle in GATED_OBSTACLES):
+        return Choice(Way.GATED, "every owner runs the agent")
     for obstacle in BARRIER_OBSTACLES:
         reason = obstacle(owners)
         if reason is not None:
             return Choice(Way.HANDOVER, reason)
     return Choice(Way.BARRIER, "a classic group whose members give up all partitions in a rebalance")
+
+
+def _unmanaged(owners: Owners) -> str | None:
+    without = [m for m in owners.group.owners(owners.partitions) if m.member_id not in owners.managed]
+    return f"{len(without)} owner(s) run no agent" if without else None
+
+
+def _disobeyed(owners: Owners) -> str | None:
+    return owners.disobeyed
 
 
 def _not_classic(owners: Owners) -> str | None:
@@ -80,6 +94,8 @@ def _old_client(owners: Owners) -> str | None:
 def _kept(owners: Owners) -> str | None:
     return "an owner kept its position over the rebalance" if owners.kept_position else None
 
+
+GATED_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (_unmanaged, _disobeyed)
 
 BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _not_classic,

@@ -13,13 +13,13 @@ needs, in three steps that are one job:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pydantic import TypeAdapter
 
@@ -28,15 +28,12 @@ from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, LogBounds, Offsets, Topic, TopicPartition
-from tidegate.kafka.ports import ClusterReader
+from tidegate.reset import job
 from tidegate.reset.clock import Clock, SystemClock
-from tidegate.reset.job import apply_run, plan_run
 from tidegate.reset.model import (
     Clamped,
     PartitionPlan,
-    Phase,
     Plan,
-    Progress,
     RunRequest,
     RunResult,
     Way,
@@ -413,27 +410,16 @@ def _observe_all(client: KafkaClient, names: Sequence[str]) -> Mapping[str, tupl
 
 
 def carry_out(spark: SparkSession, location: str, clock: Clock | None = None) -> RunResult | None:
-    """One attempt at the run stored at ``location``: plan it if it has no plan, apply it, store the result.
+    """``tidegate.reset.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
 
-    The same steps as ``tidegate.reset.job.execute``, with the planning as a DataFrame and the applying in an executor.
-    ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+    The driver has no connection to Kafka: executors read, plan and apply.
     """
-    clock = clock or SystemClock()
-    store = open_store(location)
-    attempt = store.begin_attempt()
-    run = store.load()
-    if run.result is not None:
-        return run.result
-    if run.plan is None:
-        # The driver has no connection: the planner reads in the executors, and never looks at this one.
-        refusal = plan_run(store, attempt, cast("ClusterReader", None), clock, planner=_planner(spark))
-        if refusal is not None:
-            return refusal
-    if run.request.manual_approval and not run.approved:
-        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
-            store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
-        return None
-    return apply_groups(spark, [(location, attempt)])[0]
+    return job.carry_out(
+        open_store(location),
+        clock or SystemClock(),
+        plan=lambda request, now: collect_plan(plan_groups(spark, [request], now), request),
+        apply=lambda attempt: apply_groups(spark, [(location, attempt)])[0],
+    )
 
 
 def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]]) -> list[RunResult]:
@@ -454,16 +440,9 @@ def _apply_one(run: tuple[str, int]) -> tuple[str | None, str]:
     store = open_store(location)
     try:
         with closing(KafkaClient(store.load().request.connection)) as kafka:
-            return None, _RESULT.dump_json(apply_run(store, attempt, kafka, SystemClock())).decode()
+            return None, _RESULT.dump_json(job.apply_run(store, attempt, kafka, SystemClock())).decode()
     except StaleAttempt as stale:
         return str(stale), ""
-
-
-def _planner(spark: SparkSession) -> Callable[[RunRequest, ClusterReader, datetime], Plan]:
-    def plan(request: RunRequest, _: ClusterReader, now: datetime) -> Plan:
-        return collect_plan(plan_groups(spark, [request], now), request)
-
-    return plan
 
 
 # --- what tasks share -------------------------------------------------------------------------------------------------

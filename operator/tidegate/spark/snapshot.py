@@ -65,6 +65,9 @@ class Snapshot:
         read = self._live().committed_of(missing) if missing else {}
         return {g: self._committed if g == self._group.group_id else read[g] for g in group_ids}
 
+    def managed_members(self, group_id: str) -> frozenset[str]:
+        return self._live().managed_members(group_id)
+
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return self._live().pending(group_id, partitions)
 

@@ -18,6 +18,7 @@ from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer
 from tidegate.reset import job
+from tidegate.reset.planning import make_plan
 from tidegate.reset.reconcile import Parts, PolicyReconciler
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
 from tidegate.reset.store import RunStore, StaleAttempt
@@ -300,7 +301,7 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
         store = world.open_store("ns", launch.store.rpartition("/")[2], None)
         attempt = store.begin_attempt()
         if store.load().plan is None:
-            job.plan_run(store, attempt, world.kafka, world.clock)
+            job.plan_run(store, attempt, world.clock, lambda request, now: make_plan(request, world.kafka, now))
         # Dies with its transaction open: whoever gets the partition now would wait.
         left_open.append(world.kafka.writer("payments", transaction_timeout_s=60).transaction())
         left_open[-1].__enter__().send("payments", {T0: 10})

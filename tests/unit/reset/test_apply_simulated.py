@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.kafka.ports import ClusterReader
 from tidegate.reset import job
 from tidegate.reset.model import (
     ApplySettings,
@@ -27,7 +26,6 @@ from tidegate.reset.model import (
     Owners,
     PartitionOffset,
     Phase,
-    Plan,
     RunRequest,
     RunResult,
     Selection,
@@ -89,9 +87,9 @@ class Mortal:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
         path = f"{self._path}.{name}"
-        if name in ("membership",):
+        if name in ("membership", "control"):
             return Mortal(value, self._process, path)
-        if name in ("transaction", "hold"):
+        if name == "transaction" or path == "kafka.membership.hold":
             return lambda *a, **k: self._context(value, path, a, k)
         if not callable(value):
             return value
@@ -142,6 +140,9 @@ KINDS = (
     Kind("eager-waiting", Way.BARRIER, owners=Owners.WAITING),
     Kind("cooperative-waiting", Way.HANDOVER, assignor="cooperative-sticky", owners=Owners.WAITING),
     Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=Owners.WAITING),
+    Kind("managed-eager", Way.GATED, consumer=(("managed", True),)),
+    Kind("managed-cooperative", Way.GATED, assignor="cooperative-sticky", consumer=(("managed", True),)),
+    Kind("managed-consumer", Way.GATED, GroupType.CONSUMER, "uniform", consumer=(("managed", True), ("drain_s", 0.7))),
 )
 
 
@@ -203,10 +204,12 @@ class World:
         kafka: Any = Mortal(self.kafka, process, "kafka")
         store: Any = Mortal(self.store, process, "store")
 
-        def planner(request: RunRequest, _: ClusterReader, now: datetime) -> Plan:
-            return make_plan(request, self.kafka, now)
-
-        return job.execute(store, kafka, self.clock, planner=planner)
+        return job.carry_out(
+            store,
+            self.clock,
+            plan=lambda request, now: make_plan(request, self.kafka, now),
+            apply=lambda attempt: job.apply_run(store, attempt, kafka, self.clock),
+        )
 
     def settle(self, seconds: float = 16) -> None:
         """Let everything come to rest, with all that was written read."""
@@ -276,6 +279,7 @@ def _calls_of_a_whole_run(kind: Kind, folder: Path) -> list[str]:
 UNDECIDABLE = {
     Way.HANDOVER: {"kafka.membership.leave", "kafka.committed", "store.append"},
     Way.BARRIER: {"kafka.membership.hold.blink", "kafka.membership.hold.exit", "kafka.committed", "store.append"},
+    Way.GATED: set(),
 }
 
 

@@ -1,0 +1,117 @@
+"""A run's own holds: close the gates of its partitions, wait until their owners have obeyed, open them again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from tidegate.control.ports import ControlTopics
+from tidegate.control.records import Hold, HoldKey
+from tidegate.control.standing import Flow, standings
+from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.ports import Kafka
+from tidegate.reset.pacing import Pace
+
+_LOOK_S: Final = 0.02
+"""How long one look at the topics waits for an ack."""
+
+
+def holder(run_uid: str) -> str:
+    """Whose holds these are; the same for every writer of a run, so that a successor can let go of them."""
+    return f"reset/{run_uid}"
+
+
+class RunGates:
+    """The gates of one run. ``drain_s``: how long owners may take to finish what they were given."""
+
+    def __init__(self, kafka: Kafka, pace: Pace, group_id: str, run_uid: str, run_id: str, drain_s: float) -> None:
+        self._kafka = kafka
+        self._pace = pace
+        self._group_id = group_id
+        self._holder = holder(run_uid)
+        self._hold = Hold(f"offset reset {run_id}", int(drain_s * 1000))
+        self._limit_s = drain_s + pace.tuning.obey_s
+
+    @property
+    def _control(self) -> ControlTopics:
+        return self._kafka.control
+
+    def obstacle(self) -> str | None:
+        """Why gates cannot be closed on this cluster, for a person."""
+        try:
+            complaints = self._control.ensure()
+        except NotAuthorized as error:
+            return str(error)
+        return "; ".join(complaints) or None
+
+    def close(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Hold them; the holds' epochs."""
+        epochs = self._control.hold({self._key(p): self._hold for p in partitions})
+        return {key.topic_partition: epoch for key, epoch in epochs.items()}
+
+    def wait_obeyed(self, epochs: Mapping[TopicPartition, int]) -> str | None:
+        """Until nobody delivers or commits any of them; else why that was not reached, for a person."""
+        clock = self._pace.clock
+        # An owner that has joined just now speaks within moments; one that does not runs no agent.
+        grace = clock.monotonic() + self._pace.tuning.obey_s
+        why: str | None = None
+
+        def settled() -> bool:
+            nonlocal why
+            # In this order: an owner that comes in between must not look as if it had said nothing.
+            group = self._kafka.groups([self._group_id])[self._group_id]
+            stand = standings(self._control.read(wait_s=_LOOK_S), group, list(epochs), epochs)
+            late = {p: s for p, s in stand.items() if not s.is_paused}
+            if not late:
+                why = None
+                return True
+            partition, first = min(late.items())
+            who = f" of member {first.owner.client_id}" if first.owner is not None else ""
+            if first.flow is Flow.OPEN:
+                why = f"the hold on {partition} was taken away by somebody else"
+                return True
+            why = f"{len(late)} owner(s) had not let go in time, e.g. that{who} of {partition}"
+            if any(s.flow is Flow.UNMANAGED for s in late.values()) and clock.monotonic() > grace:
+                why = f"an owner{who} of {partition} runs no agent"
+                return True
+            return False
+
+        self._pace.until(settled, self._limit_s, 0.0)
+        return why
+
+    def open(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Let go of them; absent: of all that this run holds, whichever writer of it closed them.
+
+        Tries for a while whatever the run's deadline says: consumers stand still until it is done.
+        """
+        if partitions is None:
+            held = [key for key, _ in self._control.read().of_group(self._group_id) if key.holder == self._holder]
+        else:
+            held = [self._key(p) for p in partitions]
+        tuning, limit = self._pace.tuning, 0.0
+        while held:
+            try:
+                self._control.release(held)
+                return
+            except Unavailable:
+                clock = self._pace.clock
+                limit = limit or clock.monotonic() + tuning.visible_limit_s
+                if clock.monotonic() > limit:
+                    raise
+                clock.sleep(tuning.retry_s)
+
+    def reopened(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        """Those whose owners say that they go on; and those that others hold, or nobody owns."""
+        group = self._kafka.groups([self._group_id])[self._group_id]
+        gates = self._control.read(wait_s=_LOOK_S)
+        owned = {p for member in group.members for p in member.assignment}
+        done = set()
+        for partition, epoch in epochs.items():
+            ack = gates.ack(self._group_id, partition)
+            if partition not in owned or gates.holders(self._group_id, partition) or (ack and ack.epoch > epoch):
+                done.add(partition)
+        return frozenset(done)
+
+    def _key(self, partition: TopicPartition) -> HoldKey:
+        return HoldKey(self._group_id, partition.topic, partition.partition, self._holder)
