@@ -1,0 +1,64 @@
+"""The strongest way that the owners allow, and why not a stronger one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.reset.model import Way
+from tidegate.reset.ways import Owners, choose_way
+
+P0, P1, P2 = (TopicPartition("orders", n) for n in range(3))
+A = Member("a-1", "a", "/127.0.0.1", assignment=frozenset({P0}))
+B = Member("b-1", "b", "/127.0.0.1", assignment=frozenset({P1}))
+STATIC = Member("s-1", "s", "/127.0.0.1", "s", assignment=frozenset({P1}))
+NEW = {"a-1": 1, "b-1": 1, "s-1": 1}
+
+
+def _owners(
+    *members: Member,
+    kind: GroupType = GroupType.CLASSIC,
+    assignor: str = "range",
+    managed: frozenset[str] = frozenset(),
+    disobeyed: str | None = None,
+    versions: dict[str, int] | None = None,
+    kept_position: bool = False,
+) -> Owners:
+    group = Group("payments", GroupState.STABLE, kind, assignor, members)
+    versions = NEW if versions is None else versions
+    return Owners(group, frozenset({P0, P1}), versions, kept_position, managed, disobeyed)
+
+
+BOTH = frozenset({"a-1", "b-1", "s-1"})
+
+
+@pytest.mark.parametrize(
+    ("owners", "way", "because"),
+    [
+        (_owners(), Way.DIRECT, "no member owns"),
+        (_owners(Member("c", "c", "/h", assignment=frozenset({P2}))), Way.DIRECT, "no member owns"),
+        (_owners(A, B), Way.BARRIER, "give up all partitions"),
+        (_owners(A, B, assignor="cooperative-sticky"), Way.HANDOVER, "cooperative-sticky"),
+        (_owners(A, B, kind=GroupType.CONSUMER, assignor="uniform"), Way.HANDOVER, "type consumer"),
+        (_owners(A, STATIC), Way.HANDOVER, "static"),
+        (_owners(A, B, versions={"a-1": 1, "b-1": 0}), Way.HANDOVER, "KIP-429"),
+        (_owners(A, B, kept_position=True), Way.HANDOVER, "kept its position"),
+        (_owners(A, B, managed=BOTH), Way.GATED, "runs the agent"),
+        (_owners(A, STATIC, managed=BOTH), Way.GATED, "runs the agent"),
+        (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),
+        (_owners(A, B, managed=frozenset({"a-1"})), Way.BARRIER, "give up all partitions"),
+        (_owners(A, B, managed=BOTH, disobeyed="an owner runs no agent"), Way.BARRIER, "give up all partitions"),
+        (_owners(managed=BOTH), Way.DIRECT, "no member owns"),
+    ],
+)
+def test_the_first_obstacle_to_each_way_decides(owners: Owners, way: Way, because: str) -> None:
+    choice = choose_way(owners)
+
+    assert choice.way is way
+    assert because in choice.because
+
+
+def test_members_that_own_none_of_the_partitions_need_no_agent() -> None:
+    bystander = Member("c-1", "c", "/127.0.0.1", assignment=frozenset({P2}))
+
+    assert choose_way(_owners(A, bystander, managed=frozenset({"a-1"}))).way is Way.GATED
