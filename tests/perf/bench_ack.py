@@ -1,0 +1,212 @@
+"""How long from applying a pause until the partitions stand still?
+
+Ours: a ``ConsumerGroupPause`` is created, and the time taken until the last owner's ack is on the ack topic, and until
+the status says Paused. Anchor: what a user would do instead, stop the group's consumers and wait until the group is
+Empty. A real broker, a real API server, the operator at its default ticks, librdkafka consumers that run the agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kubernetes import client as kube
+from kubernetes import config
+
+from devstack import ApiServer, KafkaCluster
+from devstack.commands import crd_files
+from perf.report import Report, Row
+from support.clients import ConsumerFleet
+from support.clients.producer import SteadyProducer
+from support.operator_process import OperatorProcess
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+
+PARTITIONS = (1, 10, 100)
+CONSUMERS = (1, 10, 50)
+RUNS = 9
+RECORDS_PER_SECOND = 2.0
+LIMIT_S = 60.0
+DEFAULT_TICKS = {"TIDEGATE_ACTIVE_TICK_S": "", "TIDEGATE_IDLE_TICK_S": "", "TIDEGATE_HEALTH_INTERVAL_S": ""}
+GROUP = "payments"
+TOPIC = "orders"
+NAMESPACE = "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What runs: the broker, and an operator that serves one namespace."""
+
+    bootstrap: str
+    client: KafkaClient
+    custom: kube.CustomObjectsApi
+
+    def create(self, plural: str, kind: str, name: str, spec: dict[str, Any]) -> None:
+        body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        self.custom.create_namespaced_custom_object("tidegate.io", "v1alpha1", NAMESPACE, plural, body)
+
+    def get(self, plural: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.custom.get_namespaced_custom_object(
+            "tidegate.io", "v1alpha1", NAMESPACE, plural, name
+        )
+        return found
+
+    def delete(self, plural: str, name: str) -> None:
+        self.custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", NAMESPACE, plural, name)
+
+
+def main(arguments: list[str]) -> None:
+    """``--runs N --partitions N… --consumers N…``."""
+    parser = argparse.ArgumentParser("ack", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--partitions", type=int, nargs="+", default=PARTITIONS)
+    parser.add_argument("--consumers", type=int, nargs="+", default=CONSUMERS)
+    options = parser.parse_args(arguments)
+    rows: list[Row] = []
+    with set_stage() as stage:
+        for consumers in options.consumers:
+            rows += measure(stage, consumers, options)
+    Report("ack", "s", "stop the consumers", rows).publish()
+
+
+@contextlib.contextmanager
+def set_stage() -> Iterator[Stage]:
+    """Everything that runs; gone afterwards."""
+    with (
+        KafkaCluster.start() as kafka,
+        ApiServer.start() as server,
+        tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
+    ):
+        for path in crd_files():
+            server.apply(path)
+        api = config.new_client_from_config(str(server.kubeconfig))
+        kube.CoreV1Api(api).create_namespace({"metadata": {"name": NAMESPACE}})
+        AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([NewTopic(TOPIC, max(PARTITIONS))])[
+            TOPIC
+        ].result(30)
+        client = KafkaClient(Connection(kafka.bootstrap))
+        stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api))
+        # An empty value leaves the operator's own default.
+        with OperatorProcess(server.kubeconfig, NAMESPACE, Path(folder), DEFAULT_TICKS):
+            stage.create("kafkaconnections", "KafkaConnection", "kafka", {"bootstrapServers": kafka.bootstrap})
+            wait(lambda: ready(stage.get("kafkaconnections", "kafka")), "the connection is Ready")
+            try:
+                yield stage
+            finally:
+                client.close()
+
+
+def measure(stage: Stage, consumers: int, options: argparse.Namespace) -> list[Row]:
+    """All numbers of partitions for one number of consumers; the anchor is the same for them."""
+    partitions = [TopicPartition(TOPIC, n) for n in range(max(PARTITIONS))]
+    names = [(p.topic, p.partition) for p in partitions]
+    stops: list[float] = []
+    acked: dict[int, list[float]] = {n: [] for n in options.partitions}
+    told: dict[int, list[float]] = {n: [] for n in options.partitions}
+    with SteadyProducer(stage.bootstrap, TOPIC, max(PARTITIONS), RECORDS_PER_SECOND):
+        for run in range(max(2, options.runs // 3)):
+            with fleet(stage, consumers) as members:
+                members.wait_assigned(names, timeout=120)
+                for _ in range(options.runs):
+                    if run == 0:
+                        for count in options.partitions:
+                            one = pause(stage, partitions[:count])
+                            acked[count].append(one[0])
+                            told[count].append(one[1])
+                began = time.monotonic()
+                members.stop()
+                wait(lambda: not stage.client.groups([GROUP])[GROUP].members, "the group is Empty")
+                stops.append(time.monotonic() - began)
+    rows = []
+    for count in options.partitions:
+        print(
+            f"{count} partitions, {consumers} consumers: "
+            f"acked {median(acked[count]):.3f} s, at most {max(acked[count]):.3f}; "
+            f"Paused in the status {median(told[count]):.3f} s, at most {max(told[count]):.3f}",
+            flush=True,
+        )
+        extra = {
+            "acked max": round(max(acked[count]), 3),
+            "Paused median": round(median(told[count]), 3),
+            "Paused max": round(max(told[count]), 3),
+        }
+        rows.append(Row(f"{count} partitions, {consumers} consumers", tuple(acked[count]), tuple(stops), extra))
+    return rows
+
+
+def fleet(stage: Stage, consumers: int) -> ConsumerFleet:
+    return ConsumerFleet(
+        "librdkafka",
+        stage.bootstrap,
+        GROUP,
+        [TOPIC],
+        members=consumers,
+        processes=min(consumers, 5),
+        agent=True,
+    )
+
+
+def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]:
+    """Seconds from before the creation until all were acked, and until the status said so; resumed afterwards."""
+    name = f"pause-{secrets.token_hex(4)}"
+    numbers = f"0-{len(partitions) - 1}" if len(partitions) > 1 else "0"
+    spec = {
+        "connectionRef": {"name": "kafka"},
+        "group": GROUP,
+        "partitions": [{"topic": TOPIC, "partitions": numbers}],
+    }
+    began = time.monotonic()
+    stage.create("consumergrouppauses", "ConsumerGroupPause", name, spec)
+    acked_s: float | None = None
+    while acked_s is None:
+        gates = stage.client.control.read(wait_s=0.02)
+        if all(gates.acked(GROUP, p) for p in partitions):
+            acked_s = time.monotonic() - began
+        if time.monotonic() - began > LIMIT_S:
+            status = stage.get("consumergrouppauses", name).get("status")
+            raise SystemExit(f"not acked within {LIMIT_S:.0f} s: {status}")
+    wait(lambda: stage.get("consumergrouppauses", name).get("status", {}).get("phase") == "Paused", f"{name} is Paused")
+    told_s = time.monotonic() - began
+    epochs = {p: gates.epoch(GROUP, p) or 0 for p in partitions}
+    stage.delete("consumergrouppauses", name)
+    wait(lambda: opened(stage, epochs), f"{name} is let go")
+    return acked_s, told_s
+
+
+def opened(stage: Stage, epochs: dict[TopicPartition, int]) -> bool:
+    """Whether nobody holds them any more, and their owners have said so after the holds of these epochs."""
+    gates = stage.client.control.read()
+    acks = {p: gates.ack(GROUP, p) for p in epochs}
+    return all(
+        gates.epoch(GROUP, p) is None and (ack := acks[p]) is not None and ack.epoch > epoch
+        for p, epoch in epochs.items()
+    )
+
+
+def ready(body: dict[str, Any]) -> bool:
+    conditions = body.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def wait(reached: Any, what: str) -> None:
+    """Look every 10 ms."""
+    deadline = time.monotonic() + LIMIT_S
+    while not reached():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within {LIMIT_S:.0f} s: {what}")
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
