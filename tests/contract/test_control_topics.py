@@ -199,6 +199,16 @@ def test_several_holds_have_epochs_of_their_own_and_a_rewritten_one_a_later_one(
     assert gates.epoch(GROUP, P1) == first[key(P1)]
 
 
+def test_the_very_first_hold_is_not_obeyed_by_an_ack_of_the_empty_topic(world: World) -> None:
+    world.control.ensure()
+    world.ack(P0, Ack(0, 7, "member-1"))
+
+    epochs = world.control.hold({key(): Hold()})
+
+    assert epochs[key()] > 0
+    assert world.control.read().acked(GROUP, P0) is None
+
+
 def test_a_released_hold_is_gone_and_the_other_holders_stay(world: World) -> None:
     world.control.ensure()
     world.control.hold({key(holder="pause/c/1"): Hold(), key(holder="pause/c/2"): Hold()})
@@ -302,8 +312,8 @@ def test_records_that_nobody_can_read_are_counted_and_passed_over(world: World) 
 def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> None:
     world.control.ensure()
     for _ in range(5):
-        world.control.hold({key(): Hold()})
-    world.ack(P0, Ack(4, 42, "member-1"))
+        old = world.control.hold({key(): Hold()})[key()]
+    world.ack(P0, Ack(old, 42, "member-1"))
     assert world.control.read().acked(GROUP, P0) is not None
 
     world.lose()
@@ -315,7 +325,7 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     gates = world.control.read()
     assert world.control.exist
     assert list(gates.holds) == [key()]
-    assert epoch < 4
+    assert epoch < old
     assert gates.acked(GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
     for number in range(10):
         world.control.hold({key(holder=str(number)): Hold()})
@@ -369,7 +379,7 @@ def test_a_control_topic_that_somebody_else_made_anew_is_read_from_its_start(rea
     assert not real.control.read().holds
     assert real.control.exist
     epoch = real.control.hold({key(P1): Hold()})[key(P1)]
-    assert epoch == 0
+    assert epoch == 1
     assert list(real.control.read().holds) == [key(P1)]
 
 

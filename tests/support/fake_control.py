@@ -107,7 +107,8 @@ class FakeControlTopics:
             if not self.topics.control_exists:
                 raise Unavailable(f"write {len(holds)} record(s): there is no such topic")
             for key, hold in holds.items():
-                epochs[key] = self._append("hold", key, hold)
+                # As in Kafka, no hold has epoch 0.
+                epochs[key] = self._append("hold", key, hold) or self._append("hold", key, hold)
         return epochs
 
     def release(self, keys: Iterable[HoldKey]) -> None:

@@ -43,7 +43,7 @@ class ControlTopics(Protocol):
         ...
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        """Write holds; their epochs. Each stays in force until it is released.
+        """Write holds; their epochs, never 0. Each stays in force until it is released.
 
         Raises ``Unavailable`` also when the answer is missing: writing again is harmless.
         """

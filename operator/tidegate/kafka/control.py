@@ -29,6 +29,7 @@ from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0
+_ELECTION_S: Final = 3.0
 _POLL_S: Final = 0.05
 _BATCH: Final = 1000
 _DEFAULT_REPLICATION: Final = 3
@@ -80,10 +81,7 @@ class KafkaControlTopics:
             missing = [name for name in self._names if name not in facts]
             if missing:
                 self._create(missing)
-                facts = self._facts()
-            left = [name for name in self._names if name not in facts]
-            if left:
-                raise Unavailable(f"topic {left[0]} was created, but cannot be described yet")
+                facts = self._described_facts()
             self._forget_stale_acks()
             return complaints(*(facts[name] for name in self._names))
 
@@ -106,6 +104,18 @@ class KafkaControlTopics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise failure(error.args[0], f"create topic {name}") from error
+
+    def _described_facts(self) -> dict[str, TopicFacts]:
+        """Of both topics: a broker hears of a new topic some moments after the controller has made it."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            facts = self._facts()
+            left = [name for name in self._names if name not in facts]
+            if not left:
+                return facts
+            if time.monotonic() > deadline:
+                raise Unavailable(f"topic {left[0]} was created, but cannot be described yet")
+            time.sleep(_POLL_S)
 
     def _brokers(self) -> int:
         try:
@@ -214,7 +224,7 @@ class KafkaControlTopics:
     def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
         """Read to the ends as they are now; then wait for more where nothing was read."""
         deadline = time.monotonic() + _TIMEOUT_S
-        ends = self._ends()
+        ends = self._known_ends()
         read = 0
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
@@ -223,6 +233,17 @@ class KafkaControlTopics:
         patience = time.monotonic() + wait_s
         while not read and time.monotonic() < patience:
             read += self._take(consumer, min(_POLL_S, wait_s))
+
+    def _known_ends(self) -> dict[tuple[str, int], int]:
+        """``_ends``, past an election of a leader: the admin client does not try again by itself."""
+        deadline = time.monotonic() + _ELECTION_S
+        while True:
+            try:
+                return self._ends()
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
 
     def _ends(self) -> dict[tuple[str, int], int]:
         """Asked for on connections of the admin client: the consumer's are busy waiting for new records."""
@@ -272,7 +293,10 @@ class KafkaControlTopics:
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
         with self._write_lock:
-            return self._write(self._names[0], dict(holds))
+            epochs = self._write(self._names[0], dict(holds))
+            # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
+            first = [key for key, epoch in epochs.items() if epoch == 0]
+            return epochs | self._write(self._names[0], {key: holds[key] for key in first})
 
     def release(self, keys: Iterable[HoldKey]) -> None:
         records = dict.fromkeys(keys)
