@@ -27,9 +27,13 @@ from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import CONNECTIONS, POLICIES, Kind, KubeFailure, Object, uid_of
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
 from tidegate.metrics import Metrics
-from tidegate.observe import NotLookedAt, Observer
+from tidegate.observe import NotLookedAt, Observer, Snapshot
+from tidegate.pause import handlers as pause_handlers
+from tidegate.pause.plan import Patience, Tick
+from tidegate.pause.reconcile import Parts as PauseParts
+from tidegate.pause.reconcile import PauseReconciler
 from tidegate.reset import handlers as reset_handlers
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.direct import DirectRunner
@@ -101,6 +105,8 @@ class Operator:
     direct: DirectRunner
     connections: LevelLoop
     policies: LevelLoop
+    pauses: LevelLoop
+    pause_reconciler: PauseReconciler
     kube: KubeClient
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
@@ -126,6 +132,7 @@ class Operator:
             self.watchdog.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.watchdog
+        await self.pauses.stop()
         await self.policies.stop()
         await self.connections.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
@@ -141,14 +148,15 @@ class Operator:
         loop = asyncio.get_running_loop()
         return [
             (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
-            for kind in (CONNECTIONS, POLICIES)
+            for kind in (CONNECTIONS, POLICIES, PAUSES)
         ]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
         self.metrics.unobserved(unobserved)
-        loops = {CONNECTIONS: self.connections, POLICIES: self.policies}
+        loops = {CONNECTIONS: self.connections, POLICIES: self.policies, PAUSES: self.pauses}
         for kind, objects in found:
             await loops[kind].retain({uid_of(body) for body in objects})
+        await self.pause_reconciler.sweep()
 
 
 def build(settings: Settings) -> Operator:
@@ -162,7 +170,7 @@ def build(settings: Settings) -> Operator:
         executor,
         active_tick_s=settings.active_tick_s,
         idle_tick_s=settings.idle_tick_s,
-        looked=lambda name, seconds, groups, failed: metrics.looked(name, seconds, groups=groups, failed=failed),
+        looked=functools.partial(_looked, metrics),
     )
     live = LiveConnections()
     files = ConnectionFiles(settings.runtime_directory)
@@ -229,6 +237,26 @@ def build(settings: Settings) -> Operator:
         expected=_EXPECTED,
         observe_pass=lambda seconds, failed: metrics.passed(POLICIES.kind, seconds, failed=failed),
     )
+    pause_reconciler = PauseReconciler(
+        PauseParts(
+            kube=kube,
+            live=live,
+            observer=observer,
+            executor=executor,
+            now=clock.now,
+            metrics=metrics,
+            tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),
+            patience=Patience(
+                unmanaged=timedelta(seconds=settings.unmanaged_after_s),
+                deletion=timedelta(seconds=settings.deletion_limit_s),
+            ),
+        )
+    )
+    pauses = LevelLoop(
+        pause_reconciler,
+        expected=_EXPECTED,
+        observe_pass=lambda seconds, failed: metrics.passed(PAUSES.kind, seconds, failed=failed),
+    )
     wake.append(functools.partial(_wake_from_thread, asyncio.get_running_loop(), policies))
     freshness = health.Freshness(settings.unobserved_limit_s, clock.monotonic)
     return Operator(
@@ -240,11 +268,18 @@ def build(settings: Settings) -> Operator:
         direct=direct,
         connections=connections,
         policies=policies,
+        pauses=pauses,
+        pause_reconciler=pause_reconciler,
         kube=kube,
         executor=executor,
         patient_executor=patient_executor,
         freshness=freshness,
     )
+
+
+def _looked(metrics: Metrics, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
+    unreadable = snapshot.unreadable if snapshot.gates is not None else None
+    metrics.looked(connection, seconds, groups=groups, failed=snapshot.failure is not None, unreadable=unreadable)
 
 
 def _wake_from_thread(loop: asyncio.AbstractEventLoop, policies: LevelLoop, uid: str) -> None:
@@ -258,6 +293,7 @@ async def run(settings: Settings) -> None:
     registry = kopf.OperatorRegistry()
     connection_handlers.register(registry, operator.connections)
     reset_handlers.register(registry, operator.policies)
+    pause_handlers.register(registry, operator.pauses)
     kopf_settings = kopf.OperatorSettings()
     configure(kopf_settings)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -10,10 +13,19 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from tidegate.reset.model import Phase
+from tidegate.resources.pause import PausePhase
+from tidegate.resources.policy import ResetPhase
 
 _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
+_ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _LOOK_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    phase: str
+    paused: int
+    since: datetime | None
 
 
 class Metrics:
@@ -47,6 +59,30 @@ class Metrics:
         )
         self._deaths = Counter(
             "tidegate_job_deaths", "Reset jobs that ended without a result.", ["engine"], registry=self.registry
+        )
+        self._pauses = Gauge("tidegate_pauses", "Pauses by phase.", ["phase"], registry=self.registry)
+        self._paused = Gauge(
+            "tidegate_paused_partitions",
+            "Partitions that stand still; one that two pauses hold counts twice.",
+            registry=self.registry,
+        )
+        oldest = Gauge(
+            "tidegate_oldest_pause_age_seconds",
+            "For how long the partition that was paused first has stood still; 0 without any.",
+            registry=self.registry,
+        )
+        oldest.set_function(self._oldest_pause_s)
+        self._acked = Histogram(
+            "tidegate_hold_to_ack_seconds",
+            "From writing a hold to seeing that the partition's owner has obeyed it.",
+            buckets=_ACK_S,
+            registry=self.registry,
+        )
+        self._unreadable = Gauge(
+            "tidegate_unreadable_control_records",
+            "Records of the control and ack topics that are not of the contract.",
+            ["connection"],
+            registry=self.registry,
         )
         self._looks = Counter(
             "tidegate_observations",
@@ -83,8 +119,11 @@ class Metrics:
         )
         self._phases: dict[str, str] = {}
         self._waiters: set[str] = set()
-        for phase in Phase:
+        self._known_pauses: dict[str, _Pause] = {}
+        for phase in ResetPhase:
             self._runs.labels(phase.value).set(0)
+        for pause_phase in PausePhase:
+            self._pauses.labels(pause_phase.value).set(0)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -96,7 +135,7 @@ class Metrics:
             self._phases[uid] = phase
         (self._waiters.add if waiting else self._waiters.discard)(uid)
         tally = Tally(self._phases.values())
-        for known in Phase:
+        for known in ResetPhase:
             self._runs.labels(known.value).set(tally[known.value])
         self._waiting.set(len(self._waiters))
 
@@ -106,7 +145,7 @@ class Metrics:
         self._finished.labels(outcome, reason).inc()
         if standstill_s is not None:
             self._standstill.observe(standstill_s)
-        if outcome == Phase.SUCCEEDED.value:
+        if outcome == ResetPhase.SUCCEEDED.value:
             self._replayed.inc(replayed)
             self._skipped.inc(skipped)
 
@@ -116,12 +155,41 @@ class Metrics:
     def job_died(self, engine: str) -> None:
         self._deaths.labels(engine).inc()
 
+    # --- pauses -------------------------------------------------------------------------------------------------------
+
+    def pause_is(self, uid: str, phase: str | None, paused: int = 0, since: datetime | None = None) -> None:
+        """Where a pause stands: how many partitions stand still, the first of them since when.
+
+        ``phase`` ``None``: it was not looked at yet, or is gone.
+        """
+        if phase is None:
+            self._known_pauses.pop(uid, None)
+        else:
+            self._known_pauses[uid] = _Pause(phase, paused, since)
+        tally = Tally(pause.phase for pause in self._known_pauses.values())
+        for known in PausePhase:
+            self._pauses.labels(known.value).set(tally[known.value])
+        self._paused.set(sum(pause.paused for pause in self._known_pauses.values()))
+
+    def hold_acked(self, seconds: float) -> None:
+        self._acked.observe(seconds)
+
+    def _oldest_pause_s(self) -> float:
+        # Called by the thread that serves the metrics.
+        times = [pause.since.timestamp() for pause in tuple(self._known_pauses.values()) if pause.since is not None]
+        return max(0.0, time.time() - min(times)) if times else 0.0
+
     # --- clusters -----------------------------------------------------------------------------------------------------
 
-    def looked(self, connection: str, seconds: float, *, groups: int, failed: bool) -> None:
+    def looked(
+        self, connection: str, seconds: float, *, groups: int, failed: bool, unreadable: int | None = None
+    ) -> None:
+        """A look at a cluster. ``unreadable``: such records of the control topics, where the look was at those too."""
         self._looks.labels(connection, "failed" if failed else "ok").inc()
         self._look_seconds.observe(seconds)
         self._described.labels(connection).set(groups)
+        if unreadable is not None:
+            self._unreadable.labels(connection).set(unreadable)
 
     def connection_is(self, connection: str, *, up: bool) -> None:
         self._up.labels(connection).set(int(up))
@@ -129,6 +197,7 @@ class Metrics:
     def connection_gone(self, connection: str) -> None:
         self._up.remove(connection)
         self._described.remove(connection)
+        self._unreadable.remove(connection)
 
     # --- passes -------------------------------------------------------------------------------------------------------
 

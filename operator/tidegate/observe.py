@@ -2,7 +2,8 @@
 
 Resources register the groups they care for; whoever needs to see asks for the newest :class:`Snapshot`. A look begins
 only when somebody asks and the newest snapshot is older than the tick, or lacks the asker's group; askers that come
-while a look is on its way wait for that one. So twenty policies cause one describe a tick, and none cause none.
+while a look is on its way wait for that one. So twenty policies cause one describe a tick, and none cause none; a
+hundred pauses cause one reading of the control and ack topics.
 (The idea is Strimzi's topic operator: observe for all, decide for each.)
 """
 
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
+from tidegate.control.gates import Gates
+from tidegate.control.ports import ControlTopics
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure, Refused
 from tidegate.kafka.model import Cluster, Group, Topic
@@ -21,13 +24,29 @@ from tidegate.kafka.ports import ClusterReader
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one look saw. ``failure``: why it saw nothing; then the rest is empty. ``taken_s`` is the loop's clock."""
+    """What one look saw. ``failure``: why it saw nothing; then the rest is empty.
+
+    ``began_s`` and ``taken_s``, its begin and end, are the loop's clock. ``gates``: what the control and ack topics
+    say, read after the groups were described, where somebody wanted it; ``gates_failure``: why that could not be read,
+    while all else could. ``control_topics_exist``: whether both are there. ``unreadable``: how many of their records
+    are not of the contract.
+    """
 
     taken_s: float
+    began_s: float = 0.0
     cluster: Cluster | None = None
     topics: Mapping[str, Topic] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     failure: KafkaFailure | None = None
+    gates: Gates | None = None
+    gates_failure: KafkaFailure | None = None
+    control_topics_exist: bool = False
+    unreadable: int = 0
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether the look was also one at the control and ack topics, successful or not."""
+        return self.gates is not None or self.gates_failure is not None or self.failure is not None
 
 
 class NotLookedAt(Exception):
@@ -38,16 +57,27 @@ class NotLookedAt(Exception):
 class _Watched:
     name: str
     kafka: ClusterReader
+    control: ControlTopics | None
     newest: Snapshot | None = None
     asked: frozenset[str] = frozenset()
     """The groups that the newest look asked for."""
     extra: set[str] = field(default_factory=set)
     """Groups that the next look asks for because somebody waits for them, registered or not."""
+    gates_asked: bool = False
+    """Somebody waits for the gates, registered or not."""
     looking: asyncio.Task[Snapshot] | None = None
 
 
-Looked = Callable[[str, float, int, bool], None]
-"""(connection, seconds, groups described, whether it failed)"""
+Looked = Callable[[str, float, int, Snapshot], None]
+"""(connection, seconds, groups described, what was seen)"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    connection_uid: str
+    group: str
+    tick_s: float | None
+    gates: bool
 
 
 class Observer:
@@ -59,43 +89,61 @@ class Observer:
         *,
         active_tick_s: float,
         idle_tick_s: float,
-        looked: Looked = lambda _connection, _seconds, _groups, _failed: None,
+        looked: Looked = lambda _connection, _seconds, _groups, _snapshot: None,
     ) -> None:
         self._executor = executor
         self._active_tick_s = active_tick_s
         self._idle_tick_s = idle_tick_s
         self._looked = looked
         self._watched: dict[str, _Watched] = {}
-        self._wanted: dict[str, tuple[str, str]] = {}
-        self._active: set[str] = set()
+        self._wanted: dict[str, _Want] = {}
 
-    def connect(self, connection_uid: str, name: str, kafka: ClusterReader) -> None:
-        """Look at this connection from now on; an earlier one of this uid is forgotten with all it saw."""
-        self._watched[connection_uid] = _Watched(name, kafka)
+    def connect(
+        self, connection_uid: str, name: str, kafka: ClusterReader, control: ControlTopics | None = None
+    ) -> None:
+        """Look at this connection from now on; an earlier one of this uid is forgotten with all it saw.
+
+        ``control``: its control and ack topics, for those who want the gates.
+        """
+        self._watched[connection_uid] = _Watched(name, kafka, control)
 
     def disconnect(self, connection_uid: str) -> None:
         watched = self._watched.pop(connection_uid, None)
         if watched is not None and watched.looking is not None:
             watched.looking.cancel()
 
-    def want(self, holder: str, connection_uid: str, group: str, *, active: bool) -> None:
-        """``holder`` cares for this group; ``active``: something of it is under way, so the tick is short."""
-        self._wanted[holder] = (connection_uid, group)
-        (self._active.add if active else self._active.discard)(holder)
+    def want(
+        self,
+        holder: str,
+        connection_uid: str,
+        group: str,
+        *,
+        active: bool,
+        gates: bool = False,
+        tick_s: float | None = None,
+    ) -> None:
+        """``holder`` cares for this group; ``active``: something of it is under way, so the tick is short.
+
+        ``gates``: it wants to know its gates as well. ``tick_s``: how short the tick is, instead of the usual.
+        """
+        tick_s = (self._active_tick_s if tick_s is None else tick_s) if active else None
+        self._wanted[holder] = _Want(connection_uid, group, tick_s, gates)
 
     def drop(self, holder: str) -> None:
         self._wanted.pop(holder, None)
-        self._active.discard(holder)
 
     def tick_s(self, connection_uid: str) -> float:
         """How old a snapshot of this connection may be."""
-        active = any(self._wanted[holder][0] == connection_uid for holder in self._active)
-        return self._active_tick_s if active else self._idle_tick_s
+        ticks = [w.tick_s for w in self._wanted.values() if w.connection_uid == connection_uid and w.tick_s is not None]
+        return min(ticks, default=self._idle_tick_s)
 
-    async def newest(self, connection_uid: str, *, group: str | None = None) -> Snapshot:
-        """A snapshot not older than the tick, with ``group`` in it unless the look failed.
+    async def newest(
+        self, connection_uid: str, *, group: str | None = None, gates: bool = False, since_s: float = 0.0
+    ) -> Snapshot:
+        """A snapshot not older than the tick, with ``group``, and ``gates``, in it unless the look failed.
 
-        Raises ``NotLookedAt``.
+        ``since_s``: the look must have begun at or after this time of the loop's clock, so that it shows what was
+        written before. Raises ``NotLookedAt``.
         """
         while True:
             watched = self._watched.get(connection_uid)
@@ -105,10 +153,13 @@ class Observer:
             if snapshot is not None:
                 age = asyncio.get_running_loop().time() - snapshot.taken_s
                 has_group = group is None or group in watched.asked or snapshot.failure is not None
-                if age < self.tick_s(connection_uid) and has_group:
+                has_gates = not gates or snapshot.has_gates
+                fresh = age < self.tick_s(connection_uid) and snapshot.began_s >= since_s
+                if fresh and has_group and has_gates:
                     return snapshot
             if group is not None:
                 watched.extra.add(group)
+            watched.gates_asked |= gates
             if watched.looking is None:
                 watched.looking = asyncio.create_task(self._look(connection_uid, watched))
             # Waited for, not awaited: one asker that is cancelled must not end the look that others wait for.
@@ -121,25 +172,36 @@ class Observer:
     async def _look(self, connection_uid: str, watched: _Watched) -> Snapshot:
         # One turn of the loop later: those who come with this one are asked for as well.
         await asyncio.sleep(0)
-        groups = frozenset(group for uid, group in self._wanted.values() if uid == connection_uid) | watched.extra
+        wants = [want for want in self._wanted.values() if want.connection_uid == connection_uid]
+        groups = frozenset(want.group for want in wants) | watched.extra
+        control = watched.control if watched.gates_asked or any(want.gates for want in wants) else None
         watched.extra.clear()
+        watched.gates_asked = False
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            snapshot = await loop.run_in_executor(self._executor, _look_at, watched.kafka, groups)
+            snapshot = await loop.run_in_executor(self._executor, _look_at, watched.kafka, groups, control)
         finally:
             watched.looking = None
         # Its age counts from its end: a look that takes longer than a tick is still an answer to those who waited.
-        snapshot = replace(snapshot, taken_s=loop.time())
-        self._looked(watched.name, snapshot.taken_s - started, len(groups), snapshot.failure is not None)
+        snapshot = replace(snapshot, began_s=started, taken_s=loop.time())
+        self._looked(watched.name, snapshot.taken_s - started, len(groups), snapshot)
         watched.newest, watched.asked = snapshot, groups
         return snapshot
 
 
-def _look_at(kafka: ClusterReader, groups: frozenset[str]) -> Snapshot:
+def _look_at(kafka: ClusterReader, groups: frozenset[str], control: ControlTopics | None) -> Snapshot:
     try:
-        return Snapshot(0.0, kafka.cluster(), kafka.topics(), kafka.groups(groups) if groups else {})
+        snapshot = Snapshot(0.0, 0.0, kafka.cluster(), kafka.topics(), kafka.groups(groups) if groups else {})
     except KafkaFailure as failure:
         return Snapshot(0.0, failure=failure)
     except BadConnection as bad:
         return Snapshot(0.0, failure=Refused(str(bad)))
+    if control is None:
+        return snapshot
+    try:
+        # After the groups: an owner that came in between must not look as if it had said nothing.
+        gates = control.read()
+    except KafkaFailure as failure:
+        return replace(snapshot, gates_failure=failure)
+    return replace(snapshot, gates=gates, control_topics_exist=control.exist, unreadable=control.unreadable)

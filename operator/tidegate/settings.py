@@ -83,11 +83,17 @@ class Settings(BaseModel):
     active_tick_s: Seconds = 1.0
     """Between two looks at a Kafka cluster, and at a run, while a run is under way."""
 
+    pause_tick_s: Seconds = 0.2
+    """The same while consumers are about to let go of what a pause asks for."""
+
+    unmanaged_after_s: Seconds = 5.0
+    """How long an owner may say nothing to a pause before it counts as one without the agent."""
+
     idle_tick_s: Seconds = 10.0
     """Between two looks at a Kafka cluster otherwise, and at Secrets for changes."""
 
     deletion_limit_s: Seconds = 120.0
-    """How long a deletion in mid-run may wait for the offsets to be put back."""
+    """How long a deletion in mid-run may wait for the offsets to be put back, and that of a pause for Kafka."""
 
     max_launches: Annotated[int, Field(ge=1, le=100)] = 12
     """How often a run's job is started in all before the run fails."""

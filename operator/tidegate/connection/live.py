@@ -11,11 +11,21 @@ from tidegate.resources.connection import AllowSpec
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsChecked:
+    """What was found about a connection's control and ack topics: a condition's reason, and a message for a person."""
+
+    usable: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """An open connection. ``kafka`` belongs to this process; ``connection`` says how a job of this machine connects,
     ``mounted`` how a job in a pod does, with ``secrets`` (name → keys) mounted.
 
     ``trouble``: reason and message while the connection is not ready. ``cluster_id`` is empty until it once was.
+    ``topics``: about the control and ack topics, once somebody needed them.
     """
 
     uid: str
@@ -29,6 +39,7 @@ class Live:
     kafka: Kafka
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
+    topics: TopicsChecked | None = None
 
 
 class LiveConnections:
@@ -55,6 +66,12 @@ class LiveConnections:
 
     def troubled(self, live: Live, reason: str, message: str) -> None:
         self.put(replace(live, trouble=(reason, message)))
+
+    def topics_checked(self, live: Live, checked: TopicsChecked) -> None:
+        """Note it about this connection as it is open now; one that was closed meanwhile is nobody's concern."""
+        newest = self.get(live.namespace, live.name)
+        if newest is not None and newest.uid == live.uid:
+            self.put(replace(newest, topics=checked))
 
     def __iter__(self) -> Iterator[Live]:
         return iter(tuple(self._live.values()))

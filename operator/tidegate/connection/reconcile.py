@@ -152,7 +152,7 @@ class ConnectionReconciler:
                 kafka=kafka,
             )
         )
-        parts.observer.connect(uid, _label(body), kafka)
+        parts.observer.connect(uid, _label(body), kafka, kafka.control)
         _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "opened anew: it has changed")
         if open_now is not None:
             if open_now.uid != uid:
@@ -177,7 +177,9 @@ class ConnectionReconciler:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
         before = _status(body)
-        after = status.status_of(before, seen, generation=generation, now=parts.clock.now())
+        live = parts.live.get(namespace_of(body), name_of(body))
+        topics = live.topics if live is not None and live.uid == uid_of(body) else None
+        after = status.status_of(before, seen, topics, generation=generation, now=parts.clock.now())
         if after == before:
             return body
         said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from tidegate.connection.live import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
-from tidegate.resources.conditions import READY, find_condition, ready, reconciling, stalled
+from tidegate.resources.conditions import (
+    CONTROL_TOPICS,
+    READY,
+    find_condition,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+)
 from tidegate.resources.connection import ConnectionStatus, FeaturesStatus
 
 CONNECTED: Final = "Connected"
@@ -38,8 +47,29 @@ def trouble_of(failure: KafkaFailure) -> Trouble:
             return Trouble(KAFKA_UNAVAILABLE, str(failure), needs_help=False)
 
 
-def status_of(before: ConnectionStatus, seen: Cluster | Trouble, *, generation: int, now: datetime) -> ConnectionStatus:
-    """The new status; equal to ``before`` when there is nothing new to say."""
+def status_of(
+    before: ConnectionStatus,
+    seen: Cluster | Trouble,
+    topics: TopicsChecked | None = None,
+    *,
+    generation: int,
+    now: datetime,
+) -> ConnectionStatus:
+    """The new status; equal to ``before`` when there is nothing new to say.
+
+    ``topics``: about the control and ack topics, where a pause needs them; what is said of them stays otherwise.
+    """
+    if topics is not None:
+        told = with_condition(
+            before.conditions,
+            CONTROL_TOPICS,
+            topics.usable,
+            reason=topics.reason,
+            message=topics.message,
+            generation=generation,
+            now=now,
+        )
+        before = before.model_copy(update={"conditions": told})
     if isinstance(seen, Cluster):
         features = FeaturesStatus(
             consumer_protocol=seen.features.consumer_protocol,

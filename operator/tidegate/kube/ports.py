@@ -29,6 +29,7 @@ class Kind:
 
 
 CONNECTIONS: Final = Kind("tidegate.io", "v1alpha1", "kafkaconnections", "KafkaConnection")
+PAUSES: Final = Kind("tidegate.io", "v1alpha1", "consumergrouppauses", "ConsumerGroupPause")
 POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "OffsetResetPolicy")
 
 

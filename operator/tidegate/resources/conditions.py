@@ -24,6 +24,7 @@ PAUSED: Final = "Paused"
 RESET: Final = "Reset"
 RETAINED: Final = "Retained"
 INJECTED: Final = "Injected"
+CONTROL_TOPICS: Final = "ControlTopics"
 
 MAX_MESSAGE: Final = 32_768
 """The longest message that ``metav1.Condition`` takes; a longer one is cut."""

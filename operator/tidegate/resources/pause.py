@@ -128,7 +128,10 @@ class UnmanagedMember(ResourceModel):
 
 
 class PauseStatus(StatusModel):
-    """``ConsumerGroupPause.status``. ``paused`` is "partitions paused/in all", for the printer column."""
+    """``ConsumerGroupPause.status``. ``paused`` is "partitions paused/in all", for the printer column.
+
+    ``resume_after``: the ``spec.resumeAfter`` that ``resumes_at`` was made of.
+    """
 
     observed_generation: Count | None = None
     phase: PausePhase | None = None
@@ -137,6 +140,7 @@ class PauseStatus(StatusModel):
     partitions_paused: Count | None = None
     partitions_total: Count | None = None
     resumes_at: Timestamp | None = None
+    resume_after: Duration | None = None
     partitions: Annotated[tuple[PausedPartition, ...], Field(max_length=200)] = ()
     partitions_omitted: Count | None = None
     unmanaged_members: Annotated[tuple[UnmanagedMember, ...], Field(max_length=200)] = ()

@@ -1,0 +1,385 @@
+"""One pass over a ``ConsumerGroupPause``: see, decide (:mod:`tidegate.pause.plan`), write the status, act once."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final, TypeVar, assert_never
+
+from tidegate.connection.live import Live, LiveConnections, TopicsChecked
+from tidegate.control.gates import Gates
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
+from tidegate.kube.loop import Pass
+from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.metrics import Metrics
+from tidegate.observe import NotLookedAt, Observer, Snapshot
+from tidegate.pause import plan
+from tidegate.pause.holds import HoldChanges, pause_of
+from tidegate.pause.plan import (
+    AddFinalizer,
+    ChangeHolds,
+    Decision,
+    Observed,
+    Patience,
+    Refusal,
+    RemoveFinalizer,
+    Seen,
+    Tick,
+    Wait,
+    decide,
+)
+from tidegate.pause.topics import TopicsOfConnections, trouble_of
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
+
+_log = logging.getLogger(__name__)
+
+_LAG_TICKS: Final = 3
+"""Lag changes all the time; the status tells it anew once in so many idle ticks."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler acts through. ``now``: the wall clock, aware, UTC."""
+
+    kube: Kube
+    live: LiveConnections
+    observer: Observer
+    executor: Executor
+    now: Callable[[], datetime]
+    metrics: Metrics
+    tick: Tick
+    patience: Patience
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this process knows of a pause beyond the API server and Kafka; losing it costs nothing but a look.
+
+    Times are the loop's clock. ``wrote_s``: when holds were last written or released; only what was read after that
+    tells what is held. ``held_s``: when the holds were written that were not seen obeyed yet.
+    """
+
+    told: set[str] = field(default_factory=set)
+    waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
+    tick_s: float | None = 0.0
+    wrote_s: float = 0.0
+    held_s: dict[TopicPartition, float] = field(default_factory=dict)
+    committed: Offsets = field(default_factory=dict)
+    committed_s: float | None = None
+    lag_s: float | None = None
+    connection_uid: str = ""
+    refused: TopicsChecked | None = None
+    refused_s: float = 0.0
+
+
+class PauseReconciler:
+    """Implements ``tidegate.kube.loop.Reconciler``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._memories: dict[str, _Memory] = {}
+        self._topics = TopicsOfConnections(parts.executor, parts.tick.idle_s, parts.live.topics_checked)
+        self._swept: set[str] = set()
+        """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
+
+    async def reconcile(self, body: Object) -> Pass:
+        spec, invalid = _spec(body)
+        memory = self._memories.setdefault(uid_of(body), _Memory())
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        self._want(body, spec, live, memory)
+        seen = await self._see(body, spec, invalid, live, memory)
+        decision = decide(seen)
+        if live is not None and self._offsets_are_due(decision, memory):
+            seen = await self._with_offsets(seen, live, decision, memory)
+            decision = decide(seen)
+        body = await self._say(body, seen, decision, memory)
+        body = await self._act(body, live, decision, memory)
+        memory.waits = decision.waits
+        memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
+        return Pass(body, decision.again_after_s)
+
+    async def forget(self, body: Object) -> None:
+        uid = uid_of(body)
+        self._parts.observer.drop(uid)
+        self._parts.metrics.pause_is(uid, None)
+        memory = self._memories.pop(uid, None)
+        if memory is not None:
+            # It may have been let go without having released what it held.
+            self._swept.discard(memory.connection_uid)
+
+    async def refresh(self, body: Object) -> Object | None:
+        try:
+            fresh = await self._do(self._parts.kube.get, PAUSES, namespace_of(body), name_of(body))
+        except NotFound:
+            return None
+        return fresh if uid_of(fresh) == uid_of(body) else None
+
+    async def sweep(self) -> None:
+        """Release what pauses hold that are gone, or hold through another connection by now.
+
+        Only of connections that this operator serves: others' pauses are none of its business. The pauses are listed
+        after the holds were read: a hold that was read is of a pause that was there before.
+        """
+        for live in self._parts.live:
+            if live.uid in self._swept or live.trouble is not None:
+                continue
+            try:
+                snapshot = await self._parts.observer.newest(live.uid, gates=True)
+                if snapshot.gates is None:
+                    continue
+                await self._release_left_behind(live, snapshot.gates)
+            except (KafkaFailure, NotLookedAt) as error:
+                _log.warning("%s/%s: looking for holds left behind: %s", live.namespace, live.name, error)
+                continue
+            self._swept.add(live.uid)
+
+    async def _release_left_behind(self, live: Live, gates: Gates) -> None:
+        held = {key: pause_of(key.holder, live.uid) for key in gates.holds}
+        if not any(held.values()):
+            return
+        there = {
+            uid_of(body)
+            for body in await self._do(self._parts.kube.list, PAUSES)
+            if namespace_of(body) == live.namespace and _connection_name(body) == live.name
+        }
+        left = sorted(key for key, pause_uid in held.items() if pause_uid is not None and pause_uid not in there)
+        if left:
+            await self._do(live.kafka.control.release, left)
+            _log.info(
+                "%s/%s: released %d hold(s) of pauses that are gone or go through another connection",
+                live.namespace,
+                live.name,
+                len(left),
+            )
+
+    # --- see ----------------------------------------------------------------------------------------------------------
+
+    def _want(self, body: Object, spec: ConsumerGroupPauseSpec | None, live: Live | None, memory: _Memory) -> None:
+        uid = uid_of(body)
+        if live is not None:
+            if memory.connection_uid not in ("", live.uid):
+                self._swept.discard(memory.connection_uid)
+            memory.connection_uid = live.uid
+        if spec is None or live is None:
+            self._parts.observer.drop(uid)
+            return
+        active = memory.tick_s is not None
+        tick_s = max(memory.tick_s or 0.0, self._parts.tick.quick_s)
+        self._parts.observer.want(uid, live.uid, spec.group, active=active, gates=True, tick_s=tick_s)
+
+    async def _see(
+        self, body: Object, spec: ConsumerGroupPauseSpec | None, invalid: str, live: Live | None, memory: _Memory
+    ) -> Seen:
+        parts, metadata = self._parts, body["metadata"]
+        deleting = metadata.get("deletionTimestamp")
+        annotations = metadata.get("annotations") or {}
+        seen = Seen(
+            uid=uid_of(body),
+            name=_label(body),
+            generation=int(metadata["generation"]),
+            created=datetime.fromisoformat(str(metadata["creationTimestamp"])),
+            spec=spec,
+            status=_status(body),
+            now=parts.now(),
+            invalid=invalid,
+            abandoned=str(annotations.get(plan.ABANDON, "")).lower() == "true",
+            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            has_finalizer=plan.FINALIZER in (metadata.get("finalizers") or ()),
+            waits=memory.waits,
+            patience=parts.patience,
+            tick=parts.tick,
+        )
+        if spec is None or (deleting and (seen.abandoned or not seen.has_finalizer)):
+            return seen
+        name = spec.connection_ref.name
+        if live is None:
+            return replace(seen, waiting=_not_ready(f"there is no usable KafkaConnection {name} in this namespace"))
+        if live.trouble is not None:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {name} is not ready ({live.trouble[0]})"))
+        return await self._observed(seen, spec, live, memory, needs_topics=not (deleting or spec.suspend))
+
+    async def _observed(
+        self, seen: Seen, spec: ConsumerGroupPauseSpec, live: Live, memory: _Memory, *, needs_topics: bool
+    ) -> Seen:
+        observer = self._parts.observer
+        try:
+            snapshot = await observer.newest(live.uid, group=spec.group, gates=True, since_s=memory.wrote_s)
+        except NotLookedAt:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name} is just being replaced"))
+        try:
+            if snapshot.failure is not None:
+                raise snapshot.failure
+            checked = await self._topics.checked(live, snapshot) if needs_topics else None
+            if snapshot.gates_failure is not None:
+                raise snapshot.gates_failure
+            committed = await self._committed(spec, live, memory) if spec.partitions is None else {}
+        except KafkaFailure as failure:
+            trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
+            if trouble is not None:
+                return replace(seen, unusable=_unusable(trouble))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name}: {failure}"))
+        observed = Observed(
+            connection=live.name,
+            connection_uid=live.uid,
+            allow=live.allow,
+            topics=snapshot.topics,
+            group=_group(snapshot, spec.group),
+            gates=snapshot.gates or Gates(),
+            committed=committed,
+        )
+        if checked is None or (checked.usable and memory.refused is None):
+            return replace(seen, observed=observed)
+        again = checked.usable and asyncio.get_running_loop().time() - memory.refused_s >= self._parts.tick.idle_s
+        unusable = _unusable(memory.refused if checked.usable and memory.refused is not None else checked)
+        return replace(seen, observed=observed, unusable=unusable, try_again=again)
+
+    async def _committed(self, spec: ConsumerGroupPauseSpec, live: Live, memory: _Memory) -> Offsets:
+        """All the group's offsets: its topics are those that it has offsets for, too."""
+        now_s = asyncio.get_running_loop().time()
+        if memory.committed_s is None or now_s - memory.committed_s >= self._parts.tick.active_s:
+            memory.committed = await self._do(live.kafka.committed, spec.group)
+            memory.committed_s = now_s
+        return memory.committed
+
+    def _offsets_are_due(self, decision: Decision, memory: _Memory) -> bool:
+        paused = [row for row in decision.status.partitions if row.phase is PausePhase.PAUSED]
+        if not paused or decision.action is not None:
+            return False
+        if memory.lag_s is None:
+            return True
+        waited_s = asyncio.get_running_loop().time() - memory.lag_s
+        tick = self._parts.tick
+        return waited_s >= (tick.active_s if any(row.lag is None for row in paused) else _LAG_TICKS * tick.idle_s)
+
+    async def _with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: _Memory) -> Seen:
+        memory.lag_s = asyncio.get_running_loop().time()
+        if seen.observed is None or seen.spec is None:
+            return seen
+        rows = [
+            TopicPartition(row.topic, row.partition)
+            for row in decision.status.partitions
+            if row.phase is PausePhase.PAUSED
+        ]
+        try:
+            bounds = await self._do(live.kafka.log_bounds, rows)
+            committed = await self._do(live.kafka.committed, seen.spec.group)
+        except KafkaFailure as failure:
+            # They are only told; the pause does not depend on them.
+            _log.debug("%s: its lag could not be read: %s", seen.name, failure)
+            return seen
+        ends = {partition: bound.latest for partition, bound in bounds.items()}
+        return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
+
+    # --- say ----------------------------------------------------------------------------------------------------------
+
+    async def _say(self, body: Object, seen: Seen, decision: Decision, memory: _Memory) -> Object:
+        parts = self._parts
+        self._measure(seen, decision, memory)
+        for happening in decision.happenings:
+            if happening.key not in memory.told:
+                await self._do(parts.kube.record, body, happening)
+                memory.told.add(happening.key)
+        if decision.status != seen.status:
+            body = await self._do(parts.kube.replace_status, PAUSES, body, decision.status.to_json())
+            parts.metrics.wrote_status(PAUSES.kind)
+        return body
+
+    def _measure(self, seen: Seen, decision: Decision, memory: _Memory) -> None:
+        status, metrics = decision.status, self._parts.metrics
+        phase = status.phase.value if status.phase is not None else None
+        metrics.pause_is(seen.uid, phase, status.partitions_paused or 0, decision.paused_since)
+        now_s = asyncio.get_running_loop().time()
+        for partition in memory.held_s.keys() & decision.obeyed:
+            metrics.hold_acked(now_s - memory.held_s.pop(partition))
+
+    # --- act ----------------------------------------------------------------------------------------------------------
+
+    async def _act(self, body: Object, live: Live | None, decision: Decision, memory: _Memory) -> Object:
+        finalizers = [f for f in body["metadata"].get("finalizers") or () if f != plan.FINALIZER]
+        match decision.action:
+            case None:
+                pass
+            case AddFinalizer():
+                return await self._do(self._parts.kube.set_finalizers, PAUSES, body, [*finalizers, plan.FINALIZER])
+            case RemoveFinalizer():
+                return await self._do(self._parts.kube.set_finalizers, PAUSES, body, finalizers)
+            case ChangeHolds(changes):
+                if live is None:
+                    raise ValueError("holds are changed through a connection")
+                await self._change(body, live, changes, memory)
+            case _:
+                assert_never(decision.action)
+        return body
+
+    async def _change(self, body: Object, live: Live, changes: HoldChanges, memory: _Memory) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            if changes.write:
+                await self._do(live.kafka.control.hold, changes.write)
+                memory.held_s |= {key.topic_partition: began_s for key in changes.write}
+                if memory.refused is not None:
+                    memory.refused = None
+                    self._topics.forget(live.uid)  # to be told of anew
+            if changes.release:
+                await self._do(live.kafka.control.release, changes.release)
+                for key in changes.release:
+                    memory.held_s.pop(key.topic_partition, None)
+        except (NotAuthorized, Refused) as failure:
+            # Said in the condition by the next pass, and tried again after a while.
+            memory.refused, memory.refused_s = trouble_of(live, failure), loop.time()
+            if memory.refused is not None:
+                self._parts.live.topics_checked(live, memory.refused)
+            _log.warning("%s: %s", _label(body), failure)
+            return
+        finally:
+            # Also when it failed: what of it is there is to be read, not guessed.
+            memory.wrote_s = loop.time()
+        _log.info("%s: wrote %d hold(s), released %d", _label(body), len(changes.write), len(changes.release))
+
+    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+
+def _not_ready(why: str) -> Refusal:
+    return Refusal(plan.WAITING_FOR_CONNECTION, f"{why}: it waits for it")
+
+
+def _unusable(trouble: TopicsChecked) -> Refusal:
+    return Refusal(plan.CONTROL_TOPICS_UNUSABLE, trouble.message)
+
+
+def _group(snapshot: Snapshot, group_id: str) -> Group:
+    return snapshot.groups.get(group_id) or Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
+
+
+def _connection_name(body: Object) -> str:
+    return str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+
+
+def _spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
+    try:
+        return parse_spec(ConsumerGroupPauseSpec, body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
+
+
+def _status(body: Object) -> PauseStatus:
+    try:
+        return read_status(PauseStatus, body)
+    except InvalidResource:
+        return PauseStatus()  # written by somebody else: it is written anew
+
+
+def _label(body: Object) -> str:
+    return f"{namespace_of(body)}/{name_of(body)}"

@@ -1,0 +1,95 @@
+"""The control and ack topics of each connection: made when a pause first needs them, and checked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegate.connection.live import Live, TopicsChecked
+from tidegate.control.ports import ControlTopics
+from tidegate.control.topics import acks_topic
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.observe import Snapshot
+
+USABLE: Final = "Usable"
+WRONG_SETTINGS: Final = "WrongSettings"
+NOT_AUTHORIZED: Final = "NotAuthorized"
+REFUSED: Final = "RefusedByKafka"
+
+
+@dataclass(slots=True)
+class _Known:
+    control: ControlTopics
+    checked: TopicsChecked | None = None
+    at_s: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class TopicsOfConnections:
+    """Whether pauses may go through a connection's topics. ``told`` learns of each answer.
+
+    Belongs to the event loop's thread; Kafka is asked in ``executor``.
+    """
+
+    def __init__(self, executor: Executor, again_after_s: float, told: Callable[[Live, TopicsChecked], None]) -> None:
+        self._executor = executor
+        self._again_after_s = again_after_s
+        self._told = told
+        self._known: dict[str, _Known] = {}
+
+    async def checked(self, live: Live, snapshot: Snapshot) -> TopicsChecked:
+        """What was found: now, where they are not known, not there, or were wrong a while ago; else before.
+
+        Makes topics that are missing. Raises ``KafkaFailure`` where Kafka does not answer.
+        """
+        known = self._known.get(live.uid)
+        if known is None or known.control is not live.kafka.control:
+            known = self._known[live.uid] = _Known(live.kafka.control)
+        async with known.lock:
+            if known.checked is None or self._is_due(known, known.checked, snapshot):
+                loop = asyncio.get_running_loop()
+                known.checked = await loop.run_in_executor(self._executor, _check, live)
+                known.at_s = loop.time()
+                self._told(live, known.checked)
+            return known.checked
+
+    def forget(self, connection_uid: str) -> None:
+        self._known.pop(connection_uid, None)
+
+    def _is_due(self, known: _Known, checked: TopicsChecked, snapshot: Snapshot) -> bool:
+        if not checked.usable:
+            return asyncio.get_running_loop().time() - known.at_s >= self._again_after_s
+        return not snapshot.control_topics_exist and snapshot.began_s > known.at_s
+
+
+def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
+    """What a failed call on the topics says about them; ``None``: nothing, it may be tried again."""
+    control, acks = live.connection.control_topic, acks_topic(live.connection.control_topic)
+    match failure:
+        case NotAuthorized():
+            text = (
+                f"{failure}: allow the principal of KafkaConnection {live.name} Create, DescribeConfigs, Read and "
+                f"Write on topic {control}, and the same on {acks} (kafka-acls --add --operation ... --topic {control})"
+            )
+            return TopicsChecked(False, NOT_AUTHORIZED, text)
+        case Refused():
+            return TopicsChecked(False, REFUSED, str(failure))
+        case _:
+            return None
+
+
+def _check(live: Live) -> TopicsChecked:
+    control = live.connection.control_topic
+    try:
+        complaints = live.kafka.control.ensure()
+    except (NotAuthorized, Refused) as failure:
+        trouble = trouble_of(live, failure)
+        if trouble is None:
+            raise
+        return trouble
+    if complaints:
+        return TopicsChecked(False, WRONG_SETTINGS, "; ".join(complaints))
+    return TopicsChecked(True, USABLE, f"topics {control} and {acks_topic(control)} are there as they have to be")
