@@ -251,11 +251,14 @@ class GroupReset:
         falls between being fenced and rejoining. Such a commit can be told from progress only now.
         """
         self._unverified |= pending
-        if self._group().has_members:
+        # Somebody may be back before we look for the first time.
+        if not self._sequences.emptied and self._group().has_members:
             return _NOBODY
         self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
-        seen = self._committed(pending)
-        return frozenset(p for p in pending if seen.get(p) != self._targets[p])
+        targets = {p: self._targets[p] for p in pending}
+        return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(
+            self._committed(pending)
+        )
 
     def _watch(self, pending: Partitions) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""

@@ -84,13 +84,15 @@ class Sequences:
         self._hold_s = hold_s
         self._group_id = commits.group_id
         self.postponed: Partitions = frozenset()
-        """What the last round left to the next, because one member had to stay, or gates were no use."""
+        """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
+        self.emptied = False
+        """Whether the last round made all members leave that there were."""
         self.disobeyed: str | None = None
         """Why gates were no use."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
-        self.postponed = frozenset()
+        self.postponed, self.emptied = frozenset(), False
         match way:
             case Way.DIRECT:
                 return self._direct(round_)
@@ -211,14 +213,26 @@ class Sequences:
         What they had committed in between is replaced before anybody takes their partitions.
         """
         keeps = self._may_keep_positions(round_, group)
+        held = group.type is GroupType.CLASSIC and not keeps
+        looked = self._pace.clock.monotonic()
+        if held and self._owners_changed(round_, group):
+            self.postponed = round_.pending
+            return round_.pending
         with self._held_join(group, keeps=keeps):
+            if held and self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s:
+                # Who owns what shows no more; a rebalance may have ended between the look and the hold.
+                self.postponed = round_.pending
+                return round_.pending
             self._commits.commit(round_.targets, round_.number)
-            owners, unsure = self._owners_now(round_, group, held=not keeps)
+            # A held classic group shows no owners, and gives nobody a partition.
+            now = group if held else self._group()
+            owners, unsure = _owners_now(round_.pending, group, now)
             owners, self.postponed = _all_but_one(owners, group, round_.pending) if keeps else (owners, frozenset())
-            now = self._pace.clock.monotonic()
+            leaving = self._pace.clock.monotonic()
             for member in owners:
-                self._times.stop(member.assignment & round_.pending, now)
+                self._times.stop(member.assignment & round_.pending, leaving)
             left = self._kafka.membership.leave(self._group_id, owners)
+            self.emptied = len(left) >= len(now.members)
             again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
             late = round_.overwritten_at_release(self._committed(round_)) - again
             if late:
@@ -228,22 +242,13 @@ class Sequences:
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
         return again
 
-    def _owners_now(self, round_: Round, group: Group, *, held: bool) -> tuple[tuple[Member, ...], Partitions]:
-        """Who owns what once our offsets are in the way, and the partitions of which that is hidden.
-
-        An owner that takes a partition from now on starts from our offset. One that took it since ``group`` was
-        described did not: KIP-848 groups move partitions at any time. ``held``: by a rebalance of our own.
-        """
-        before = group.owners(round_.pending)
-        if group.type is GroupType.CLASSIC and held:
-            return before, frozenset()
+    def _owners_changed(self, round_: Round, group: Group) -> bool:
+        """Whether the owners are others than when the way was chosen, or just changing."""
         now = self._group()
-        owners = now.owners(round_.pending)
-        if now.type is not GroupType.CLASSIC or now.state is GroupState.STABLE:
-            return owners, frozenset()
-        # A rebalance of theirs hides the owners; those we know of are made to leave, and all is done again.
-        known = {m.member_id for m in owners}
-        return (*owners, *(m for m in before if m.member_id not in known)), round_.pending
+        then = {m.member_id: m.assignment & round_.pending for m in group.owners(round_.pending)}
+        return now.state is not GroupState.STABLE or then != {
+            m.member_id: m.assignment & round_.pending for m in now.owners(round_.pending)
+        }
 
     def _may_keep_positions(self, round_: Round, group: Group) -> bool:
         """Whether an owner speaks a subscription from before KIP-429."""
@@ -289,7 +294,7 @@ class Sequences:
         tuning = self._pace.tuning
         with self._commits.transaction(round_.number) as transaction:
             transaction.send(round_.targets)
-            owners, unsure = self._owners_now(round_, group, held=False)
+            owners, unsure = _owners_now(round_.pending, group, self._group())
             self._times.stop(round_.pending, self._pace.clock.monotonic())
             left = self._kafka.membership.leave(self._group_id, owners)
             self._pace.until(lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
@@ -322,6 +327,20 @@ class Sequences:
 
     def _group(self) -> Group:
         return self._kafka.groups([self._group_id])[self._group_id]
+
+
+def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Member, ...], Partitions]:
+    """Who owns what once our offsets are in the way, and the partitions of which that is hidden.
+
+    An owner that takes a partition from now on starts from our offset. One that took it since ``group`` was described
+    did not: KIP-848 groups move partitions at any time.
+    """
+    owners = now.owners(pending)
+    if now is group or now.type is not GroupType.CLASSIC or now.state is GroupState.STABLE:
+        return owners, frozenset()
+    # A rebalance of theirs hides the owners; those we know of are made to leave, and all is done again.
+    known = {m.member_id for m in owners}
+    return (*owners, *(m for m in group.owners(pending) if m.member_id not in known)), pending
 
 
 def _owned_by_others(

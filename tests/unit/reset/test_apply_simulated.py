@@ -361,6 +361,77 @@ def test_an_owner_that_keeps_its_position_is_handed_over(tmp_path: Path) -> None
     world.check_reset(at_most=2)
 
 
+class Delayed:
+    """Stands for ``target``: something happens before a call of the given name, and describing takes its time."""
+
+    def __init__(self, target: Any, clock: FakeClock, before: dict[str, Callable[[], None]], describe_s: float) -> None:
+        self._target, self._clock, self._before, self._describe_s = target, clock, before, describe_s
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if name in ("membership", "control", "clock"):
+            return Delayed(value, self._clock, self._before, self._describe_s)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._before.pop(name, lambda: None)()
+            if name == "groups":
+                self._clock.sleep(self._describe_s)
+            return value(*args, **kwargs)
+
+        return call
+
+
+def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(tmp_path: Path) -> None:
+    """To an Empty group anybody may commit: an owner that was just made to leave does, and another is back at once."""
+    kind = Kind("consumer-quick", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("heartbeat_s", 0.2),))
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    late = RESET[0]
+    done: list[int] = []
+
+    def commit_when_empty() -> None:
+        if not done and not world.kafka.groups([GROUP])[GROUP].members:
+            place = max(c.positions.get(late, 0) for c in world.consumers) or world.targets[late] + BACK
+            world.kafka.commit_directly(GROUP, {late: place})
+            done.append(place)
+        if world.producing:
+            world.clock.after(0.005, commit_when_empty)
+
+    commit_when_empty()
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert done, "the group was never Empty"
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tmp_path: Path) -> None:
+    """Partitions that moved between the look and the hold: it is the new owners that have to let go."""
+    kind = Kind("cooperative-moving", Way.HANDOVER, assignor="cooperative-sticky")
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+
+    def somebody_joins() -> None:
+        one_more = FakeConsumer(
+            world.kafka, GROUP, [TOPIC], client_id="c3", protocol=kind.protocol, assignor=kind.assignor
+        )
+        world.consumers.append(one_more.start())
+        world.clock.sleep(9)
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"hold": somebody_joins}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=2)
+
+
 def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
     """``inFlight``: offsets committed late under the new generation come before our last word, not after it."""
     kind = Kind("late", Way.BARRIER, owners=Owners.WAITING, consumer=(("late_commit_s", 3.0),))
