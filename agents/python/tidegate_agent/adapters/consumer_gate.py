@@ -1,0 +1,212 @@
+"""What the adapters of aiokafka and kafka-python have in common: one consumer's core, and which commits it lets pass.
+
+Both clients send every commit, whoever asked for it, from one place; there its offsets pass ``ConsumerGate``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidegate_agent.core import Core, Effect
+from tidegate_agent.gates import Known, Partition
+
+
+class Link(Protocol):
+    """The way to the control topic and the ack topic of the consumer's cluster; shared, thread-safe, never blocks."""
+
+    @property
+    def known(self) -> Known:
+        """What has been read of the control topic."""
+        ...
+
+    def ask(self) -> int:
+        """Have the control topic read to its end as it is now; the ticket that ``Known.answered`` will reach."""
+        ...
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call this, from another thread, whenever ``known`` has changed."""
+        ...
+
+    def send_acks(
+        self,
+        group: str,
+        member: str,
+        acks: Mapping[Partition, tuple[int, int]],
+        generation: int,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Send acks; ``done`` is called once, from another thread, with whether the broker has them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Unreachable:
+    """A ``Link`` to nowhere: no gate is ever read. What becomes of the partitions is the settings' to say."""
+
+    known = Known()
+
+    def ask(self) -> int:
+        return 1
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        pass
+
+    def send_acks(
+        self,
+        group: str,
+        member: str,
+        acks: Mapping[Partition, tuple[int, int]],
+        generation: int,
+        done: Callable[[bool], None],
+    ) -> None:
+        done(False)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A commit that may go to the client: ``dropped`` is to be taken out of it first."""
+
+    dropped: frozenset[Partition]
+    calls: tuple[tuple[ConsumerGate, int], ...]
+
+    def ends(self) -> None:
+        """The client has had the broker's answer, or has given up."""
+        for gate, call in self.calls:
+            gate.commit_ends(call)
+
+
+@dataclass(eq=False)
+class ConsumerGate:
+    """The core of one consumer under a lock, for the threads that call into it.
+
+    ``delivered``: by partition the offset after the last record that was handed to the application, ``None`` where
+    none was since it was assigned or sought.
+    """
+
+    core: Core
+    link: Link
+    delivered: Callable[[tuple[Partition, ...]], Mapping[Partition, int | None]]
+    app_paused: set[Partition] = field(default_factory=set)
+    closed: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _committed: dict[Partition, int | None] = field(default_factory=dict)
+    _lost_sealed: set[Partition] = field(default_factory=set)
+    """Taken away while sealed: what the client still commits of them is older than what was acked."""
+
+    def __post_init__(self) -> None:
+        _of_group.setdefault(self.core.group, weakref.WeakSet()).add(self)
+
+    # --- assignment ---------------------------------------------------------------------------------------------------
+
+    def reassign(self, lost: Iterable[Partition], got: Iterable[Partition]) -> tuple[Partition, ...]:
+        """Partitions that are gone and that are new; those that must be paused before they deliver anything."""
+        lost, got = tuple(lost), tuple(got)
+        with self._lock:
+            self._lost_sealed |= self.core.sealed() & set(lost)
+            self._lost_sealed -= set(got)
+            self.app_paused -= {*lost, *got}
+            for partition in (*lost, *got):
+                self._committed.pop(partition, None)
+            self.core.revoked(lost)
+            return self.core.assigned(got, self.link.ask(), time.monotonic()) if got else ()
+
+    # --- the application ----------------------------------------------------------------------------------------------
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        with self._lock:
+            self.app_paused |= set(partitions)
+            self.core.app_paused(partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> tuple[Partition, ...]:
+        """Those that may be resumed in the client now."""
+        with self._lock:
+            self.app_paused -= set(partitions)
+            return self.core.app_resumed(partitions)
+
+    def sought(self, partitions: Iterable[Partition]) -> None:
+        with self._lock:
+            for partition in partitions:
+                self.core.app_sought(partition)
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commit_begins(self, offsets: Mapping[Partition, int]) -> Passed:
+        """Which of these offsets must not be committed; the rest may be sent until ``Passed.ends``."""
+        with self._lock:
+            known = self.link.known
+            sealed = self.core.sealed()
+            # An auto-commit has all positions in it, also those that it need not commit: nothing to be said of these.
+            old = {p for p in sealed if p in offsets and offsets[p] == self._committed.get(p, -1)}
+            for partition in offsets:
+                if self.core.stage(partition) is None and (
+                    partition in self._lost_sealed or known.gate(self.core.group, partition) is not None
+                ):
+                    old.add(partition)
+            rest = {p: offset for p, offset in offsets.items() if p not in old}
+            dropped = self.core.dropped(rest, self.delivered) | old
+            return Passed(dropped, ((self, self.core.commit_begins()),))
+
+    def commit_ends(self, call: int) -> None:
+        with self._lock:
+            self.core.commit_ends(call)
+
+    def owns(self, partition: Partition) -> bool:
+        with self._lock:
+            return self.core.stage(partition) is not None
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    def work(self) -> Effect | None:
+        with self._lock:
+            self.core.know(self.link.known)
+            return self.core.work(time.monotonic())
+
+    def wakes_in(self) -> float | None:
+        """Seconds until ``work`` may have something by itself; ``None``: not before something happens."""
+        with self._lock:
+            at = self.core.wakes_at()
+        return None if at is None else max(0.0, at - time.monotonic())
+
+    def done(self, effect: Effect, result: Mapping[Partition, int | None] | Collection[Partition] = ()) -> None:
+        with self._lock:
+            self.core.done(effect, time.monotonic(), result)
+
+    def committed(self, effect: Effect, result: Mapping[Partition, int | None]) -> None:
+        """``done`` for ``Committed``."""
+        with self._lock:
+            self._committed.update(result)
+            self.done(effect, result)
+
+    def failed(self, effect: Effect) -> None:
+        with self._lock:
+            self.core.failed(effect, time.monotonic())
+
+
+_of_group: dict[str, weakref.WeakSet[ConsumerGate]] = {}
+
+
+def transaction_begins(group: str, offsets: Mapping[Partition, int]) -> Passed:
+    """``commit_begins`` for offsets that a producer adds to its transaction: they are of any consumer of the group."""
+    passed = [gate.commit_begins(offsets) for gate in list(_of_group.get(group, ())) if not gate.closed]
+    if not passed:
+        return Passed(frozenset(), ())
+    # What one consumer does not own, another one may: dropped is what its owner drops, or what nobody here owns.
+    return Passed(_dropped_by_owners(passed, offsets), tuple(call for each in passed for call in each.calls))
+
+
+def _dropped_by_owners(passed: list[Passed], offsets: Mapping[Partition, int]) -> frozenset[Partition]:
+    found = set()
+    for partition in offsets:
+        owners = [each for each in passed if any(gate.owns(partition) for gate, _ in each.calls)]
+        if any(partition in each.dropped for each in owners or passed):
+            found.add(partition)
+    return frozenset(found)

@@ -1,0 +1,580 @@
+"""What becomes of one consumer's partitions: when each is stopped, acked, sought and let go. Pure: no I/O, no clock.
+
+Whoever drives it (a thread, an asyncio task, code inside a client's poll) tells it what happens (``assigned``,
+``revoked``, ``know``, what the application does), asks for ``work`` until there is none, carries each effect out with
+its client library, and hands the outcome back with ``done`` or ``failed``. Calls must not overlap: the driver has a
+lock. Times are seconds of any clock that only goes forward.
+
+A partition's way::
+
+    assigned → UNREAD ──────────────────────────────→ OPEN      its gate is read first; it delivers nothing before
+                  └──────→ DRAINING → CLOSED                    closed already: nothing to finish, acked at once
+    OPEN → DRAINING ─────────────────→ CLOSED                   pause, wait for the commits of what was delivered, ack
+    CLOSED → OPENING ────────────────────────────→ OPEN         committed offset, seek to it, resume, ack
+
+A partition that is *sealed* has its commits dropped: from shortly before the ack until it is open again.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from tidegate_agent.gates import Gate, Known, Partition
+
+log = logging.getLogger("tidegate_agent")
+
+SETTLE_S: Final = 0.02
+"""A record taken off the client's queue just before the pause may show in its position only now."""
+
+DRAIN_POLL_S: Final = 0.02
+DRAIN_POLL_MAX_S: Final = 0.25
+RETRY_S: Final = 0.1
+RETRY_MAX_S: Final = 1.0
+
+BARRIER_PATIENCE_S: Final = 60.0
+"""How long after the drain time-out the ack waits until the broker tells the committed offset: a transaction that is
+open may still bring one, and a commit that was sent may still be under way."""
+
+UNDELIVERED_PATIENCE_S: Final = 1.0
+"""The same where this owner has delivered nothing, and so has nothing under way."""
+
+
+class Stage(enum.Enum):
+    UNREAD = "unread"
+    OPEN = "open"
+    DRAINING = "draining"
+    CLOSED = "closed"
+    OPENING = "opening"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Deliver nothing more of these; what the client has buffered of them is dropped."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Deliver these again, from the client's position."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Result: for each the offset after the last record delivered, ``None`` where none was since assignment or seek."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Commit what was delivered, as the client would do by itself sooner or later (auto-commit)."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Result: the group's committed offsets by the broker's word, ``None`` where there is none.
+
+    A partition that is left out is asked for again. Commits sent before are to be in it.
+    """
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Make sure that the client commits nothing for these by itself: drop what it stored for a later commit."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class Seek:
+    """Go on from these offsets once resumed. Result: the partitions where it was done; others are tried again."""
+
+    offsets: Mapping[Partition, int]
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(self.offsets)
+
+
+@dataclass(frozen=True)
+class SendAcks:
+    """Send an ack for each: its epoch, and the offset of the next record it would deliver (−1: cannot tell)."""
+
+    acks: Mapping[Partition, tuple[int, int]]
+    generation: int
+    """Of the control topic that the epochs are of."""
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(self.acks)
+
+
+Effect: TypeAlias = Pause | Resume | Position | Commit | Committed | Forget | Seek | SendAcks
+
+
+class _Step(enum.IntEnum):
+    """What a partition needs next; of several partitions' needs the smallest is done first."""
+
+    PAUSE = 1
+    SEEK = 2
+    RESUME = 3
+    POSITION = 4
+    COMMIT = 5
+    DRAINED = 6  # committed offset: has what was delivered been committed?
+    RECHECK = 7  # position once more, now that no commit passes
+    FORGET = 8
+    BARRIER = 9  # committed offset after the last commit that passed
+    TARGET = 10  # committed offset to go on from
+    ACK = 11
+
+
+@dataclass
+class _State:
+    stage: Stage
+    ticket: int
+    since: float
+    step: _Step | None = None
+    due: float = 0.0
+    tries: int = 0
+    wait: float = DRAIN_POLL_S
+    effect: Effect | None = None
+    app_paused: bool = False
+    app_sought: bool = False
+    sealed: bool = False
+    read: bool = False
+    """Its gate was read since it was assigned."""
+    position: int | None = None
+    committed: int | None = None
+    before: int | None = None
+    """The committed offset when it was closed, kept through later holds."""
+    target: int | None = None
+    deadline: float = 0.0
+    give_up: float = 0.0
+    """When the ack goes without the committed offset."""
+    timed_out: bool = False
+    running: frozenset[int] = frozenset()
+    """The application's commit calls that were under way when it was sealed."""
+    acked: tuple[int, int] | None = None
+    """Generation and epoch of the newest ack."""
+    warned: bool = False
+    late: range | None = None
+    """Offsets of records from before a closing that was not waited for, as long as their commits may come."""
+
+    def need(self, step: _Step | None, due: float = 0.0) -> None:
+        if step is not self.step:
+            self.tries = 0
+        self.step, self.due = step, due
+
+
+@dataclass
+class Core:
+    """The partitions of one consumer of ``group``.
+
+    ``client_commits``: the client commits by itself what is stored (auto-commit), so draining asks it to do so now.
+    ``client_stores``: it stores by itself what it has delivered. With both, draining goes on after its time-out until
+    it has committed, for it would do so later, and nothing can stop it. ``open_unread_after_s``: partitions whose
+    gate cannot be read for so long are delivered all the same; ``None``: they wait.
+    """
+
+    group: str
+    client_commits: bool = False
+    client_stores: bool = False
+    open_unread_after_s: float | None = None
+    known: Known = field(default_factory=Known)
+    _states: dict[Partition, _State] = field(default_factory=dict)
+    _commits: set[int] = field(default_factory=set)
+    _serial: int = 0
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def assigned(
+        self, partitions: Iterable[Partition], ticket: int, now: float, *, sought: Collection[Partition] = ()
+    ) -> tuple[Partition, ...]:
+        """Partitions this consumer has got; those that have to be paused before they deliver anything: all of them.
+
+        ``ticket``: the question to the control topic whose answer is needed first. ``sought``: those for which the
+        application itself named the offset to begin at.
+        """
+        new = tuple(partitions)
+        for partition in new:
+            self._states[partition] = _State(Stage.UNREAD, ticket, now, app_sought=partition in sought)
+        return new
+
+    def revoked(self, partitions: Iterable[Partition]) -> None:
+        """Partitions that are no longer this consumer's, whatever was being done with them."""
+        for partition in partitions:
+            self._states.pop(partition, None)
+
+    def know(self, known: Known) -> None:
+        """What the control topic says now."""
+        self.known = known
+
+    def app_paused(self, partitions: Iterable[Partition]) -> None:
+        """The application paused these itself; the client is told so in any case."""
+        for partition in partitions:
+            if partition in self._states:
+                self._states[partition].app_paused = True
+
+    def app_resumed(self, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+        """The application resumes these; those that may be resumed in the client now. The rest follow their gates."""
+        free = []
+        for partition in partitions:
+            state = self._states.get(partition)
+            if state is not None:
+                state.app_paused = False
+            if state is None or state.stage is Stage.OPEN:
+                free.append(partition)
+        return tuple(free)
+
+    def app_sought(self, partition: Partition) -> None:
+        """The application itself moved this partition's position: it keeps it, unless the group's offset is reset."""
+        state = self._states.get(partition)
+        if state is not None:
+            state.app_sought = True
+            state.late = None
+            if state.stage is Stage.OPENING and state.step is _Step.SEEK and state.target == state.before:
+                state.need(_Step.RESUME)
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commit_begins(self) -> int:
+        """A commit call of the application goes to the client, once ``dropped`` was taken out; for ``commit_ends``."""
+        self._serial += 1
+        self._commits.add(self._serial)
+        return self._serial
+
+    def commit_ends(self, call: int) -> None:
+        self._commits.discard(call)
+
+    def dropped(
+        self,
+        offsets: Mapping[Partition, int],
+        positions: Callable[[tuple[Partition, ...]], Mapping[Partition, int | None]] | None = None,
+    ) -> frozenset[Partition]:
+        """Those of the application's offsets that must not be committed, now or (stored) later; logged once a closing.
+
+        ``positions``: the offset after the last record delivered, by partition; asked for only where records that were
+        handed out before a closing may still be committed although the group's offset was reset since.
+        """
+        found = set()
+        for partition, offset in offsets.items():
+            state = self._states.get(partition)
+            if state is None:
+                continue
+            if state.sealed:
+                found.add(partition)
+            elif state.late is not None and offset in state.late and positions is not None:
+                position = positions((partition,)).get(partition)
+                begin = state.target if state.target is not None else 0
+                if position is not None and position >= state.late.stop > begin:
+                    state.late = None
+                elif not begin <= offset <= (begin if position is None else position):
+                    found.add(partition)
+            if partition in found and not state.warned:
+                state.warned = True
+                log.warning(
+                    "group %s: dropping commits of %s-%d (offset %d): %s",
+                    self.group,
+                    *partition,
+                    offset,
+                    "it is paused" if state.sealed else "the record was delivered before it was paused and reset",
+                )
+        return frozenset(found)
+
+    def sealed(self) -> frozenset[Partition]:
+        """The partitions of which nothing may be committed."""
+        return frozenset(partition for partition, state in self._states.items() if state.sealed)
+
+    def stage(self, partition: Partition) -> Stage | None:
+        """Where a partition is; ``None``: not this consumer's."""
+        state = self._states.get(partition)
+        return state.stage if state is not None else None
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    def work(self, now: float) -> Effect | None:
+        """The next effect that is due, for as many partitions as need it; ``None``: nothing before ``wakes_at``."""
+        for partition, state in self._states.items():
+            if state.effect is None:
+                self._consider(partition, state, now)
+                if state.step is _Step.RESUME and state.app_paused:
+                    # The application's own pause stays; resuming it is then the application's.
+                    self._opened(partition, state)
+        due: dict[_Step, list[Partition]] = {}
+        for partition, state in self._states.items():
+            if state.step is None or state.effect is not None or state.due > now:
+                continue
+            if self._is_held_up(state):
+                continue
+            due.setdefault(state.step, []).append(partition)
+        if not due:
+            return None
+        step = min(due)
+        effect = self._effect(step, tuple(due[step]))
+        for partition in due[step]:
+            self._states[partition].effect = effect
+        return effect
+
+    def wakes_at(self) -> float | None:
+        """When ``work`` may have something by itself; ``None``: not before something happens."""
+        times = [
+            state.due
+            for state in self._states.values()
+            if state.step is not None and state.effect is None and not self._is_held_up(state)
+        ]
+        if self.open_unread_after_s is not None:
+            times += [
+                state.since + self.open_unread_after_s
+                for state in self._states.values()
+                if state.stage is Stage.UNREAD and state.step is None
+            ]
+        return min(times, default=None)
+
+    def failed(self, effect: Effect, now: float) -> None:
+        """The effect could not be carried out, or it is not known whether it was: it is tried again."""
+        if isinstance(effect, Committed):
+            self.done(effect, now, {})
+            return
+        for partition in effect.partitions:
+            state = self._of(effect, partition)
+            if state is not None:
+                self._again(state, now)
+
+    def done(
+        self,
+        effect: Effect,
+        now: float,
+        result: Mapping[Partition, int | None] | Collection[Partition] = (),
+    ) -> None:
+        """The effect was carried out. ``result``: of ``Position`` and ``Committed`` the offsets, of ``Seek`` where."""
+        offsets = result if isinstance(result, Mapping) else {}
+        for partition in effect.partitions:
+            state = self._of(effect, partition)
+            if state is None or state.step is None:
+                continue
+            step = state.step
+            missing = isinstance(effect, (Position, Committed, Seek)) and partition not in result
+            if step is _Step.PAUSE:
+                state.need(_Step.POSITION, now + SETTLE_S)
+            elif step is _Step.BARRIER and missing and now < state.give_up:
+                self._again(state, now)
+            elif step is _Step.DRAINED and missing and self._is_over(state, now):
+                state.timed_out = True
+                self._seal(state)
+            elif missing and step is not _Step.BARRIER:
+                self._again(state, now)
+            elif step is _Step.POSITION:
+                state.position = offsets[partition]
+                state.need(_Step.COMMIT if self.client_commits else _Step.DRAINED)
+            elif step is _Step.COMMIT:
+                state.need(_Step.DRAINED)
+            elif step is _Step.DRAINED:
+                self._drained(state, offsets[partition], now)
+            elif step is _Step.RECHECK:
+                self._rechecked(state, offsets[partition])
+            elif step is _Step.FORGET:
+                state.need(_Step.BARRIER)
+            elif step is _Step.BARRIER:
+                self._close(partition, state, offsets.get(partition, state.committed))
+            elif step is _Step.TARGET:
+                self._aim(state, offsets[partition])
+            elif step is _Step.SEEK:
+                state.need(_Step.RESUME)
+            elif step is _Step.RESUME:
+                self._opened(partition, state)
+            elif isinstance(effect, SendAcks):
+                state.acked = (effect.generation, effect.acks[partition][0])
+                state.need(None)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _of(self, effect: Effect, partition: Partition) -> _State | None:
+        """The state the effect was for, if the partition has not been taken away meanwhile."""
+        state = self._states.get(partition)
+        if state is None or state.effect is not effect:
+            return None
+        state.effect = None
+        return state
+
+    def _is_held_up(self, state: _State) -> bool:
+        """Whether a commit call of the application has to end first, which it tells by ``commit_ends``."""
+        return state.step is _Step.BARRIER and bool(state.running & self._commits)
+
+    def _is_over(self, state: _State, now: float) -> bool:
+        """Whether draining has lasted long enough."""
+        return now >= (state.give_up if self.client_commits and self.client_stores else state.deadline)
+
+    def _again(self, state: _State, now: float) -> None:
+        state.tries += 1
+        state.due = now + min(RETRY_MAX_S, RETRY_S * 2 ** min(state.tries - 1, 8))
+
+    def _effect(self, step: _Step, partitions: tuple[Partition, ...]) -> Effect:
+        if step is _Step.PAUSE:
+            return Pause(partitions)
+        if step is _Step.RESUME:
+            return Resume(partitions)
+        if step is _Step.SEEK:
+            return Seek({p: offset for p in partitions if (offset := self._states[p].target) is not None})
+        if step in (_Step.POSITION, _Step.RECHECK):
+            return Position(partitions)
+        if step is _Step.COMMIT:
+            return Commit(partitions)
+        if step is _Step.FORGET:
+            return Forget(partitions)
+        if step is _Step.ACK:
+            return SendAcks({p: self._ack(p, self._states[p]) for p in partitions}, self.known.generation)
+        return Committed(partitions)
+
+    def _ack(self, partition: Partition, state: _State) -> tuple[int, int]:
+        gate = self.known.gate(self.group, partition)
+        if state.stage is Stage.CLOSED and gate is not None:
+            offset = state.committed if state.committed is not None else state.position
+            return gate.epoch, -1 if offset is None else offset
+        return self.known.open_epoch, -1 if state.target is None else state.target
+
+    def _consider(self, partition: Partition, state: _State, now: float) -> None:
+        """Whether the gate asks for something else than what is being done."""
+        gate = self.known.gate(self.group, partition)
+        if not state.read and self.known.answered >= state.ticket:
+            state.read = True
+        if state.stage is Stage.UNREAD:
+            self._unread(partition, state, gate, now)
+        elif state.stage is Stage.OPEN:
+            if gate is not None:
+                self._begin_closing(state, gate, now)
+            elif state.read and state.step is None and not self._is_acked(state):
+                state.need(_Step.ACK)
+        elif state.stage is Stage.DRAINING:
+            if gate is None:
+                state.stage = Stage.OPENING
+                state.need(_Step.TARGET if state.sealed else _Step.RESUME)
+        elif state.stage is Stage.CLOSED:
+            if gate is None:
+                state.stage = Stage.OPENING
+                state.need(_Step.TARGET)
+            elif state.step is None and not self._is_acked(state, gate):
+                state.need(_Step.ACK)
+        elif gate is not None:
+            self._close_again(state, gate, now)
+
+    def _is_acked(self, state: _State, gate: Gate | None = None) -> bool:
+        if state.acked is None or state.acked[0] != self.known.generation:
+            return False
+        return gate is None or state.acked[1] >= gate.epoch
+
+    def _unread(self, partition: Partition, state: _State, gate: Gate | None, now: float) -> None:
+        if state.read:
+            if gate is None:
+                if state.step is None:
+                    state.need(_Step.RESUME)
+                return
+            # Nothing was delivered by this owner: there is nothing to wait for.
+            state.stage, state.sealed = Stage.DRAINING, True
+            state.deadline, state.give_up = now, now + UNDELIVERED_PATIENCE_S
+            state.running = frozenset(self._commits)
+            state.need(_Step.FORGET)
+        elif (
+            self.open_unread_after_s is not None
+            and now >= state.since + self.open_unread_after_s
+            and state.step is None
+        ):
+            log.warning("group %s: delivering %s-%d although its gate could not be read", self.group, *partition)
+            state.need(_Step.RESUME)
+
+    def _begin_closing(self, state: _State, gate: Gate, now: float) -> None:
+        state.stage, state.warned, state.late, state.timed_out = Stage.DRAINING, False, None, False
+        state.committed = state.before = state.target = state.position = None
+        state.wait = DRAIN_POLL_S
+        self._give_time(state, gate, now)
+        state.need(_Step.PAUSE)
+
+    def _give_time(self, state: _State, gate: Gate, now: float) -> None:
+        state.deadline = now + gate.drain_timeout_s
+        state.give_up = state.deadline + BARRIER_PATIENCE_S
+
+    def _close_again(self, state: _State, gate: Gate, now: float) -> None:
+        """A hold while it was being opened: it is still paused, since opened ones are ``OPEN``."""
+        state.stage = Stage.DRAINING
+        if state.sealed:
+            state.deadline, state.give_up = now, now + UNDELIVERED_PATIENCE_S
+            state.need(_Step.BARRIER)
+        else:
+            self._give_time(state, gate, now)
+            state.need(_Step.POSITION)
+
+    def _drained(self, state: _State, committed: int | None, now: float) -> None:
+        state.committed = committed
+        if state.position is None or (committed is not None and committed >= state.position):
+            self._seal(state)
+        elif self._is_over(state, now):
+            state.timed_out = True
+            self._seal(state)
+        else:
+            state.wait = min(DRAIN_POLL_MAX_S, state.wait * 1.5)
+            state.need(_Step.POSITION, min(now + state.wait, max(state.deadline, now + DRAIN_POLL_S)))
+
+    def _seal(self, state: _State) -> None:
+        state.sealed = True
+        state.running = frozenset(self._commits)
+        state.need(_Step.RECHECK)
+
+    def _rechecked(self, state: _State, position: int | None) -> None:
+        if position is not None and position != state.position and not state.timed_out:
+            # A record had been taken off the queue when the partition was paused: it is waited for as well.
+            state.sealed, state.position = False, position
+            state.need(_Step.POSITION)
+            return
+        state.position = position
+        state.need(_Step.FORGET)
+
+    def _close(self, partition: Partition, state: _State, committed: int | None) -> None:
+        state.committed = committed
+        if state.before is None:
+            state.before = committed
+        if committed is not None and committed == state.position:
+            state.app_sought = False
+        gate = self.known.gate(self.group, partition)
+        state.stage = Stage.CLOSED
+        state.need(_Step.ACK)
+        log.info(
+            "group %s: %s-%d is paused at offset %s%s%s",
+            self.group,
+            *partition,
+            "(none)" if state.committed is None else state.committed,
+            ", not everything delivered had been committed in time" if state.timed_out else "",
+            f": {'; '.join(gate.reasons)}" if gate is not None and gate.reasons else "",
+        )
+
+    def _aim(self, state: _State, committed: int | None) -> None:
+        """Where to go on: at the group's offset, as the resetting of it is what closing is for."""
+        state.target = committed
+        if committed is None or (state.app_sought and committed == state.before):
+            state.target = state.position if committed is None else None
+            state.need(_Step.RESUME)
+        else:
+            state.need(_Step.SEEK)
+
+    def _opened(self, partition: Partition, state: _State) -> None:
+        was_closed = state.sealed
+        if was_closed and state.timed_out and state.position is not None and state.target not in (None, state.before):
+            # What was handed out is still in hand, and the application may commit it although the group was reset.
+            state.late = range(state.position + 1)
+        state.stage, state.sealed, state.timed_out, state.warned = Stage.OPEN, False, False, False
+        if state.read:
+            state.need(_Step.ACK)
+        else:
+            state.need(None)
+        if was_closed:
+            where = "its own position" if state.target is None else f"offset {state.target}"
+            log.info("group %s: %s-%d goes on at %s", self.group, *partition, where)

@@ -1,0 +1,84 @@
+"""What the control topic adds up to: which gates are closed, since which epoch, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegate_agent.records import Hold, HoldKey, Key, Value
+
+
+class Partition(NamedTuple):
+    """A topic's partition; equal to the plain tuple."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A closed gate. ``epoch``: the newest hold's; ``drain_timeout_s``: of the hold that closed it; why, for people."""
+
+    epoch: int
+    drain_timeout_s: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What has been read of the control topic at one moment; never changed afterwards.
+
+    ``taken``: the offset of the last record that is in it, −1 when there was none. ``answered``: the newest question
+    ("read to the end as it is now") that it answers. ``generation`` counts the control topics there have been: epochs
+    of different ones cannot be compared; 0: none has been read.
+    """
+
+    gates: Mapping[tuple[str, Partition], Gate] = field(default_factory=dict)
+    taken: int = -1
+    answered: int = 0
+    generation: int = 0
+
+    def gate(self, group: str, partition: Partition) -> Gate | None:
+        """The gate if it is closed."""
+        return self.gates.get((group, partition))
+
+    @property
+    def open_epoch(self) -> int:
+        """The epoch that an ack of an open gate carries."""
+        return max(0, self.taken)
+
+
+class GateTable:
+    """All holds of one control topic, fed with its records in order."""
+
+    def __init__(self) -> None:
+        self._holds: dict[tuple[str, Partition], dict[str, tuple[int, Hold]]] = {}
+        self._gates: dict[tuple[str, Partition], Gate] = {}
+
+    def take(self, key: Key, value: Value, offset: int) -> bool:
+        """One record at its offset; whether a gate changed. Kinds that are not holds are passed over."""
+        if not isinstance(key, HoldKey):
+            return False
+        where = (key.group, Partition(key.topic, key.partition))
+        holds = dict(self._holds.get(where, {}))
+        if isinstance(value, Hold):
+            holds[key.holder] = (offset, value)
+        elif holds.pop(key.holder, None) is None:
+            return False
+        if holds:
+            self._holds[where] = holds
+            self._gates[where] = _gate(holds)
+        else:
+            del self._holds[where], self._gates[where]
+        return True
+
+    def gates(self) -> Mapping[tuple[str, Partition], Gate]:
+        """The closed gates as they are now; later records do not change the result."""
+        return dict(self._gates)
+
+
+def _gate(holds: Mapping[str, tuple[int, Hold]]) -> Gate:
+    in_order = sorted(holds.values(), key=lambda held: held[0])
+    reasons = tuple(dict.fromkeys(hold.reason for _, hold in in_order if hold.reason))
+    return Gate(in_order[-1][0], in_order[0][1].drain_timeout_ms / 1000, reasons)

@@ -1,0 +1,79 @@
+"""What the environment says to the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+AGENT = "TIDEGATE_AGENT"
+CONTROL_TOPIC = "TIDEGATE_CONTROL_TOPIC"
+ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
+UNREACHABLE_AFTER = "TIDEGATE_UNREACHABLE_AFTER_S"
+LOG = "TIDEGATE_LOG"
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_ON = ("1", "true", "on", "yes")
+_OFF = ("", "0", "false", "off", "no")
+
+
+class SettingsError(ValueError):
+    """A variable has a value that means nothing; the message names it and says which values it may have."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the agent behaves in this process.
+
+    ``open_unread``: partitions whose gate could not be read for ``unreachable_after_s`` seconds are delivered all the
+    same; otherwise they wait. ``log_level``: of the agent's own handler on standard error; ``None``: the agent's log
+    records go where the application sends its own.
+    """
+
+    control_topic: str = "__tidegate"
+    open_unread: bool = False
+    unreachable_after_s: float = 30.0
+    log_level: str | None = None
+
+    @property
+    def acks_topic(self) -> str:
+        return self.control_topic + "_acks"
+
+
+def is_on(environ: Mapping[str, str]) -> bool:
+    """Whether the agent is to run in this process. Raises ``SettingsError``."""
+    value = environ.get(AGENT, "").strip().lower()
+    if value in _ON:
+        return True
+    if value in _OFF:
+        return False
+    raise SettingsError(f"{AGENT} must be 1 or 0, not {value!r}")
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """The settings; what is absent or empty has its default. Raises ``SettingsError``."""
+    default = Settings()
+    unread = (environ.get(ON_UNREACHABLE) or "wait").strip().lower()
+    if unread not in ("wait", "open"):
+        raise SettingsError(f"{ON_UNREACHABLE} must be wait or open, not {unread!r}")
+    level = (environ.get(LOG) or "").strip().upper() or None
+    if level is not None and level not in _LEVELS:
+        raise SettingsError(f"{LOG} must be one of {', '.join(_LEVELS)}, not {level!r}")
+    return Settings(
+        control_topic=(environ.get(CONTROL_TOPIC) or default.control_topic).strip(),
+        open_unread=unread == "open",
+        unreachable_after_s=_seconds(environ, UNREACHABLE_AFTER, default.unreachable_after_s),
+        log_level=level,
+    )
+
+
+def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = (environ.get(name) or "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise SettingsError(f"{name} must be a number of seconds from 0, not {text!r}")
+    return value

@@ -1,0 +1,167 @@
+"""A consumer's client, its partitions' records and the group's offsets, simulated on a clock that tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tidegate_agent.core import (
+    Commit,
+    Committed,
+    Core,
+    Effect,
+    Forget,
+    Pause,
+    Position,
+    Resume,
+    Seek,
+    SendAcks,
+)
+from tidegate_agent.gates import GateTable, Known, Partition
+from tidegate_agent.records import Hold, HoldKey
+
+P0 = Partition("orders", 0)
+P1 = Partition("orders", 1)
+
+
+@dataclass
+class Client:
+    """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it."""
+
+    committed: dict[Partition, int] = field(default_factory=dict)
+    position: dict[Partition, int | None] = field(default_factory=dict)
+    next: dict[Partition, int] = field(default_factory=dict)
+    stored: dict[Partition, int] = field(default_factory=dict)
+    paused: set[Partition] = field(default_factory=set)
+    delivered: list[tuple[Partition, int]] = field(default_factory=list)
+
+    def begin(self, partition: Partition) -> None:
+        self.next[partition] = self.committed.get(partition, 0)
+        self.position[partition] = None
+        self.stored.pop(partition, None)
+        self.paused.discard(partition)
+
+    def deliver(self, partition: Partition, count: int = 1) -> None:
+        """What poll would give; nothing of a paused partition."""
+        if partition in self.paused:
+            return
+        for _ in range(count):
+            offset = self.next[partition]
+            self.delivered.append((partition, offset))
+            self.next[partition] = self.position[partition] = self.stored[partition] = offset + 1
+
+
+class Consumer:
+    """The core with a simulated client below it and a control topic above."""
+
+    def __init__(
+        self, *, auto_commit: bool = False, open_unread_after_s: float | None = None, client: Client | None = None
+    ) -> None:
+        self.client = client or Client()
+        self.auto_commit = auto_commit
+        self.core = Core("g", auto_commit, auto_commit, open_unread_after_s)
+        self.now = 0.0
+        self.table = GateTable()
+        self.taken = 0
+        """The first record is no hold: epoch 0 would say nothing."""
+        self.answered = 0
+        self.generation = 1
+        self.acks: list[tuple[Partition, int, int]] = []
+        self.effects: list[Effect] = []
+        self.failing: set[type] = set()
+        self.unstable: set[Partition] = set()
+
+    # --- the outside --------------------------------------------------------------------------------------------------
+
+    def hold(self, partition: Partition, holder: str = "h", drain_s: float = 30.0, reason: str = "") -> int:
+        self.taken += 1
+        key = HoldKey("g", *partition, holder)
+        self.table.take(key, Hold(reason, round(drain_s * 1000)), self.taken)
+        self._tell()
+        return self.taken
+
+    def release(self, partition: Partition, holder: str = "h") -> None:
+        self.taken += 1
+        self.table.take(HoldKey("g", *partition, holder), None, self.taken)
+        self._tell()
+
+    def recreate_control_topic(self, held: Collection[Partition] = ()) -> None:
+        """Read to its end, with holds on these in it."""
+        self.table, self.taken, self.generation = GateTable(), len(held), self.generation + 1
+        for offset, partition in enumerate(held, 1):
+            self.table.take(HoldKey("g", *partition, "h"), Hold(), offset)
+        self._tell()
+
+    def answer(self, ticket: int = 1) -> None:
+        """The control topic was read to its end."""
+        self.answered = max(self.answered, ticket)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.core.know(Known(self.table.gates(), self.taken, self.answered, self.generation))
+
+    # --- the application ----------------------------------------------------------------------------------------------
+
+    def assign(self, *partitions: Partition, ticket: int = 1, answered: bool = True) -> None:
+        for partition in partitions:
+            self.client.begin(partition)
+        self.client.paused |= set(self.core.assigned(partitions, ticket, self.now))
+        if answered:
+            self.answer(ticket)
+        self.run()
+
+    def commit(self, partition: Partition, offset: int) -> bool:
+        """Whether it reached the broker."""
+        if self.core.dropped({partition: offset}, lambda ps: {p: self.client.position[p] for p in ps}):
+            return False
+        self.client.committed[partition] = offset
+        return True
+
+    # --- the driver ---------------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float = 0.0) -> None:
+        """Do what is due, and whatever comes due within these seconds."""
+        end = self.now + seconds
+        while True:
+            while (effect := self.core.work(self.now)) is not None:
+                self.perform(effect)
+            wakes_at = self.core.wakes_at()
+            if wakes_at is None or wakes_at > end:
+                self.now = end
+                return
+            assert wakes_at > self.now, f"the driver would spin at {self.now}"
+            self.now = wakes_at
+
+    def perform(self, effect: Effect) -> None:
+        self.effects.append(effect)
+        if type(effect) in self.failing:
+            self.core.failed(effect, self.now)
+            return
+        client = self.client
+        result: dict[Partition, int | None] | list[Partition] = {}
+        match effect:
+            case Pause():
+                client.paused |= set(effect.partitions)
+            case Resume():
+                client.paused -= set(effect.partitions)
+            case Position():
+                result = {p: client.position[p] for p in effect.partitions}
+            case Commit():
+                client.committed.update({p: client.stored[p] for p in effect.partitions if p in client.stored})
+            case Committed():
+                result = {p: client.committed.get(p) for p in effect.partitions if p not in self.unstable}
+            case Forget():
+                for partition in effect.partitions:
+                    client.stored.pop(partition, None)
+            case Seek():
+                for partition, offset in effect.offsets.items():
+                    client.next[partition], client.position[partition] = offset, None
+                result = list(effect.offsets)
+            case SendAcks():
+                self.acks += [(p, epoch, offset) for p, (epoch, offset) in effect.acks.items()]
+        self.core.done(effect, self.now, result)
+
+    def last_ack(self, partition: Partition = P0) -> tuple[int, int] | None:
+        """Epoch and offset of the newest ack."""
+        found = [(epoch, offset) for p, epoch, offset in self.acks if p == partition]
+        return found[-1] if found else None

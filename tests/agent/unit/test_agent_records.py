@@ -1,0 +1,72 @@
+"""The agent's reading and writing of the two topics, held to the vectors that bind the operator as well."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate_agent.gates import GateTable, Partition
+from tidegate_agent.records import (
+    AckKey,
+    Hold,
+    HoldKey,
+    OtherKey,
+    Unreadable,
+    decode,
+    encode_key,
+    encode_value,
+)
+
+VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
+GATES = [vector for vector in VECTORS["readable"] if vector["record"]["kind"] in ("hold", "ack")]
+OTHERS = [vector for vector in VECTORS["readable"] if vector["record"]["kind"] not in ("hold", "ack")]
+UNREADABLE = [v for v in VECTORS["unreadable"] if '"kind":"partition"' not in (v["key"] or "")]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+@pytest.mark.parametrize("vector", GATES, ids=lambda v: v["name"])
+def test_a_record_of_the_contract_is_read_as_what_it_says(vector: dict[str, Any]) -> None:
+    key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+    rest = {"released": True} if value is None else asdict(value)
+    assert {"kind": "hold" if isinstance(key, HoldKey) else "ack", **asdict(key), **rest} == vector["record"]
+
+
+@pytest.mark.parametrize("vector", GATES, ids=lambda v: v["name"])
+def test_a_record_is_written_as_the_contract_has_it(vector: dict[str, Any]) -> None:
+    key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+    assert isinstance(key, (HoldKey, AckKey))
+    assert encode_key(key) == _bytes(vector["key"])
+    assert decode(encode_key(key), encode_value(value)) == (key, value)
+
+
+@pytest.mark.parametrize("vector", OTHERS, ids=lambda v: v["name"])
+def test_kinds_that_say_nothing_of_gates_are_known_and_passed_over(vector: dict[str, Any]) -> None:
+    key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+    assert key == OtherKey(vector["record"]["kind"])
+    assert not GateTable().take(key, value, 0)
+
+
+@pytest.mark.parametrize("vector", UNREADABLE, ids=lambda v: v["name"])
+def test_anything_else_is_told_from_it(vector: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable):
+        decode(_bytes(vector["key"]), _bytes(vector["value"]))
+
+
+def test_a_gate_has_the_newest_epoch_the_first_holders_drain_time_out_and_everybodys_reasons() -> None:
+    table, partition = GateTable(), Partition("t", 0)
+    table.take(HoldKey("g", "t", 0, "a"), Hold("poison record", 5_000), 3)
+    table.take(HoldKey("g", "t", 0, "b"), Hold("reset", 90_000), 8)
+    gate = table.gates()["g", partition]
+    assert (gate.epoch, gate.drain_timeout_s, gate.reasons) == (8, 5.0, ("poison record", "reset"))
+    assert table.take(HoldKey("g", "t", 0, "b"), None, 9)
+    assert table.gates()["g", partition].epoch == 3
+    assert table.take(HoldKey("g", "t", 0, "a"), None, 10)
+    assert not table.gates()
+    assert not table.take(HoldKey("g", "t", 0, "a"), None, 11), "releasing what is not held changes nothing"
