@@ -187,6 +187,10 @@ class Pauses:
         holds = self._kafka.control.read().of_group(group_id)
         return frozenset(key.topic_partition for key, _ in holds if not by_us or key.holder == self._holder)
 
+    def groups(self) -> tuple[str, ...]:
+        """The groups of which anything is held, by anybody, sorted. Raises ``KafkaFailure``."""
+        return tuple(sorted({key.group for key in self._kafka.control.read().holds}))
+
     def paused(self, group_id: str) -> Mapping[TopicPartition, PausedPartition]:
         """Every partition of the group whose gate is closed, whoever holds it, sorted. Raises ``KafkaFailure``."""
         group = self._kafka.groups([group_id])[group_id]

@@ -1,0 +1,1 @@
+"""``tidegate``: by hand, and without Kubernetes, what the resources do."""

@@ -1,0 +1,99 @@
+"""``tidegate groups``: one command from its options to its exit code."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import replace
+from typing import Final, assert_never
+
+from tidegate.admin.secret_files import SecretFiles
+from tidegate.admin.service import Pauses
+from tidegate.cli.command_config import read_command_config
+from tidegate.cli.describing import GroupDetails, describe_groups, list_groups
+from tidegate.cli.errors import UsageError
+from tidegate.cli.options import Action, Options
+from tidegate.cli.pausing import failure_text, list_paused, pause, resume
+from tidegate.cli.resetting import Resetting, runs_folder
+from tidegate.cli.screen import Screen
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.group_details import KafkaGroupDetails
+from tidegate.kafka.ports import Kafka
+from tidegate.reset.clock import SystemClock
+
+_SOCKET_TIMEOUT: Final = "socket.timeout.ms"
+_LEAST_SOCKET_TIMEOUT_MS: Final = 10
+_MOST_SOCKET_TIMEOUT_MS: Final = 300_000
+
+
+def run(options: Options, screen: Screen) -> int:
+    """0, or 1 where something was to be changed and was not.
+
+    As with Kafka's tool a command that only looks ends with 0, also when looking failed. Raises ``UsageError``.
+    """
+    with closing(SecretFiles()) as secrets:
+        config = read_command_config(options.command_config, options.bootstrap_server, secrets)
+        if config.ignored:
+            screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
+        connection = connection_of(options, config.connection)
+        try:
+            kafka = KafkaClient(connection)
+        except BadConnection as error:
+            raise UsageError(str(error)) from error
+        details = KafkaGroupDetails(connection)
+        try:
+            return carry_out(options, connection, kafka, details, screen)
+        except KafkaFailure as error:
+            screen.error(failure_text(error))
+            return 1 if changes(options) else 0
+        finally:
+            details.close()
+            kafka.close()
+
+
+def connection_of(options: Options, connection: Connection) -> Connection:
+    """With what the command line says about it."""
+    if options.control_topic is not None:
+        connection = replace(connection, control_topic=options.control_topic)
+    if changes(options) or _SOCKET_TIMEOUT in connection.properties:
+        return connection
+    limit = min(max(options.request_timeout_ms, _LEAST_SOCKET_TIMEOUT_MS), _MOST_SOCKET_TIMEOUT_MS)
+    return replace(connection, properties={**connection.properties, _SOCKET_TIMEOUT: str(limit)})
+
+
+def changes(options: Options) -> bool:
+    """Whether it does more than to look."""
+    return options.execute or options.action in (Action.PAUSE, Action.RESUME)
+
+
+def carry_out(options: Options, connection: Connection, kafka: Kafka, details: GroupDetails, screen: Screen) -> int:
+    """Raises ``UsageError`` and ``KafkaFailure``."""
+    if options.action is Action.LIST:
+        return list_groups(options, details, screen)
+    clock = SystemClock()
+    pauses = Pauses(kafka, clock)
+    groups = _groups(options, details, pauses)
+    match options.action:
+        case Action.DESCRIBE:
+            return describe_groups(options, groups, kafka, details, screen)
+        case Action.RESET_OFFSETS:
+            return Resetting(options, connection, kafka, clock, screen, runs_folder(os.environ)).run(groups)
+        case Action.PAUSE:
+            return pause(options, groups, kafka, pauses, screen)
+        case Action.RESUME:
+            return resume(options, groups, kafka, pauses, screen)
+        case Action.PAUSED_PARTITIONS:
+            return list_paused(groups, pauses, screen)
+        case other:
+            assert_never(other)
+
+
+def _groups(options: Options, details: GroupDetails, pauses: Pauses) -> tuple[str, ...]:
+    if not options.all_groups:
+        return options.groups
+    if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS):
+        return pauses.groups()  # also groups that are gone, or have yet to come
+    return tuple(sorted(listed.group_id for listed in details.listing()))

@@ -1,0 +1,66 @@
+"""``tidegate`` (and ``kubectl tidegate``): reads the command line, and turns the outcome into an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Final
+
+from tidegate import __version__
+from tidegate.cli.errors import UsageError
+from tidegate.cli.groups import run
+from tidegate.cli.options import groups_parser, parse_options
+from tidegate.cli.screen import Screen
+
+BAD_USAGE: Final = 1
+"""As Kafka's tools have it; not the 2 of most programs."""
+
+INTERRUPTED: Final = 130
+
+_USAGE: Final = """\
+usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
+       tidegate groups --help       its options
+       tidegate --version
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0; 1 for bad usage, or for a change that was not made; 130 when it was interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    screen = Screen(sys.stdout, sys.stderr)
+    match given:
+        case ["--version"]:
+            screen.show(f"{__version__}\n")
+            return 0
+        case ["--help" | "-h" | "help"]:
+            screen.show(_USAGE)
+            return 0
+        case ["groups", *rest]:
+            return _groups(rest, screen)
+        case _:
+            screen.err.write(_USAGE)
+            return BAD_USAGE
+
+
+def _groups(arguments: Sequence[str], screen: Screen) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return run(parse_options(arguments), screen)
+    except UsageError as error:
+        screen.note(str(error))
+        screen.err.write(groups_parser().format_usage())
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        screen.note("Interrupted; see --paused-partitions for what is held.")
+        return INTERRUPTED
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Ended politely, a reset puts back what it has begun."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""``--pause``, ``--resume`` and ``--paused-partitions``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Final
+
+from tidegate.admin.errors import PauseFailure
+from tidegate.admin.service import Pauses
+from tidegate.cli.errors import CommandFailed
+from tidegate.cli.options import Options
+from tidegate.cli.resetting import named_partitions
+from tidegate.cli.screen import Screen
+from tidegate.cli.tables import paused_table, status_table
+from tidegate.control.standing import Standing
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import Group, GroupState, TopicPartition
+from tidegate.kafka.ports import Kafka
+
+_SETTLE_S: Final = 30.0
+_LOOK_S: Final = 0.2
+_REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
+Row = tuple[str, TopicPartition, str]
+
+
+def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, screen: Screen) -> int:
+    """1: at least one partition is not paused. Raises ``KafkaFailure``."""
+    rows: list[Row] = []
+    failed = False
+    for group_id in sorted(groups):
+        try:
+            failed |= not _pause_group(options, group_id, kafka, pauses, screen, rows)
+        except (CommandFailed, PauseFailure) as error:
+            failed = True
+            screen.error(str(error))
+    if rows:
+        screen.show(status_table(rows))
+    return 1 if failed else 0
+
+
+def _pause_group(
+    options: Options, group_id: str, kafka: Kafka, pauses: Pauses, screen: Screen, rows: list[Row]
+) -> bool:
+    group = _settled(kafka, group_id)
+    partitions = _partitions(options, group, kafka)
+    if not partitions:
+        raise CommandFailed(f"Consumer group '{group_id}' has no offsets and no partition assigned: name the topics")
+    if group.state is GroupState.DEAD:
+        screen.note(
+            f"Consumer group '{group_id}' does not exist; whoever joins it finds these partitions paused, if it runs "
+            "the agent."
+        )
+    outcomes: dict[TopicPartition, Standing | Exception] = {}
+    pauses.pause(
+        group_id,
+        partitions,
+        outcomes.__setitem__,
+        reason=options.reason,
+        drain_timeout=options.drain_timeout,
+        timeout=None if options.timeout_ms is None else timedelta(milliseconds=options.timeout_ms),
+    )
+    rows += [
+        (group_id, p, "Paused" if isinstance(outcome, Standing) else f"Error: {outcome}")
+        for p, outcome in sorted(outcomes.items())
+    ]
+    return all(isinstance(outcome, Standing) for outcome in outcomes.values())
+
+
+def resume(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, screen: Screen) -> int:
+    """Release the holds that were set by hand. Raises ``KafkaFailure``."""
+    rows: list[Row] = []
+    failed = False
+    for group_id in sorted(groups):
+        try:
+            partitions = _held(options, group_id, kafka, pauses)
+        except CommandFailed as error:
+            failed = True
+            screen.error(str(error))
+            continue
+        for partition, resumed in sorted(pauses.resume(group_id, partitions).items()):
+            status = "Resumed" if resumed.was_held else "Was not paused by hand"
+            if resumed.still_held_by:
+                status += f", stays paused by {', '.join(resumed.still_held_by)}"
+            rows.append((group_id, partition, status))
+        if not partitions:
+            screen.note(f"No partition of consumer group '{group_id}' is paused by hand.")
+    if rows:
+        screen.show(status_table(rows))
+    return 1 if failed else 0
+
+
+def _held(options: Options, group_id: str, kafka: Kafka, pauses: Pauses) -> list[TopicPartition]:
+    """``--all-topics``: all that is held by hand. A topic as a whole: also partitions of it that are gone."""
+    by_hand = pauses.held(group_id, by_us=True)
+    if options.all_topics:
+        return sorted(by_hand)
+    topics = kafka.topics()
+    named = {p for a in options.topics for p in a.named()}
+    whole = {a.topic for a in options.topics if a.partitions is None}
+    known = {p for p in by_hand if p.topic in whole}
+    known |= {p for topic in whole if topic in topics for p in topics[topic].all_partitions()}
+    unknown = sorted(topic for topic in whole if topic not in topics and not any(p.topic == topic for p in by_hand))
+    if unknown:
+        raise CommandFailed(f"no such topic, or no right to describe it: {', '.join(unknown)}")
+    return sorted(named | known)
+
+
+def list_paused(groups: Collection[str], pauses: Pauses, screen: Screen) -> int:
+    """Raises ``KafkaFailure``."""
+    for group_id in sorted(groups):
+        paused = pauses.paused(group_id)
+        if paused:
+            screen.show(paused_table(group_id, paused.values()))
+        else:
+            screen.note(f"No partition of consumer group '{group_id}' is paused.")
+    return 0
+
+
+def _partitions(options: Options, group: Group, kafka: Kafka) -> list[TopicPartition]:
+    """``--all-topics``: all partitions of the topics that it has offsets for or is assigned."""
+    topics = kafka.topics()
+    if not options.all_topics:
+        return named_partitions(options.topics, topics)
+    read = {p.topic for m in group.members for p in m.assignment} | {p.topic for p in kafka.committed(group.group_id)}
+    return [p for name in sorted(read) if name in topics for p in topics[name].all_partitions()]
+
+
+def _settled(kafka: Kafka, group_id: str) -> Group:
+    """The group once it is not rebalancing: until then nobody says who owns what."""
+    deadline = time.monotonic() + _SETTLE_S
+    while True:
+        group = kafka.groups([group_id])[group_id]
+        if group.state not in _REBALANCING or time.monotonic() > deadline:
+            return group
+        time.sleep(_LOOK_S)
+
+
+def failure_text(error: KafkaFailure) -> str:
+    """In the tool's words."""
+    return f"Executing consumer group command failed due to {error}"

@@ -1,0 +1,333 @@
+"""``--reset-offsets``: plans as the operator makes them, runs as the operator runs them, with their store on disk.
+
+Unlike Kafka's tool it needs no stopped group: a live one is reset by the ways of the design, and the run's store keeps
+what was committed before, so that a run that was cut off is put back by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeVar, assert_never
+
+from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.java_text import parse_datetime, parse_duration
+from tidegate.cli.options import Options, Scenario, TopicArgument
+from tidegate.cli.screen import Screen
+from tidegate.cli.tables import reset_table
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import Offsets, Topic, TopicPartition
+from tidegate.kafka.ports import Kafka
+from tidegate.reset import job
+from tidegate.reset.clock import Clock
+from tidegate.reset.model import (
+    ApplySettings,
+    ByDuration,
+    FromFile,
+    PartitionOffset,
+    Phase,
+    Plan,
+    RunRequest,
+    RunResult,
+    Selection,
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToTimestamp,
+)
+from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
+from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.store import StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore, StoreFailure
+
+T = TypeVar("T")
+
+DEADLINE: Final = timedelta(minutes=15)
+"""For one group's run, as the resource has it by default."""
+
+INTERRUPTED: Final = "Interrupted"
+_MAX_OFFSET: Final = 2**63 - 1
+
+
+def runs_folder(environment: Mapping[str, str]) -> Path:
+    """Where runs are kept: ``$XDG_STATE_HOME/tidegate/runs``, or below ``~/.local/state``."""
+    state = environment.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "tidegate" / "runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Resetting:
+    """One command's reset of some groups, one after the other."""
+
+    options: Options
+    connection: Connection
+    kafka: Kafka
+    clock: Clock
+    screen: Screen
+    folder: Path
+
+    def run(self, groups: tuple[str, ...]) -> int:
+        """Print the new offsets of all groups. 1: a reset was asked for and at least one group was not reset.
+
+        Raises ``UsageError`` and ``KafkaFailure``.
+        """
+        for warning in self.options.warnings:
+            self.screen.note(warning)
+        text = self._file()
+        offsets: dict[str, Offsets] = {}
+        failed = False
+        for group in groups:
+            try:
+                offsets[group] = self._one(group, text)
+            except CommandFailed as failure:
+                failed = True
+                offsets[group] = {}
+                self.screen.error(str(failure))
+        if self.options.export:
+            self.screen.show(_exported(offsets, single=len(self.options.groups) == 1) + "\n")
+        else:
+            self.screen.show(reset_table(offsets))
+        return 1 if failed and self.options.execute else 0
+
+    def _file(self) -> str:
+        if self.options.scenario is not Scenario.FROM_FILE:
+            return ""
+        path = Path(self.options.scenario_value)
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--from-file {path}: {error}") from error
+
+    def _one(self, group: str, text: str) -> Offsets:
+        """The group's new offsets. Raises ``CommandFailed``."""
+        now = self.clock.now()
+        topics = self.kafka.topics()
+        committed = self.kafka.committed(group)
+        scope = self._scope(topics, committed)
+        if scope is not None and not scope:
+            return {}
+        target = self._target(group, text, scope or {}, committed)
+        request = self._request(group, () if isinstance(target, FromFile) else _selections(scope or {}), target, now)
+        if self.options.execute:
+            return self._execute(request)
+        if self.options.scenario is Scenario.TO_CURRENT and isinstance(target, FromFile):
+            # What is committed now, as it is: an export keeps also what lies outside the log.
+            return {o.topic_partition: o.offset for o in target.offsets}
+        try:
+            plan = make_plan(request, self.kafka, now)
+        except PlanRefused as refused:
+            raise _failed(refused.message) from refused
+        self._explain(plan)
+        return plan.targets
+
+    # --- what was asked for -------------------------------------------------------------------------------------------
+
+    def _scope(self, topics: Mapping[str, Topic], committed: Offsets) -> dict[str, frozenset[int]] | None:
+        """Partition numbers by topic; ``None``: what the file says. Raises ``CommandFailed``."""
+        if self.options.scenario is Scenario.FROM_FILE:
+            return None
+        if self.options.all_topics:
+            gone = sorted(p for p in committed if not _exists(p, topics))
+            if gone:
+                self.screen.note(f"Left out, the partitions are gone: {', '.join(map(str, gone))}")
+            return _by_topic(p for p in committed if _exists(p, topics))
+        return _by_topic(named_partitions(self.options.topics, topics))
+
+    def _target(self, group: str, text: str, scope: Mapping[str, frozenset[int]], committed: Offsets) -> Target:
+        value = self.options.scenario_value
+        match self.options.scenario:
+            case Scenario.TO_EARLIEST:
+                return ToEarliest()
+            case Scenario.TO_LATEST:
+                return ToLatest()
+            case Scenario.TO_OFFSET:
+                return ToOffset(_whole_number(value, Scenario.TO_OFFSET))
+            case Scenario.SHIFT_BY:
+                return ShiftBy(_whole_number(value, Scenario.SHIFT_BY))
+            case Scenario.TO_DATETIME:
+                return ToTimestamp(_parsed(parse_datetime, value))
+            case Scenario.BY_DURATION:
+                return ByDuration(_parsed(parse_duration, value))
+            case Scenario.TO_CURRENT:
+                return self._current(scope, committed)
+            case Scenario.FROM_FILE:
+                try:
+                    return FromFile(parse_offsets(text, group), value)
+                except BadOffsetsFile as error:
+                    raise CommandFailed(f"--from-file {value}: {error}") from error
+            case None:
+                raise UsageError("Option '[reset-offsets]' requires a scenario")
+            case other:
+                assert_never(other)
+
+    def _current(self, scope: Mapping[str, frozenset[int]], committed: Offsets) -> FromFile:
+        """Where the group is; the end of the log where it has no offset (``OffsetsUtils.resetToCurrent``)."""
+        partitions = sorted(TopicPartition(topic, n) for topic, numbers in scope.items() for n in numbers)
+        without = [p for p in partitions if p not in committed]
+        bounds = self.kafka.log_bounds(without) if without else {}
+        offsets = ((p, committed[p] if p in committed else bounds[p].latest) for p in partitions)
+        return FromFile(tuple(PartitionOffset(p.topic, p.partition, o) for p, o in offsets), "--to-current")
+
+    def _request(self, group: str, selections: tuple[Selection, ...], target: Target, now: datetime) -> RunRequest:
+        run_id = f"cli-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+        return RunRequest(
+            run_uid=f"cli/{run_id}",
+            run_id=run_id,
+            group_id=group,
+            connection=self.connection,
+            selections=selections,
+            target=target,
+            settings=ApplySettings(
+                owners=self.options.owners,
+                in_flight=self.options.in_flight,
+                drain_timeout=self.options.drain_timeout,
+                deadline=now + DEADLINE,
+            ),
+        )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def _execute(self, request: RunRequest) -> Offsets:
+        prefix = _run_prefix(self.connection, request.group_id)
+        try:
+            with _alone(self.folder, prefix, request.group_id):
+                self._put_back_leftovers(prefix)
+                store = DirectoryRunStore(self.folder, f"{prefix}-{request.run_id}", clock=self.clock)
+                store.create(request)
+                result = self._carried_out(store)
+                plan = store.load().plan
+        except (StoreFailure, StaleAttempt) as failure:
+            raise CommandFailed(str(failure)) from failure
+        if plan is not None:
+            self._explain(plan)
+        if result.phase is not Phase.SUCCEEDED or plan is None:
+            raise _failed(result.message)
+        self.screen.note(f"{request.group_id}: {result.message}")
+        return plan.targets
+
+    def _carried_out(self, store: DirectoryRunStore) -> RunResult:
+        try:
+            result = job.execute(store, self.kafka, self.clock)
+        except KeyboardInterrupt:
+            self.screen.note("Interrupted: putting the offsets back")
+            return self._settle(store, "It was interrupted")
+        if result is None:
+            raise CommandFailed("the run waits for approval, which nobody asked for")
+        return result
+
+    def _put_back_leftovers(self, prefix: str) -> None:
+        """Runs of this group whose process ended before they did: nobody else would put their offsets back."""
+        for file in sorted(self.folder.glob(f"{prefix}-*.json")):
+            store = DirectoryRunStore(self.folder, file.stem, clock=self.clock)
+            if store.load().result is None:
+                result = self._settle(store, "The process that ran it ended before it was done")
+                self.screen.note(f"An earlier reset that was cut off ({file.stem}): {result.message}")
+
+    def _settle(self, store: DirectoryRunStore, message: str) -> RunResult:
+        return job.settle(store, self.kafka, self.clock, reason=INTERRUPTED, message=message)
+
+    def _explain(self, plan: Plan) -> None:
+        """What the tool's table does not say, beside it."""
+        way = f", way {plan.way}" if plan.way is not None else ""
+        self.screen.note(
+            f"{plan.group_id}: {plan.moved} of {len(plan.partitions)} partition(s) move, {plan.records_replayed:,} "
+            f"record(s) read again, {plan.records_skipped:,} skipped{way}"
+        )
+        for note in plan.notes:
+            self.screen.note(f"{plan.group_id}: {note}")
+
+
+def named_partitions(arguments: tuple[TopicArgument, ...], topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    """What ``--topic`` names (``OffsetsUtils.parseTopicPartitionsToReset``). Raises ``CommandFailed``."""
+    partitions = [p for argument in arguments for p in argument.named()]
+    unknown = sorted({a.topic for a in arguments if a.topic not in topics})
+    if unknown:
+        raise CommandFailed(f"no such topic, or no right to describe it: {', '.join(unknown)}")
+    missing = [str(p) for p in partitions if not _exists(p, topics)]
+    if missing:
+        raise CommandFailed(f'The partitions "{",".join(missing)}" do not exist')
+    whole = [
+        p for argument in arguments if argument.partitions is None for p in topics[argument.topic].all_partitions()
+    ]
+    return list(dict.fromkeys([*partitions, *whole]))
+
+
+def _exists(partition: TopicPartition, topics: Mapping[str, Topic]) -> bool:
+    topic = topics.get(partition.topic)
+    return topic is not None and partition.partition < topic.partitions
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, frozenset[int]]:
+    numbers: defaultdict[str, set[int]] = defaultdict(set)
+    for partition in partitions:
+        numbers[partition.topic].add(partition.partition)
+    return {topic: frozenset(of) for topic, of in numbers.items()}
+
+
+def _selections(scope: Mapping[str, frozenset[int]]) -> tuple[Selection, ...]:
+    return tuple(Selection(topic, numbers) for topic, numbers in sorted(scope.items()))
+
+
+def _whole_number(text: str, scenario: Scenario) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = _MAX_OFFSET + 1
+    if abs(number) > _MAX_OFFSET:
+        raise UsageError(f"Cannot parse argument '{text}' of option {scenario}")
+    return number
+
+
+def _parsed(parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise _failed(error) from error
+
+
+def _failed(message: object) -> CommandFailed:
+    """In the tool's words."""
+    return CommandFailed(f"Executing consumer group command failed due to {message}")
+
+
+def _exported(offsets: Mapping[str, Offsets], *, single: bool) -> str:
+    rows = {
+        group: tuple(PartitionOffset(p.topic, p.partition, o) for p, o in sorted(of.items()))
+        for group, of in sorted(offsets.items())
+    }
+    if single:
+        return "".join(write_offsets(of) for of in rows.values())
+    return write_group_offsets(rows)
+
+
+def _run_prefix(connection: Connection, group: str) -> str:
+    """Of the names of a group's runs on one cluster, as far as its bootstrap servers tell clusters apart."""
+    return "g" + hashlib.sha256(f"{connection.bootstrap_servers}\n{group}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _alone(folder: Path, prefix: str, group: str) -> Iterator[None]:
+    """Nobody else on this machine resets the group meanwhile. Raises ``CommandFailed`` where somebody does."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / f"{prefix}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CommandFailed(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"another command resets group '{group}' at the moment") from None
+        yield
+    finally:
+        os.close(lock)

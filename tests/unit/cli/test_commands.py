@@ -1,0 +1,436 @@
+"""Whole commands over a Kafka in memory: what is printed, what is changed, how they end."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.fake_kafka import START, FakeConsumer, FakeKafka
+from tidegate.admin.service import Pauses
+from tidegate.cli.errors import UsageError
+from tidegate.cli.groups import carry_out, connection_of
+from tidegate.cli.options import parse_options
+from tidegate.cli.resetting import Resetting
+from tidegate.cli.screen import Screen
+from tidegate.control.records import Hold, HoldKey
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Fenced, NotAuthorized
+from tidegate.kafka.model import Broker, GroupType, TopicPartition
+from tidegate.kafka.wire import ListedGroup
+from tidegate.reset import job
+from tidegate.reset.clock import Clock
+from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.store import RunStore
+from tidegate.reset.stores import DirectoryRunStore
+
+GROUP = "payments"
+ORDERS = tuple(TopicPartition("orders", n) for n in range(3))
+CONNECTION = Connection("kafka:9092")
+
+
+@dataclass
+class FakeDetails:
+    """Implements ``tidegate.cli.describing.GroupDetails``."""
+
+    groups: list[ListedGroup] = field(default_factory=list)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def listing(self) -> Collection[ListedGroup]:
+        return self.groups
+
+    def coordinator(self, group_id: str) -> Broker:  # noqa: ARG002
+        return Broker(1, "kafka-1", 9092)
+
+    def leader_epochs(self, group_id: str) -> Mapping[TopicPartition, int]:  # noqa: ARG002
+        return self.epochs
+
+    def target_assignments(self, group_id: str) -> Mapping[str, Collection[TopicPartition]]:  # noqa: ARG002
+        return {}
+
+
+@dataclass
+class Shell:
+    """Runs commands; ``out`` and ``err`` are those of the last one."""
+
+    kafka: FakeKafka
+    folder: Path
+    details: FakeDetails = field(default_factory=FakeDetails)
+    out: str = ""
+    err: str = ""
+
+    def __call__(self, text: str) -> int:
+        options = parse_options(["--bootstrap-server", "kafka:9092", *text.split()])
+        screen = Screen(io.StringIO(), io.StringIO())
+        if options.scenario is not None:
+            resetting = Resetting(options, CONNECTION, self.kafka, self.kafka.clock, screen, self.folder)
+            code = resetting.run(options.groups)
+        else:
+            code = carry_out(options, CONNECTION, self.kafka, self.details, screen)
+        assert isinstance(screen.out, io.StringIO)
+        assert isinstance(screen.err, io.StringIO)
+        self.out, self.err = screen.out.getvalue(), screen.err.getvalue()
+        return code
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [line.split() for line in self.out.splitlines() if line.startswith(GROUP)]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 3)
+    kafka.fill("orders", 100, at=START - timedelta(seconds=100), every=timedelta(seconds=1))
+    kafka.commit_directly(GROUP, {ORDERS[0]: 10, ORDERS[1]: 20})
+    return Shell(kafka, tmp_path / "runs")
+
+
+# --- resets -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_changes_nothing_and_says_what_it_would_do(shell: Shell) -> None:
+    assert shell(f"--group {GROUP} --topic orders --reset-offsets --to-offset 5 --dry-run") == 0
+
+    assert shell.rows == [[GROUP, "orders", str(p), "5"] for p in range(3)]
+    assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 20}
+    assert "3 of 3 partition(s) move, 20 record(s) read again, 0 skipped" in shell.err
+    assert not shell.folder.exists()
+
+
+def test_a_live_group_is_reset(shell: Shell) -> None:
+    consumer = FakeConsumer(shell.kafka, GROUP, ["orders"], managed=True).start()
+    shell.kafka.control.ensure()
+    shell.kafka.clock.sleep(10)
+
+    code = shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-earliest --execute")
+
+    assert (code, shell.rows) == (0, [[GROUP, "orders", "0", "0"]]), shell.err
+    assert any(began.partition == ORDERS[0] and began.offset == 0 for began in consumer.began[3:])
+
+
+def test_a_run_that_fails_ends_with_1_and_keeps_its_store(shell: Shell) -> None:
+    shell.kafka.fail("fence", NotAuthorized("write transactional id"))
+
+    code = shell(f"--group {GROUP} --topic orders --reset-offsets --to-earliest --execute")
+
+    assert code == 1
+    assert "Error: Executing consumer group command failed due to write transactional id" in shell.out
+    [document] = shell.folder.glob("*.json")
+    result = DirectoryRunStore(shell.folder, document.stem).load().result
+    assert result is not None
+    assert result.phase is Phase.FAILED
+
+
+def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = job.execute
+
+    def cut_off(store: RunStore, kafka: FakeKafka, clock: Clock) -> RunResult | None:
+        execute(store, kafka, clock)
+        raise MemoryError
+
+    monkeypatch.setattr(DirectoryRunStore, "finish", lambda *_, **__: None)
+    monkeypatch.setattr(job, "execute", cut_off)
+    with pytest.raises(MemoryError):
+        shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 77
+    monkeypatch.undo()
+
+    code = shell(f"--group {GROUP} --topic orders:1 --reset-offsets --to-offset 50 --execute")
+
+    assert code == 0, shell.out
+    assert "An earlier reset that was cut off" in shell.err
+    assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 50}
+
+
+def test_an_interrupted_run_is_put_back(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = job.execute
+
+    def interrupted(store: RunStore, kafka: FakeKafka, clock: Clock) -> RunResult | None:
+        execute(store, kafka, clock)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "execute", interrupted)
+    finish = DirectoryRunStore.finish
+    monkeypatch.setattr(
+        DirectoryRunStore,
+        "finish",
+        lambda store, result, *, attempt: (
+            None if result.reason == "Applied" else finish(store, result, attempt=attempt)
+        ),
+    )
+
+    code = shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
+
+    assert code == 1
+    assert "It was interrupted" in shell.out
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 10
+
+
+def test_two_resets_of_one_group_do_not_run_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute"
+    codes: list[int] = []
+    second = Shell(shell.kafka, shell.folder)
+    execute = job.execute
+
+    def meanwhile(store: RunStore, kafka: FakeKafka, clock: Clock) -> RunResult | None:
+        codes.append(second(command))
+        return execute(store, kafka, clock)
+
+    monkeypatch.setattr(job, "execute", meanwhile)
+
+    assert shell(command) == 0
+    assert codes == [1]
+    assert "another command resets group 'payments' at the moment" in second.out
+
+
+def test_taken_over_by_another_writer_is_an_error(shell: Shell) -> None:
+    shell.kafka.fail("fence", Fenced("another writer has taken over"))
+
+    assert shell(f"--group {GROUP} --topic orders --reset-offsets --to-earliest --execute") == 1
+    assert "another writer has taken over" in shell.out
+
+
+def test_all_topics_are_those_with_offsets(shell: Shell) -> None:
+    shell.kafka.commit_directly(GROUP, {TopicPartition("gone", 0): 3})
+
+    assert shell(f"--group {GROUP} --all-topics --reset-offsets --to-latest --dry-run") == 0
+
+    assert shell.rows == [[GROUP, "orders", "0", "100"], [GROUP, "orders", "1", "100"]]
+    assert "Left out, the partitions are gone: gone-0" in shell.err
+
+
+def test_an_export_is_what_from_file_reads(shell: Shell, tmp_path: Path) -> None:
+    shell(f"--group {GROUP} --all-topics --reset-offsets --to-current --export --dry-run")
+    assert shell.out == "orders,0,10\norders,1,20\n\n"
+    file = tmp_path / "offsets.csv"
+    file.write_text(shell.out)
+
+    assert shell(f"--group {GROUP} --reset-offsets --from-file {file} --dry-run") == 0
+
+    assert shell.rows == [[GROUP, "orders", "0", "10"], [GROUP, "orders", "1", "20"]]
+
+
+def test_several_groups_are_exported_with_their_names(shell: Shell) -> None:
+    shell.kafka.commit_directly("other", {ORDERS[2]: 1})
+
+    shell(f"--group {GROUP} --group other --all-topics --reset-offsets --to-current --export --dry-run")
+
+    assert shell.out == "other,orders,2,1\npayments,orders,0,10\npayments,orders,1,20\n\n"
+
+
+def test_current_offsets_are_exported_as_they_are_also_outside_the_log(shell: Shell) -> None:
+    shell.kafka.delete_records(ORDERS[0], 50)
+
+    shell(f"--group {GROUP} --all-topics --reset-offsets --to-current --export --dry-run")
+
+    assert shell.out.splitlines()[0] == "orders,0,10"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--topic nope --to-earliest", "no such topic, or no right to describe it: nope"),
+        ("--topic orders:7,1,9 --to-earliest", 'The partitions "orders-7,orders-9" do not exist'),
+        ("--topic orders --to-datetime yesterday", "failed due to Error parsing timestamp"),
+        ("--topic orders --by-duration 6h", "failed due to Text cannot be parsed to a Duration"),
+    ],
+)
+def test_what_cannot_be_planned_is_an_error(shell: Shell, arguments: str, said: str) -> None:
+    assert shell(f"--group {GROUP} --reset-offsets --execute {arguments}") == 1
+    assert said in shell.out
+    assert shell(f"--group {GROUP} --reset-offsets --dry-run {arguments}") == 0
+    assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 20}
+
+
+def test_a_file_that_is_not_there_is_bad_usage(shell: Shell) -> None:
+    with pytest.raises(UsageError, match="--from-file"):
+        shell(f"--group {GROUP} --reset-offsets --from-file /nowhere.csv --dry-run")
+
+
+def test_a_file_without_the_group_is_an_error(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text("another,orders,0,3\n")
+
+    assert shell(f"--group {GROUP} --reset-offsets --from-file {file} --execute") == 1
+    assert "there is no row for group payments" in shell.out
+
+
+def test_records_of_the_last_minute_are_found_by_duration(shell: Shell) -> None:
+    assert shell(f"--group {GROUP} --topic orders:0 --reset-offsets --by-duration PT1M --dry-run") == 0
+
+    assert shell.rows == [[GROUP, "orders", "0", "40"]]
+
+
+# --- pauses -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """With a member that runs the agent, on the clock of the Kafka in memory."""
+    shell.kafka.control.ensure()
+    FakeConsumer(shell.kafka, GROUP, ["orders"], client_id="app", managed=True).start()
+    shell.kafka.clock.sleep(10)
+    monkeypatch.setattr("tidegate.cli.groups.SystemClock", lambda: shell.kafka.clock)
+    return shell
+
+
+def _held(shell: Shell) -> set[tuple[TopicPartition, str]]:
+    return {(key.topic_partition, key.holder) for key, _ in shell.kafka.control.read().of_group(GROUP)}
+
+
+def test_partitions_are_paused_listed_and_resumed(owned: Shell) -> None:
+    assert owned(f"--group {GROUP} --topic orders:0,2 --pause --reason INC-4711") == 0
+    assert owned.rows == [[GROUP, "orders", "0", "Paused"], [GROUP, "orders", "2", "Paused"]]
+
+    assert owned(f"--group {GROUP} --paused-partitions") == 0
+    assert [row[:4] for row in owned.rows] == [[GROUP, "orders", "0", "Paused"], [GROUP, "orders", "2", "Paused"]]
+    assert owned.out.splitlines()[1].split()[-3:] == ["HOST", "CLIENT-ID", "REASON"]
+    assert owned.rows[0][8] == "cli"
+    assert owned.rows[0][-3:] == ["/127.0.0.1", "app", "INC-4711"]
+
+    assert owned(f"--group {GROUP} --topic orders --resume") == 0
+    assert owned.rows[0][3:] == ["Resumed"]
+    assert " ".join(owned.rows[1][3:]) == "Was not paused by hand"
+    assert _held(owned) == set()
+
+
+def test_all_topics_are_those_the_group_reads(owned: Shell) -> None:
+    assert owned(f"--group {GROUP} --all-topics --pause") == 0
+    assert [row[2] for row in owned.rows] == ["0", "1", "2"]
+
+    assert owned(f"--group {GROUP} --all-topics --resume") == 0
+    assert [row[3] for row in owned.rows] == ["Resumed"] * 3
+
+
+def test_an_owner_without_the_agent_is_named_and_its_partition_not_held(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.cli.groups.SystemClock", lambda: shell.kafka.clock)
+    FakeConsumer(shell.kafka, GROUP, ["orders"], client_id="old-app").start()
+    shell.kafka.clock.sleep(10)
+
+    assert shell(f"--group {GROUP} --topic orders:1 --pause") == 1
+
+    assert "Error: the owner of orders-1 runs no agent" in shell.out
+    assert "client old-app" in shell.out
+    assert _held(shell) == set()
+
+
+def test_resuming_names_who_keeps_it_paused(owned: Shell) -> None:
+    owned(f"--group {GROUP} --topic orders:0 --pause")
+    owned.kafka.control.hold({HoldKey(GROUP, "orders", 0, "pause/conn/inc"): Hold()})
+
+    assert owned(f"--group {GROUP} --topic orders:0 --resume") == 0
+
+    assert "Resumed, stays paused by pause/conn/inc" in owned.out
+    assert _held(owned) == {(ORDERS[0], "pause/conn/inc")}
+
+
+def test_a_group_that_nobody_knows_is_said(owned: Shell) -> None:
+    assert owned("--group typo --topic orders:0 --pause") == 0
+    assert "Consumer group 'typo' does not exist" in owned.err
+
+
+def test_nothing_to_pause_is_an_error(owned: Shell) -> None:
+    assert owned("--group typo --all-topics --pause") == 1
+    assert "has no offsets and no partition assigned" in owned.out
+
+
+def test_a_streams_group_is_refused(owned: Shell) -> None:
+    owned.kafka.set_group("wordcount", GroupType.STREAMS)
+
+    assert owned("--group wordcount --topic orders --pause") == 1
+    assert "is a streams group" in owned.out
+
+
+def test_all_groups_with_holds_are_listed(owned: Shell) -> None:
+    owned.kafka.control.hold({HoldKey("yet-to-come", "orders", 0, "cli"): Hold()})
+
+    assert owned("--all-groups --paused-partitions") == 0
+    assert "yet-to-come" in owned.out
+    assert owned(f"--group {GROUP} --paused-partitions") == 0
+    assert owned.out == ""
+    assert "No partition of consumer group 'payments' is paused." in owned.err
+
+
+def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
+    owned.kafka.control.hold({HoldKey(GROUP, "gone", 0, "cli"): Hold()})
+
+    assert owned(f"--group {GROUP} --topic gone --resume") == 0
+
+    assert _held(owned) == set()
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_description_survives_a_topic_that_is_gone(shell: Shell) -> None:
+    shell.kafka.commit_directly(GROUP, {TopicPartition("gone", 0): 3})
+
+    assert shell(f"--group {GROUP} --describe") == 0
+
+    assert shell.rows == [
+        [GROUP, "gone", "0", "3", "-", "-", "-", "-", "-"],
+        [GROUP, "orders", "0", "10", "100", "90", "-", "-", "-"],
+        [GROUP, "orders", "1", "20", "100", "80", "-", "-", "-"],
+    ]
+    assert "has no active members" in shell.err
+
+
+def test_a_missing_group_leaves_the_others_described(shell: Shell) -> None:
+    assert shell(f"--group nope --group {GROUP} --describe") == 0
+
+    assert "Error: Consumer group 'nope' does not exist." in shell.out
+    assert len(shell.rows) == 2
+
+
+def test_a_rebalancing_group_is_said_to_be(shell: Shell) -> None:
+    FakeConsumer(shell.kafka, GROUP, ["orders"]).start()
+    shell.kafka.clock.sleep(10)
+    shell(f"--group {GROUP} --describe --state")
+    assert shell.rows[0][1:5] == ["kafka-1:9092", "(1)", "range", "Stable"]
+    shell.kafka.membership.rebalance(GROUP)
+
+    shell(f"--group {GROUP} --describe --state")
+
+    assert "Warning: Consumer group 'payments' is rebalancing." in shell.err
+    assert shell.rows[0][4] == "PreparingRebalance"
+
+
+def test_groups_are_listed_by_state_and_type(shell: Shell) -> None:
+    shell.details.groups = [
+        ListedGroup("b", "consumer", "consumer", "Stable"),
+        ListedGroup("a", "consumer", "classic", "Empty"),
+    ]
+
+    assert shell("--list") == 0
+    assert shell.out == "a\nb\n"
+    assert shell("--list --state Stable --type") == 0
+    assert [line.split() for line in shell.out.splitlines()] == [
+        ["GROUP", "TYPE", "STATE"],
+        ["b", "Consumer", "Stable"],
+    ]
+    with pytest.raises(UsageError, match=r"Invalid types list 'share'. Valid types are: Consumer, Classic"):
+        shell("--list --type share")
+
+
+def test_a_request_may_take_as_long_as_the_time_out_says() -> None:
+    looking = parse_options(["--bootstrap-server", "k:1", "--list", "--timeout", "700"])
+    pausing = parse_options(
+        ["--bootstrap-server", "k:1", "--pause", "--group", "g", "--topic", "t", "--control-topic", "__c"]
+    )
+
+    assert connection_of(looking, CONNECTION).properties == {"socket.timeout.ms": "700"}
+    assert connection_of(pausing, CONNECTION) == Connection("kafka:9092", control_topic="__c")
+
+
+def test_pauses_are_those_of_the_holder_of_the_contract(owned: Shell) -> None:
+    owned(f"--group {GROUP} --topic orders:0 --pause")
+
+    assert _held(owned) == {(ORDERS[0], "cli")}
+    assert Pauses(owned.kafka, owned.kafka.clock).held(GROUP, by_us=True) == {ORDERS[0]}
