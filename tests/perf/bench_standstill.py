@@ -2,7 +2,7 @@
 
 ``table``: every kind of group and client, reset live, at least ten times each. ``anchor``: what a user would do
 instead, in turns with ours on the same consumers: stop them, ``kafka-consumer-groups --reset-offsets --execute``, start
-them.
+them. ``plot``: what the consumers are given around one reset, with and without the agent.
 
 Each cell is a process of its own and writes a row a reset to ``build/bench/standstill-rows.jsonl``, so that the table
 can be made in pieces (``--append``). ``--docs`` writes ``docs/benchmarks/standstill.md`` from the rows.
@@ -29,15 +29,20 @@ from statistics import median
 from typing import Any
 
 from devstack import KafkaCluster, tool_command
+from perf.plot import Chart, drawing
 from perf.report import ROOT, Report, Row
+from support.clients import ClientKind, GroupProtocol
 from support.deliveries import Partition
-from support.reset_trial import UNSUPPORTED, Cell, Outcome, Trial, defaults, kinds, run_trial
+from support.reset_trial import UNSUPPORTED, Cell, Outcome, Trial, defaults, kinds, managed, run_trial
 from tidegate.kafka.model import GroupState
 from tidegate.reset.model import Owners
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 ROWS = ROOT / "build" / "bench" / "standstill-rows.jsonl"
 DOCS = ROOT / "docs" / "benchmarks" / "standstill.md"
+PLOT = DOCS.with_name("gated.svg")
+PLOT_S = (-3.0, 6.0)
+PLOT_STEP_S = 0.1
 HEARTBEAT_S = {"classic": 3.0, "KIP-848": 5.0}
 """``heartbeat.interval.ms`` of the clients, ``group.consumer.heartbeat.interval.ms`` of the broker: the defaults."""
 RUNS = 10
@@ -54,12 +59,19 @@ def table_cells() -> list[Cell]:
         *(c for members in (2, 8, 30) for c in defaults(members, Owners.UNKNOWN)),
         *kinds(Owners.WAITING),
         *(c for members in (2, 8, 30) for c in defaults(members, Owners.WAITING)),
+        *managed(),
     ]
 
 
 def anchor_cells() -> list[Cell]:
     """librdkafka and Java as they come, classic and KIP-848, with four members: ours against the tool."""
-    return [replace(c, heartbeat_spread=0.0, stagger_s=0.0) for c in defaults(4, Owners.UNKNOWN)]
+    plain = [replace(c, heartbeat_spread=0.0, stagger_s=0.0) for c in defaults(4, Owners.UNKNOWN)]
+    return [*plain, *(replace(c, agent=True) for c in plain if c.kind is ClientKind.LIBRDKAFKA)]
+
+
+def plot_cells() -> list[Cell]:
+    """The same group with the agent and without."""
+    return [c for c in anchor_cells() if c.kind is ClientKind.LIBRDKAFKA and c.protocol is GroupProtocol.CLASSIC]
 
 
 def main(arguments: list[str]) -> None:
@@ -75,6 +87,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only-docs", action="store_true", help="run nothing; write it from the rows there are")
     parser.add_argument("--cell", help=argparse.SUPPRESS)  # a child process: one cell
     parser.add_argument("--anchor-cell", help=argparse.SUPPRESS)
+    parser.add_argument("--plot-cell", help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.cell:
@@ -83,6 +96,9 @@ def main(arguments: list[str]) -> None:
     if options.anchor_cell:
         cell = next(c for c in anchor_cells() if c.name == options.anchor_cell)
         _one_anchor(cell, options.bootstrap, options.anchor_runs)
+        return
+    if options.plot_cell:
+        _one_plot(next(c for c in plot_cells() if c.name == options.plot_cell), options.bootstrap)
         return
     if options.quick:
         options.runs, options.anchor_runs = 2, 1
@@ -96,6 +112,8 @@ def main(arguments: list[str]) -> None:
     if options.docs or options.only_docs:
         DOCS.parent.mkdir(parents=True, exist_ok=True)
         DOCS.write_text(_document(rows, anchors), encoding="utf-8")
+        if any(r["kind"] == "plot" for r in rows):
+            PLOT.write_text(_plot(rows), encoding="utf-8")
         print(f"-> {DOCS.relative_to(ROOT)}")
     bad = [r for r in rows if r["kind"] == "table" and not r["good"]]
     if bad:
@@ -122,6 +140,9 @@ def _run_all(options: argparse.Namespace) -> None:
         missing = options.anchor_runs - sum(r["kind"] == "anchor" and r["cell"] == cell.name for r in done)
         if missing > 0:
             jobs.append(("--anchor-cell", cell.name, missing))
+    plotted = {r["cell"] for r in done if r["kind"] == "plot"}
+    if options.anchor_runs:
+        jobs += [("--plot-cell", cell.name, 1) for cell in plot_cells() if cell.name not in plotted]
     began = time.monotonic()
     with KafkaCluster.start() as kafka, ThreadPoolExecutor(max(1, options.parallel)) as pool:
 
@@ -150,12 +171,38 @@ def _one_cell(cell: Cell, bootstrap: str, runs: int) -> None:
     print(f"{count} resets")
 
 
+def _one_plot(cell: Cell, bootstrap: str) -> None:
+    """Records a second around one reset: on the partitions that are reset, and on the others."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, Trial(bootstrap, cell, Path(folder)) as trial:
+        trial.wait_settled(-PLOT_S[0])
+        outcome = trial.reset()
+        trial.rest(PLOT_S[1], PLOT_S[1])
+        began, targets = trial.last_reset()
+        steps = round((PLOT_S[1] - PLOT_S[0]) / PLOT_STEP_S)
+        counts = {True: [0] * steps, False: [0] * steps}
+        for delivery in trial.records():
+            step = int((delivery.t - began - PLOT_S[0]) // PLOT_STEP_S)
+            if 0 <= step < steps:
+                counts[(delivery.topic, delivery.partition) in targets][step] += 1
+    _append(
+        {
+            "kind": "plot",
+            "cell": cell.name,
+            "way": outcome.way,
+            "reset": [n / PLOT_STEP_S for n in counts[True]],
+            "others": [n / PLOT_STEP_S for n in counts[False]],
+        }
+    )
+    print(f"way {outcome.way}")
+
+
 def _one_anchor(cell: Cell, bootstrap: str, runs: int) -> None:
-    """Ours without and with ``Waiting``, and the tool, in turns on the same consumers."""
+    """Ours without and with ``Waiting`` (or with the agent), and the tool, in turns on the same consumers."""
+    ways = (("agent", Owners.UNKNOWN),) if cell.agent else (("unknown", Owners.UNKNOWN), ("waiting", Owners.WAITING))
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, Trial(bootstrap, cell, Path(folder)) as trial:
         for _ in range(runs):
             turn: dict[str, Any] = {}
-            for name, owners in (("unknown", Owners.UNKNOWN), ("waiting", Owners.WAITING)):
+            for name, owners in ways:
                 trial.wait_settled(0.5)
                 trial.rest(*REST_S)
                 outcome = trial.reset(owners=owners)
@@ -254,6 +301,8 @@ def _rows(*, superseded: bool = False) -> list[dict[str, Any]]:
 
 # --- reporting --------------------------------------------------------------------------------------------------------
 
+AGENT = "agent"
+
 HEAD = (
     "client",
     "group",
@@ -271,11 +320,11 @@ HEAD = (
 )
 
 
-def _table(rows: Sequence[dict[str, Any]], owners: str | None = None) -> str:
+def _table(rows: Sequence[dict[str, Any]], owners: str | None = None, *, agent: bool | None = None) -> str:
     lines = [HEAD]
     for cell in table_cells():
         mine = [r for r in rows if r["kind"] == "table" and r["cell"] == cell.name]
-        if not mine or (owners is not None and cell.owners != owners):
+        if not mine or (owners is not None and cell.owners != owners) or agent not in (None, cell.agent):
             continue
         spans = [s for r in mine for s in r["standstill"]]
         again = [r["again"] for r in mine]
@@ -310,7 +359,7 @@ def _anchor_report(rows: Sequence[dict[str, Any]]) -> Report:
     reported = []
     for cell in anchor_cells():
         turns = [r for r in rows if r["kind"] == "anchor" and r["cell"] == cell.name]
-        for owners in ("unknown", "waiting") if turns else ():
+        for owners in [n for n in ("unknown", "waiting", "agent") if turns and n in turns[0]]:
             ours = tuple(median(t[owners]) for t in turns)
             tool = tuple(median(t["tool"]) for t in turns)
             worst = {"worst": round(max(max(t[owners]) for t in turns), 2)}
@@ -321,15 +370,28 @@ def _anchor_report(rows: Sequence[dict[str, Any]]) -> Report:
     return Report("standstill", "s", "stop, kafka-consumer-groups, start", reported)
 
 
+def _owners_of(row: dict[str, Any]) -> str:
+    return AGENT if row["client"].endswith(" agent") else str(row["owners"])
+
+
+def _plot(rows: Sequence[dict[str, Any]]) -> str:
+    charts = []
+    for row in sorted((r for r in rows if r["kind"] == "plot"), key=lambda r: str(r["way"]), reverse=True):
+        xs = [PLOT_S[0] + PLOT_STEP_S * number for number in range(len(row["reset"]))]
+        series = (("partitions that are reset", row["reset"]), ("the other partitions", row["others"]))
+        charts.append(Chart(f"{row['way']}: {row['cell']}", "records/s", xs, series))
+    return drawing(charts)
+
+
 def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
     table = [r for r in rows if r["kind"] == "table"]
     days = sorted({r["at"][:10] for r in rows})
     loads = [r["load"] for r in table]
     spans = {
         (owners, protocol): [
-            s for r in table if r["owners"] == owners and r["group"].startswith(protocol) for s in r["standstill"]
+            s for r in table if _owners_of(r) == owners and r["group"].startswith(protocol) for s in r["standstill"]
         ]
-        for owners in Owners
+        for owners in (*map(str, Owners), AGENT)
         for protocol in HEARTBEAT_S
     }
     summary = [("group", "owners", "heartbeat (s)", "resets of a partition", "median (s)", "max (s)")]
@@ -402,9 +464,15 @@ above 1 means that ours is shorter.
 
 {anchors.table() if anchors.rows else "(not measured)"}
 
+## Owners that run the agent
+
+{_table(rows, Owners.UNKNOWN, agent=True)}
+
+![Records a second around a reset, with the agent and without](gated.svg)
+
 ## Owners not known to wait (`owners: Unknown`, the default)
 
-{_table(rows, Owners.UNKNOWN)}
+{_table(rows, Owners.UNKNOWN, agent=False)}
 
 ## Owners that wait for open transactions (`owners: Waiting`)
 

@@ -54,7 +54,10 @@ AHEAD_SHORT_OF_END = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One kind of group and client. ``owners`` is what the reset is told of them; ``hold_s`` is a ``worker``'s."""
+    """One kind of group and client. ``owners`` is what the reset is told of them; ``hold_s`` is a ``worker``'s.
+
+    ``agent``: the consumers run it.
+    """
 
     kind: ClientKind
     protocol: GroupProtocol
@@ -69,12 +72,13 @@ class Cell:
     in_flight_s: float = 0.0
     heartbeat_spread: float = 0.0
     stagger_s: float = 0.0
+    agent: bool = False
 
     @property
     def client(self) -> str:
         """The client as a table names it."""
         isolation = {None: "", "read_committed": " rc", "read_uncommitted": " ru"}[self.isolation]
-        return f"{self.kind}{isolation}"
+        return f"{self.kind}{isolation}{' agent' if self.agent else ''}"
 
     @property
     def group(self) -> str:
@@ -135,6 +139,23 @@ def kinds(owners: Owners = Owners.UNKNOWN) -> list[Cell]:
                 for static in (False, True)
             ]
     return found
+
+
+def managed(members: int = 4) -> list[Cell]:
+    """Consumers that run the agent: the same for every assignor and protocol, since nobody rebalances."""
+    classic, consumer = GroupProtocol.CLASSIC, GroupProtocol.CONSUMER
+    groups = [
+        (ClientKind.LIBRDKAFKA, classic, "range", False),
+        (ClientKind.LIBRDKAFKA, classic, "cooperative-sticky", False),
+        (ClientKind.LIBRDKAFKA, classic, "range", True),
+        (ClientKind.LIBRDKAFKA, consumer, "uniform", False),
+        (ClientKind.AIOKAFKA, classic, "roundrobin", False),
+        (ClientKind.KAFKA_PYTHON, classic, "range", False),
+    ]
+    return [
+        Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, members=members, agent=True)
+        for kind, protocol, assignor, static in groups
+    ]
 
 
 def defaults(members: int, owners: Owners) -> list[Cell]:
@@ -399,6 +420,8 @@ class Trial:
             self.producer = stack.enter_context(
                 SteadyProducer(self.bootstrap, self.topic, cell.partitions, rate_per_partition=cell.rate)
             )
+            if cell.agent and (complaints := self.kafka.control.ensure()):
+                raise FleetError("; ".join(complaints))
             self.fleet = self._start_fleet()
             stack.callback(self.stop_fleet)
             try:
@@ -409,6 +432,8 @@ class Trial:
                 self.start_fleet()
                 self.fleet.wait_assigned(self.partitions, 120)
             self.wait_current(120)
+            if cell.agent:
+                self._wait_managed(30)
             self._stack = stack.pop_all()
         return self
 
@@ -434,8 +459,21 @@ class Trial:
             heartbeat_spread=cell.heartbeat_spread,
             stagger_s=cell.stagger_s,
             config=self._config,
+            agent=cell.agent,
         )
         return fleet.__enter__()
+
+    def _wait_managed(self, timeout: float) -> None:
+        """Until the agent of every member was heard."""
+        deadline = time.monotonic() + timeout
+        while True:
+            members = {m.member_id for m in self.kafka.groups([self.group])[self.group].members}
+            silent = members - self.kafka.managed_members(self.group)
+            if members and not silent:
+                return
+            if time.monotonic() > deadline:
+                raise FleetError(f"no word from the agents of {silent or 'anybody'}")
+            time.sleep(0.1)
 
     def stop_fleet(self) -> None:
         """Close all consumers gracefully, as one does to use Kafka's own tool, and keep what they were given."""
@@ -483,6 +521,10 @@ class Trial:
             else:
                 targets[partition] = max(0, at - self.random.randint(*BACK))
         return targets
+
+    def last_reset(self) -> tuple[float, Mapping[Partition, int]]:
+        """When the newest reset began to touch the group (epoch seconds), and its targets."""
+        return self._runs[-1].t_start, self._runs[-1].targets
 
     def request(self, targets: Mapping[Partition, int], name: str = "", **settings: Any) -> RunRequest:
         """A run's request that names each partition's offset. ``settings`` go into ``ApplySettings``."""

@@ -30,6 +30,7 @@ from support.clients.options import (
 from support.deliveries import Delivery, Partition
 
 _WORKER = Path(__file__).with_name("worker.py")
+_AGENT = Path(__file__).resolve().parents[3] / "agents" / "python"
 _STOP_S = 30.0  # more than a worker gives its members to close
 
 
@@ -102,11 +103,20 @@ class _Process:
             self.stdin.close()
 
 
+def _agent_environment(control_topic: str | None) -> dict[str, str]:
+    path = os.pathsep.join(p for p in (str(_AGENT), os.environ.get("PYTHONPATH")) if p)
+    topic = {"TIDEGATE_CONTROL_TOPIC": control_topic} if control_topic is not None else {}
+    return {"TIDEGATE_AGENT": "1", "PYTHONPATH": path, **topic}
+
+
 class ConsumerFleet:
     """The members of one group, of one kind, in `processes` processes, while the ``with`` block lasts.
 
     Everything a member reports is collected by a thread a process; all methods may be called at any time from any
     thread. The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
+
+    `agent`: the processes run Tidegate's agent, as a user lets it in: by environment alone. `control_topic`: where it
+    looks for holds, if not at its default.
     """
 
     def __init__(
@@ -133,7 +143,10 @@ class ConsumerFleet:
         client_ids: bool = False,
         stagger_s: float = 0.0,
         config: Mapping[str, ConfigValue] | None = None,
+        agent: bool = False,
+        control_topic: str | None = None,
     ) -> None:
+        self._environment = _agent_environment(control_topic) if agent else {}
         self.options = ConsumerOptions(
             kind=ClientKind(kind),
             bootstrap=bootstrap,
@@ -375,7 +388,7 @@ class ConsumerFleet:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
                 start_new_session=True,  # a Ctrl-C at the terminal is ours to turn into a graceful stop
             )
         process = _Process(popen, [str(spec["name"]) for spec in specs], errors)
