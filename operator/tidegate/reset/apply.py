@@ -103,44 +103,29 @@ class GroupReset:
         self._kept_position = False
         self._unverified = _NOBODY
         self._told_before = False
+        self._gated = any(entry.way is Way.GATED for entry in run.journal)
         self._putting_back: tuple[str, str] | None = None
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 
     def apply(self) -> RunResult:
-        """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only."""
+        """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only.
+
+        And ``KafkaFailure``, where gates may still be closed and could not be opened: then the run is not over.
+        """
         try:
-            try:
-                self._let_go_of_predecessors()
-                self._pace.retrying(self._recall)
-                for entry in self._run.journal:
-                    if entry.putting_back:
-                        return self._put_back(entry.putting_back, entry.message)
-                self._rounds(self._left_to_do())
-            except Fenced:
-                raise
-            except _FAILURES as error:
-                return self._put_back(_reason(error), str(error), _overwritten(error))
-            return self._result(Phase.SUCCEEDED, "Applied", self._summary())
+            result = self._applied()
+            self._open_gates()
+            return result
         finally:
             self._commits.close()
 
     def take_over(self, reason: str, message: str) -> RunResult:
         """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``."""
         try:
-            try:
-                self._pace.extend(self._tuning.rejoin_limit_s)
-                self._let_go_of_predecessors()
-                self._pace.retrying(self._recall)
-            except Fenced:
-                raise
-            except _FAILURES as error:
-                return self._result(
-                    Phase.FAILED,
-                    "NotPutBack",
-                    f"{message}. Whether anything was changed could not be looked up: {error}",
-                )
-            return self._put_back(reason, message)
+            result = self._taken_over(reason, message)
+            self._open_gates()
+            return result
         finally:
             self._commits.close()
 
@@ -151,11 +136,44 @@ class GroupReset:
         finally:
             self._commits.close()
 
+    def _applied(self) -> RunResult:
+        try:
+            self._let_go_of_predecessors()
+            self._pace.retrying(self._recall)
+            for entry in self._run.journal:
+                if entry.putting_back:
+                    return self._put_back(entry.putting_back, entry.message)
+            self._rounds(self._left_to_do())
+        except Fenced:
+            raise
+        except _FAILURES as error:
+            return self._put_back(_reason(error), str(error), _overwritten(error))
+        return self._result(Phase.SUCCEEDED, "Applied", self._summary())
+
+    def _taken_over(self, reason: str, message: str) -> RunResult:
+        try:
+            self._pace.extend(self._tuning.rejoin_limit_s)
+            self._let_go_of_predecessors()
+            self._pace.retrying(self._recall)
+        except Fenced:
+            raise
+        except _FAILURES as error:
+            return self._result(
+                Phase.FAILED,
+                "NotPutBack",
+                f"{message}. Whether anything was changed could not be looked up: {error}",
+            )
+        return self._put_back(reason, message)
+
     def _let_go_of_predecessors(self) -> None:
         """End a dead writer's transaction, then open the gates it closed: owners go on from what came of it."""
         self._commits.fence()
-        if any(entry.way is Way.GATED for entry in self._run.journal):
-            self._pace.retrying(self._gates.open)
+        self._pace.retrying(self._open_gates)
+
+    def _open_gates(self) -> None:
+        """Whatever gates of this run are still closed."""
+        if self._gated:
+            self._gates.open_all()
 
     def _put_back(self, reason: str, message: str, theirs: Collection[TopicPartition] = ()) -> RunResult:
         """Invariant 5: a failed run leaves every committed offset as it was.
@@ -211,6 +229,7 @@ class GroupReset:
         """Returns the partitions that did not hold."""
         group = self._settled_group()
         choice = self._choose(group, pending)
+        self._gated |= choice.way is Way.GATED
         if self._way is None or choice.way is not Way.DIRECT:
             self._way = choice.way
         if not self._putting_back:

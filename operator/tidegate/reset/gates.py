@@ -32,6 +32,8 @@ class RunGates:
         self._holder = holder(run_uid)
         self._hold = Hold(f"offset reset {run_id}", int(drain_s * 1000))
         self._limit_s = drain_s + pace.tuning.obey_s
+        self._held: set[HoldKey] = set()
+        """What this writer has written and not released; a write whose answer is missing counts."""
 
     @property
     def _control(self) -> ControlTopics:
@@ -47,7 +49,9 @@ class RunGates:
 
     def close(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Hold them; the holds' epochs."""
-        epochs = self._control.hold({self._key(p): self._hold for p in partitions})
+        holds = {self._key(p): self._hold for p in partitions}
+        self._held |= holds.keys()
+        epochs = self._control.hold(holds)
         return {key.topic_partition: epoch for key, epoch in epochs.items()}
 
     def wait_obeyed(self, epochs: Mapping[TopicPartition, int]) -> str | None:
@@ -80,19 +84,24 @@ class RunGates:
         self._pace.until(settled, self._limit_s, 0.0)
         return why
 
-    def open(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Let go of them; absent: of all that this run holds, whichever writer of it closed them.
+    def open_all(self) -> None:
+        """Let go of all that the run holds, whichever writer of it closed them."""
+        held = (key for key, _ in self._control.read().of_group(self._group_id))
+        self._held |= {key for key in held if key.holder == self._holder}
+        self.open()
 
-        Tries for a while whatever the run's deadline says: consumers stand still until it is done.
+    def open(self) -> None:
+        """Let go of all that this writer holds.
+
+        Tries for a while whatever the run's deadline says: consumers stand still until it is done. Raises
+        ``Unavailable`` when that was not enough.
         """
-        if partitions is None:
-            held = [key for key, _ in self._control.read().of_group(self._group_id) if key.holder == self._holder]
-        else:
-            held = [self._key(p) for p in partitions]
+        held = sorted(self._held)
         tuning, limit = self._pace.tuning, 0.0
         while held:
             try:
                 self._control.release(held)
+                self._held.clear()
                 return
             except Unavailable:
                 clock = self._pace.clock

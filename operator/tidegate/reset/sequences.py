@@ -134,7 +134,7 @@ class Sequences:
             self._commits.commit(round_.targets, round_.number)
             seen = self._committed(round_)
         finally:
-            self._gates.open(round_.pending)
+            self._gates.open()
         self._note_reopened(epochs)
         return frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
 

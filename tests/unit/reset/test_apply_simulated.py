@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
@@ -430,6 +431,66 @@ def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tm
     assert result.phase is Phase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
+
+
+def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> None:
+    """Kafka goes away while the gates are closed: the job ends without a result, and the next one opens them."""
+    world = World(next(k for k in KINDS if k.name == "managed-eager"), tmp_path)
+    world.create()
+    control = world.kafka.control
+
+    def goes_away() -> None:
+        world.clock.after(0.05, lambda: setattr(control, "failure", Unavailable("the brokers are away")))
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"hold": goes_away}, describe_s=0.0)
+    with pytest.raises(Unavailable):
+        job.execute(world.store, kafka, world.clock)
+    assert world.store.load().result is None
+    assert list(control.topics.gates.of_group(GROUP))
+    control.failure = None
+
+    result = world.execute()
+
+    assert result is not None
+    assert not list(control.topics.gates.of_group(GROUP))
+    world.settle()
+    world.check_nothing_missing()
+
+
+def test_an_owner_that_does_not_obey_costs_time_only(tmp_path: Path) -> None:
+    """It runs the agent and never acks: the gates are opened, and the next way is taken."""
+    kind = Kind("managed-deaf", Way.BARRIER, consumer=(("managed", True), ("drain_s", 1e9)))
+    world = World(kind, tmp_path)
+    world.create(drain_timeout=timedelta(seconds=2))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, Way.BARRIER, 0)
+    assert not list(world.kafka.control.topics.gates.of_group(GROUP))
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def test_partitions_that_others_hold_stay_closed_at_their_target(tmp_path: Path) -> None:
+    world = World(next(k for k in KINDS if k.name == "managed-consumer"), tmp_path)
+    control = world.kafka.control
+    control.ensure()
+    paused = RESET[0]
+    key = HoldKey(GROUP, paused.topic, paused.partition, "pause/c/p")
+    control.hold({key: Hold("looked into")})
+    world.clock.sleep(3)
+    read = [o for c in world.consumers for p, o in c.read if p == paused]
+    world.create()
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)
+    world.clock.sleep(5)
+    assert [o for c in world.consumers for p, o in c.read if p == paused] == read
+    assert world.kafka.committed(GROUP)[paused] == world.targets[paused]
+    control.release([key])
+    world.settle()
+    world.check_reset()
 
 
 def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
