@@ -306,7 +306,9 @@ class Core:
     def work(self, now: float) -> Effect | None:
         """The next effect that is due, for as many partitions as need it; ``None``: nothing before ``wakes_at``."""
         for partition, state in self._states.items():
-            if state.effect is None:
+            if isinstance(state.effect, SendAcks):
+                self._overtake(partition, state, state.effect, now)
+            elif state.effect is None:
                 self._consider(partition, state, now)
                 if state.step is _Step.RESUME and state.app_paused:
                     # The application's own pause stays; resuming it is then the application's.
@@ -467,6 +469,17 @@ class Core:
                 state.need(_Step.ACK)
         elif gate is not None:
             self._close_again(state, gate, now)
+
+    def _overtake(self, partition: Partition, state: _State, acks: SendAcks, now: float) -> None:
+        """Nothing waits for an ack that is on its way: what it says may be out of date already."""
+        gate = self.known.gate(self.group, partition)
+        is_closed = state.stage is Stage.CLOSED
+        if (gate is not None) is not is_closed:
+            state.effect = None
+            state.need(None)
+            self._consider(partition, state, now)
+        elif acks.generation != self.known.generation or (gate is not None and acks.acks[partition][0] < gate.epoch):
+            state.effect = None
 
     def _is_acked(self, state: _State, gate: Gate | None = None) -> bool:
         if state.acked is None or state.acked[0] != self.known.generation:

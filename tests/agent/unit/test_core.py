@@ -475,3 +475,28 @@ def test_many_partitions_are_closed_with_a_few_calls() -> None:
     consumer.run(0.1)
     assert {consumer.core.stage(partition) for partition in partitions} == {Stage.CLOSED}
     assert len(consumer.effects) <= 10
+
+
+def test_a_gate_that_closes_while_an_ack_is_on_its_way_stops_the_partition_all_the_same() -> None:
+    consumer = owner(read=0)
+    consumer.recreate_control_topic()
+    on_its_way = consumer.core.work(consumer.now)
+    assert isinstance(on_its_way, SendAcks)
+    consumer.hold(P0)
+    consumer.run(1)
+    assert consumer.core.stage(P0) is Stage.CLOSED
+    consumer.core.done(on_its_way, consumer.now)
+    assert consumer.last_ack() == (1, -1)
+
+
+def test_a_newer_hold_is_acked_while_the_ack_of_the_older_one_is_on_its_way() -> None:
+    consumer = closed()
+    consumer.hold(P0, "another")
+    on_its_way = consumer.core.work(consumer.now)
+    assert isinstance(on_its_way, SendAcks)
+    epoch = consumer.hold(P0, "a third")
+    consumer.run()
+    assert consumer.last_ack() == (epoch, 3)
+    consumer.core.done(on_its_way, consumer.now)
+    consumer.run(1)
+    assert consumer.last_ack() == (epoch, 3)

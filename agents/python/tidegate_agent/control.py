@@ -1,0 +1,406 @@
+"""The process's way to the control topic and the ack topic of one cluster: one reader and one writer, two threads.
+
+Readers and writers are clients of their own beside the application's, with its connection settings. Nothing here ever
+raises into the application or blocks it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tidegate_agent.gates import GateTable, Known, Partition
+from tidegate_agent.records import Ack, AckKey, Unreadable, decode, encode_key, encode_value
+
+log = logging.getLogger("tidegate_agent")
+
+_REQUEST_S: Final = 5.0
+_LOOK_S: Final = 5.0
+"""How often the topic is looked at unasked: whether it is still the same one."""
+_RETRY_S: Final = 0.5
+_POLL_S: Final = 0.5
+_BATCH: Final = 500
+_ACK_MS: Final = 10_000
+_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+
+_CONNECTION: Final = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "security.protocol",
+    "enable.ssl.certificate.verification",
+    "enable.sasl.oauthbearer.unsecure.jwt",
+    "oauth_cb",
+    "broker.address.family",
+    "broker.address.ttl",
+    "client.dns.lookup",
+    "socket.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.connection.setup.timeout.ms",
+    "resolve_cb",
+)
+_CONNECTION_PREFIXES: Final = ("sasl.", "ssl.", "ssl_", "https.", "retry.backoff", "reconnect.backoff")
+
+
+def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's librdkafka settings those that say how it reaches its cluster, and who it is there."""
+    found = {
+        name: value for name, value in config.items() if name in _CONNECTION or name.startswith(_CONNECTION_PREFIXES)
+    }
+    found["client.id"] = f"{config.get('client.id') or 'rdkafka'}-tidegate"
+    return found
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """The control topic at one moment: which one it is, and the offset after its last record."""
+
+    topic_id: str
+    end: int
+
+
+class _Silent(logging.Handler):
+    """The clients' own log lines say what the agent says itself, once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.debug("client: %s", record.getMessage())
+
+
+def _client_log() -> logging.Logger:
+    logger = logging.getLogger("tidegate_agent.clients")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(_Silent())
+    return logger
+
+
+class ControlLink:
+    """``known`` is what was read, replaced as a whole; ``listen``ers are called from the link's threads.
+
+    ``settings``: librdkafka's, see ``connection_settings``. Threads start with the first question.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], control_topic: str, acks_topic: str) -> None:
+        self._settings = dict(settings)
+        self._topic = control_topic
+        self._acks_topic = acks_topic
+        self._changed = threading.Condition()
+        self._known = Known()
+        self._listeners: list[Callable[[], None]] = []
+        self._asked = 0
+        self._wanted: _Topic | None = None
+        self._reading = ""
+        """The id of the topic that ``_position`` and ``_table`` are of."""
+        self._published = ""
+        """The id of the topic that ``known`` is of."""
+        self._doubted = False
+        self._position = -1
+        self._table = GateTable()
+        self._stopped = False
+        self._threads: list[threading.Thread] = []
+        self._producer: Producer | None = None
+        self._outstanding = 0
+        self._said: set[str] = set()
+        self.unreadable = 0
+        """Control records that were skipped because they are not of the contract."""
+
+    # --- for adapters -------------------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    def ask(self) -> int:
+        """Have the control topic read to its end as it is now; the ticket that ``known.answered`` will reach."""
+        with self._changed:
+            self._asked += 1
+            self._start()
+            self._changed.notify_all()
+            return self._asked
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call this, from one of the link's threads, whenever ``known`` has changed."""
+        with self._changed:
+            self._listeners.append(changed)
+
+    def unlisten(self, changed: Callable[[], None]) -> None:
+        with self._changed:
+            if changed in self._listeners:
+                self._listeners.remove(changed)
+
+    def send_acks(
+        self,
+        group: str,
+        member: str,
+        acks: Mapping[Partition, tuple[int, int]],
+        generation: int,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Send acks; ``done`` is called once, maybe from another thread, with whether the broker has them all.
+
+        Acks of an earlier control topic are not sent: their epochs say nothing any more.
+        """
+        if generation != self._known.generation:
+            done(False)
+            return
+        errors: list[KafkaError] = []
+        left = [len(acks)]
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            with self._changed:
+                self._outstanding -= 1
+            left[0] -= 1
+            if error is not None:
+                errors.append(error)
+                self._say("acks", f"cannot write acks to topic {self._acks_topic}: {error.str()}")
+            if left[0] == 0:
+                if not errors:
+                    self._say_again("acks", f"acks are written to topic {self._acks_topic} again")
+                done(not errors)
+
+        try:
+            producer = self._writer()
+            for partition, (epoch, offset) in acks.items():
+                key, value = AckKey(group, *partition), Ack(epoch, offset, member)
+                producer.produce(self._acks_topic, encode_value(value), encode_key(key), on_delivery=delivered)
+                with self._changed:
+                    self._outstanding += 1
+        except (KafkaException, BufferError) as error:
+            # Those that were produced already come back to ``delivered``, which never sees the last one.
+            self._say("acks", f"cannot write acks to topic {self._acks_topic}: {error}")
+            done(False)
+            return
+        with self._changed:
+            self._start()
+            self._changed.notify_all()
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """What the application told its own client to use from now on."""
+        self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+        producer = self._producer
+        if producer is not None:
+            producer.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """End the threads; what was not written is not. ``known`` stays."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(2 * _REQUEST_S)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._threads or self._stopped:
+            return
+        for work in (self._keep, self._read):
+            thread = threading.Thread(target=self._guarded, args=(work,), name="tidegate-agent", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        while not self._stopped:
+            try:
+                work()
+            except (KafkaException, RuntimeError, ValueError, TypeError, OSError) as error:
+                self._say("clients", f"the control topic cannot be read: {error}")
+                self._rest(_RETRY_S)
+
+    def _rest(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped, seconds)
+
+    def _say(self, what: str, message: str) -> None:
+        with self._changed:
+            if what in self._said:
+                return
+            self._said.add(what)
+        log.warning("%s", message)
+
+    def _say_again(self, what: str, message: str) -> None:
+        with self._changed:
+            if what not in self._said:
+                return
+            self._said.discard(what)
+        log.info("%s", message)
+
+    def _publish(self, known: Known) -> None:
+        with self._changed:
+            if known == self._known:
+                return
+            self._known = known
+            listeners = list(self._listeners)
+            self._changed.notify_all()
+        for changed in listeners:
+            changed()
+
+    # The keeper: looks at the topic, answers questions, has the producer's answers delivered.
+
+    def _keep(self) -> None:
+        admin = AdminClient({**self._settings}, logger=_client_log())
+        answered, looked = 0, -_LOOK_S
+        while not self._stopped:
+            with self._changed:
+                asked, outstanding = self._asked, self._outstanding
+                if asked == answered and not outstanding and not self._doubted:
+                    self._changed.wait(max(0.0, looked + _LOOK_S - time.monotonic()))
+                asked, doubted, self._doubted = self._asked, self._doubted, False
+            if self._producer is not None:
+                self._producer.poll(0.02 if outstanding else 0)
+            if asked == answered and not doubted and time.monotonic() < looked + _LOOK_S:
+                continue
+            try:
+                topic = self._look(admin)
+            except KafkaException as error:
+                self._say("reach", f"cannot look at control topic {self._topic}: {error.args[0]}")
+                self._rest(_RETRY_S)
+                continue
+            if topic is None and self._known.generation:
+                self._say("gone", f"control topic {self._topic} is gone: the gates stay as they are")
+                self._rest(_RETRY_S)
+                continue
+            looked = time.monotonic()
+            if topic is None:
+                self._say("none", f"there is no control topic {self._topic}: nothing is paused by it")
+                answered = asked
+                self._publish(replace(self._known, answered=asked))
+                continue
+            with self._changed:
+                self._wanted = topic
+                self._changed.notify_all()
+                read = self._changed.wait_for(
+                    lambda topic=topic: self._stopped or self._is_read(topic), timeout=_REQUEST_S
+                )
+            if read:
+                answered = asked
+                self._publish(replace(self._known, answered=asked))
+                self._say_again("reach", f"control topic {self._topic} is read again")
+                self._say_again("gone", f"there is a control topic {self._topic} again: it was read from its start")
+                self._said.discard("none")
+
+    def _look(self, admin: AdminClient) -> _Topic | None:
+        """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
+        described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_REQUEST_S)[self._topic]
+        try:
+            topic_id = str(described.result(_REQUEST_S + 1).topic_id)
+            partition = TopicPartition(self._topic, 0)
+            found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=_REQUEST_S)[partition]
+            return _Topic(topic_id, found.result(_REQUEST_S + 1).offset)
+        except KafkaException as error:
+            if error.args[0].code() in _ABSENT:
+                return None
+            raise
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
+
+    def _is_read(self, topic: _Topic) -> bool:
+        return self._known.generation > 0 and self._reading == topic.topic_id and self._position >= topic.end
+
+    # The reader: takes records.
+
+    def _read(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "tidegate-agent",  # mandatory in librdkafka; nothing is joined or committed with it
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "allow.auto.create.topics": False,
+                "enable.partition.eof": True,
+                "fetch.error.backoff.ms": 100,
+                "topic.metadata.refresh.interval.ms": 10_000,
+            },
+            logger=_client_log(),
+        )
+        reading = ""
+        try:
+            while not self._stopped:
+                wanted = self._wanted
+                if wanted is not None and wanted.topic_id != reading:
+                    reading = wanted.topic_id
+                    consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+                    with self._changed:
+                        self._table, self._position, self._reading = GateTable(), 0, reading
+                    self._take([])
+                first = consumer.poll(_POLL_S)
+                if first is not None and self._wanted is not None and self._wanted.topic_id == reading:
+                    self._take([first, *consumer.consume(_BATCH, 0)])
+        finally:
+            consumer.close()
+
+    def _take(self, messages: list[Any]) -> None:
+        position = self._position
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    position = max(position, message.offset())
+                else:
+                    self._suspect()
+                continue
+            if message.offset() < position:
+                self._suspect()
+                continue
+            position = message.offset() + 1
+            try:
+                key, value = decode(message.key(), message.value())
+            except Unreadable as unreadable:
+                self.unreadable += 1
+                log.debug("control record %d is skipped: %s", message.offset(), unreadable)
+            else:
+                self._table.take(key, value, message.offset())
+        with self._changed:
+            self._position = position
+            is_new = self._published != self._reading
+            if is_new and (self._wanted is None or position < self._wanted.end):
+                return  # before its end is reached, holds would seem to be released
+            self._published = self._reading
+            generation = self._known.generation + (1 if is_new else 0)
+            known = replace(self._known, gates=self._table.gates(), taken=position - 1, generation=generation)
+        self._publish(known)
+
+    def _suspect(self) -> None:
+        """The topic may be another one than before: have it looked at now."""
+        with self._changed:
+            self._doubted = True
+            self._changed.notify_all()
+
+    # The writer.
+
+    def _writer(self) -> Producer:
+        with self._changed:
+            if self._producer is None:
+                self._producer = Producer(
+                    {
+                        **self._settings,
+                        "linger.ms": 2,
+                        "message.timeout.ms": _ACK_MS,
+                        # The order of a partition's acks is what they mean; with one request at a time it is kept
+                        # without the rights that idempotence may need.
+                        "acks": "all",
+                        "max.in.flight.requests.per.connection": 1,
+                        "allow.auto.create.topics": False,
+                    },
+                    logger=_client_log(),
+                )
+            return self._producer
