@@ -154,6 +154,13 @@ class Resources:
             spec["reset"] = dict(reset)
         return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec, annotations)
 
+    def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
+        """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""
+        spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
+        if partitions:
+            spec["partitions"] = [dict(selection) for selection in partitions]
+        return self._create("consumergrouppauses", "ConsumerGroupPause", name, spec)
+
     def secret(self, name: str, **values: str) -> None:
         self.core.create_namespaced_secret(
             self.namespace, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
@@ -200,6 +207,14 @@ class Resources:
         given = {f"tidegate.io/{key}": value for key, value in annotations.items()}
         return self.patch("offsetresetpolicies", name, {"metadata": {"annotations": given}})
 
+    def patch_pause(self, name: str, **spec: Any) -> Body:
+        return self.patch("consumergrouppauses", name, {"spec": spec})
+
+    def delete_pause(self, name: str) -> None:
+        self._custom.delete_namespaced_custom_object(
+            "tidegate.io", "v1alpha1", self.namespace, "consumergrouppauses", name
+        )
+
     def lose_status(self, name: str) -> None:
         """What a restored backup looks like: the policy, and nothing of what it has done."""
         body = dict(self.get_policy(name))
@@ -215,7 +230,7 @@ class Resources:
 
     def clear(self) -> None:
         """Take all resources away, finalizers or not; no operator may run any more."""
-        for plural in ("offsetresetpolicies", "kafkaconnections"):
+        for plural in ("offsetresetpolicies", "consumergrouppauses", "kafkaconnections"):
             found = self._custom.list_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, plural)
             for name in [item["metadata"]["name"] for item in found["items"]]:
                 self.patch(plural, name, {"metadata": {"finalizers": None}})
@@ -244,6 +259,11 @@ class Resources:
         assert found is not None, f"there is no policy {name}"
         return found
 
+    def get_pause(self, name: str) -> Body:
+        found = self.get("consumergrouppauses", name)
+        assert found is not None, f"there is no pause {name}"
+        return found
+
     def get_connection(self, name: str) -> Body:
         found = self.get("kafkaconnections", name)
         assert found is not None, f"there is no connection {name}"
@@ -269,6 +289,24 @@ class Resources:
 
     def wait_policy(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
         return self._wait(lambda: self.get_policy(name), f"policy {name}", ready, reason, timeout_s)
+
+    def wait_pause(self, name: str, phase: str, paused: str = "", *, reason: str = "", timeout_s: float = 30.0) -> Body:
+        """The pause, once it is in this phase, with so many paused (as `4/4`) and its Paused for this reason."""
+        last: Body = {}
+
+        def look() -> Body | None:
+            nonlocal last
+            last = self.get_pause(name)
+            status = last.get("status", {})
+            right = status.get("phase") == phase and paused in ("", status.get("paused"))
+            right = right and reason in ("", condition_of(last, "Paused").get("reason"))
+            return last if right and status.get("observedGeneration") == last["metadata"]["generation"] else None
+
+        try:
+            found: Body = until(look, f"pause {name} {phase} {paused} {reason}", timeout_s=timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {json.dumps(last.get('status'), indent=1)}") from None
+        return found
 
     def wait_phase(self, name: str, *phases: str, run: str | None = None, timeout_s: float = 60.0) -> Body:
         """The policy, once its reset (of this id) is in one of the phases."""

@@ -64,6 +64,7 @@ ABANDONED: Final = "Abandoned"
 HOLDS_LEFT: Final = "HoldsLeft"
 
 MAX_ROWS: Final = 200
+_NO_COMMIT: Final = -1
 _SHOWN: Final = 5
 _REST_S: Final = 60.0
 _QUICK: Final = timedelta(seconds=10)
@@ -94,8 +95,8 @@ class Wait:
 class Observed:
     """Kafka as a look has found it. ``connection``: the KafkaConnection's name and uid.
 
-    ``committed``: all offsets of the group, where they were asked for. ``log_ends``: of the partitions in the status,
-    where they were asked for.
+    ``committed``: all offsets of the group, where they were asked for, as they always are with ``log_ends``: of the
+    partitions in the status.
     """
 
     connection: str
@@ -555,11 +556,13 @@ def _shown(seen: Seen, observed: Observed, row: _Row, before: PausedPartition | 
     standing, partition = row.standing, row.partition
     is_paused = row.phase is PausePhase.PAUSED
     offset = standing.offset if standing is not None else None
-    if offset is None and (standing is None or standing.ack is None):
-        offset = observed.committed.get(partition, before.offset if before is not None and is_paused else None)
     lag = before.lag if before is not None and is_paused else None
+    if offset is None and observed.log_ends is not None:
+        offset = observed.committed.get(partition, _NO_COMMIT)
+    elif offset is None and before is not None and is_paused:
+        offset = before.offset
     if is_paused and observed.log_ends is not None and partition in observed.log_ends:
-        lag = max(0, observed.log_ends[partition] - offset) if offset is not None else None
+        lag = max(0, observed.log_ends[partition] - offset) if offset is not None and offset >= 0 else None
     # Over a rebalance the new owner obeys before it reads, so the standstill goes on; a late one did read.
     since = before.since if before is not None and row.phase is not PausePhase.DEGRADED else None
     return PausedPartition(

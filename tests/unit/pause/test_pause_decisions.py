@@ -275,9 +275,11 @@ def test_lag_is_what_has_come_behind_the_owners_offset() -> None:
         log_ends={O[0]: 100, O[1]: 100},
     )
     rows = decide(seen).status.partitions
-    assert [(row.offset, row.lag) for row in rows] == [(40, 60), (None, None)]
+    assert [(row.offset, row.lag) for row in rows] == [(40, 60), (5, 95)]
     unowned = decide(replace(seen, observed=replace(seen.observed, group=group_of())))  # type: ignore[type-var]
     assert [(row.offset, row.lag) for row in unowned.status.partitions] == [(7, 93), (5, 95)]
+    nothing = decide(replace(seen, observed=replace(seen.observed, group=group_of(), committed={})))  # type: ignore[type-var]
+    assert [(row.offset, row.lag) for row in nothing.status.partitions] == [(-1, None)] * 2
 
 
 def test_lag_that_was_not_looked_up_this_time_stays_as_it_was_said() -> None:
