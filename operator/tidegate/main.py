@@ -243,6 +243,7 @@ def build(settings: Settings) -> Operator:
             live=live,
             observer=observer,
             executor=executor,
+            patient_executor=patient_executor,
             now=clock.now,
             metrics=metrics,
             tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),

@@ -135,7 +135,7 @@ class Seen:
 
     ``invalid``: why the spec can't be read; then ``spec`` is ``None``. ``observed`` ``None``: Kafka can't be seen now,
     and ``waiting`` says why. ``unusable``: what is wrong with the control topics; ``try_again``: it may be mended by
-    now, and only writing tells.
+    now, and only writing tells. ``rows``: all of the last decision's, where there was one; the status has the first.
     """
 
     uid: str
@@ -154,6 +154,7 @@ class Seen:
     deleting_since: datetime | None = None
     has_finalizer: bool = False
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
+    rows: tuple[PausedPartition, ...] = ()
     patience: Patience = Patience()
     tick: Tick = Tick()
 
@@ -185,7 +186,7 @@ Action = AddFinalizer | RemoveFinalizer | ChangeHolds
 class Decision:
     """The status to write, what to tell, then at most one action. ``again_after_s`` 0: look again at once.
 
-    ``waits`` is for the next pass. ``obeyed``: partitions whose owner has acked their hold.
+    ``waits`` and ``rows`` are for the next pass. ``obeyed``: partitions whose owner has acked their hold.
     """
 
     status: PauseStatus
@@ -194,11 +195,13 @@ class Decision:
     again_after_s: float = _REST_S
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
     obeyed: frozenset[TopicPartition] = frozenset()
+    rows: tuple[PausedPartition, ...] = ()
 
     @property
     def paused_since(self) -> datetime | None:
-        """Since when the partition that has stood still for longest does so; of those in the status."""
-        return min((row.since for row in self.status.partitions if row.since is not None), default=None)
+        """Since when the partition that has stood still for longest does so."""
+        rows = self.rows or self.status.partitions
+        return min((row.since for row in rows if row.since is not None), default=None)
 
 
 class _Stamp(TypedDict):
@@ -390,7 +393,9 @@ def _pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observ
     hold = hold_of(spec, seen.name)
     changes = hold_changes(spec, observed.allow.topics, hold, mine, wanted.to_hold, own)
     rows = _rows(seen, spec, observed, wanted, {k.topic_partition: h for k, h in own.items() if k.holder == mine}, hold)
-    status = _described(seen, spec, status, observed, wanted, rows)
+    before = _before(seen)
+    shown = tuple(_shown(seen, observed, row, before.get(row.partition)) for row in rows)
+    status = _described(seen, spec, status, observed, wanted, rows, shown)
     phase = status.phase or PausePhase.PENDING
     happenings = _told(seen, phase, _message(status.conditions))
     waits = {row.partition: row.wait for row in rows if row.wait is not None}
@@ -404,7 +409,11 @@ def _pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observ
     elif changes:
         action = ChangeHolds(changes)
     again = 0 if action is not None else _again_after_s(seen, status, observed, waits)
-    return Decision(status, action, happenings, again, waits, obeyed)
+    return Decision(status, action, happenings, again, waits, obeyed, shown)
+
+
+def _before(seen: Seen) -> Mapping[TopicPartition, PausedPartition]:
+    return {TopicPartition(row.topic, row.partition): row for row in seen.rows or seen.status.partitions}
 
 
 def _rows(
@@ -417,7 +426,7 @@ def _rows(
 ) -> list[_Row]:
     epochs = {p: held.epoch for p, held in own.items()}
     stand = standings(observed.gates, observed.group, [p for p in wanted.existing if p in own], epochs)
-    before = {TopicPartition(row.topic, row.partition): row for row in seen.status.partitions}
+    before = _before(seen)
     rows = [
         _row(seen, spec, partition, stand[partition], before.get(partition))
         if partition in stand and own[partition].hold == hold
@@ -470,11 +479,11 @@ def _described(
     observed: Observed,
     wanted: Wanted,
     rows: list[_Row],
+    shown: tuple[PausedPartition, ...],
 ) -> PauseStatus:
     existing = [row for row in rows if row.phase is not PausePhase.PENDING]
     paused = [row for row in existing if row.phase is PausePhase.PAUSED]
     late = [row for row in existing if row.phase is PausePhase.DEGRADED]
-    before = {TopicPartition(row.topic, row.partition): row for row in seen.status.partitions}
     unmanaged = {
         row.standing.owner.member_id: row.standing.owner
         for row in late
@@ -497,7 +506,7 @@ def _described(
         update={
             "phase": phase,
             "method": PauseMethod.AGENT,
-            "partitions": tuple(_shown(seen, observed, row, before.get(row.partition)) for row in rows[:MAX_ROWS]),
+            "partitions": shown[:MAX_ROWS],
             "partitions_omitted": max(0, len(rows) - MAX_ROWS) or None,
             "unmanaged_members": tuple(
                 UnmanagedMember(member_id=m.member_id, client_id=m.client_id or None, host=m.host or None)

@@ -36,7 +36,7 @@ from tidegate.pause.plan import (
 )
 from tidegate.pause.topics import TopicsOfConnections, trouble_of
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PausePhase, PauseStatus
 
 _log = logging.getLogger(__name__)
 
@@ -48,12 +48,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through. ``now``: the wall clock, aware, UTC."""
+    """What the reconciler acts through. ``now``: the wall clock, aware, UTC.
+
+    ``executor`` is for calls of moments, ``patient_executor`` for writing to Kafka, which may take its time.
+    """
 
     kube: Kube
     live: LiveConnections
     observer: Observer
     executor: Executor
+    patient_executor: Executor
     now: Callable[[], datetime]
     metrics: Metrics
     tick: Tick
@@ -70,6 +74,7 @@ class _Memory:
 
     told: set[str] = field(default_factory=set)
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
+    rows: tuple[PausedPartition, ...] = ()
     tick_s: float | None = 0.0
     wrote_s: float = 0.0
     held_s: dict[TopicPartition, float] = field(default_factory=dict)
@@ -87,7 +92,7 @@ class PauseReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._memories: dict[str, _Memory] = {}
-        self._topics = TopicsOfConnections(parts.executor, parts.tick.idle_s, parts.live.topics_checked)
+        self._topics = TopicsOfConnections(parts.patient_executor, parts.tick.idle_s, parts.live.topics_checked)
         self._swept: set[str] = set()
         """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
 
@@ -103,7 +108,7 @@ class PauseReconciler:
             decision = decide(seen)
         body = await self._say(body, seen, decision, memory)
         body = await self._act(body, live, decision, memory)
-        memory.waits = decision.waits
+        memory.waits, memory.rows = decision.waits, decision.rows
         memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
         return Pass(body, decision.again_after_s)
 
@@ -153,7 +158,7 @@ class PauseReconciler:
         }
         left = sorted(key for key, pause_uid in held.items() if pause_uid is not None and pause_uid not in there)
         if left:
-            await self._do(live.kafka.control.release, left)
+            await self._patiently(live.kafka.control.release, left)
             _log.info(
                 "%s/%s: released %d hold(s) of pauses that are gone or go through another connection",
                 live.namespace,
@@ -195,6 +200,7 @@ class PauseReconciler:
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=plan.FINALIZER in (metadata.get("finalizers") or ()),
             waits=memory.waits,
+            rows=memory.rows,
             patience=parts.patience,
             tick=parts.tick,
         )
@@ -325,13 +331,13 @@ class PauseReconciler:
         began_s = loop.time()
         try:
             if changes.write:
-                await self._do(live.kafka.control.hold, changes.write)
+                await self._patiently(live.kafka.control.hold, changes.write)
                 memory.held_s |= {key.topic_partition: began_s for key in changes.write}
                 if memory.refused is not None:
                     memory.refused = None
                     self._topics.forget(live.uid)  # to be told of anew
             if changes.release:
-                await self._do(live.kafka.control.release, changes.release)
+                await self._patiently(live.kafka.control.release, changes.release)
                 for key in changes.release:
                     memory.held_s.pop(key.topic_partition, None)
         except (NotAuthorized, Refused) as failure:
@@ -349,6 +355,10 @@ class PauseReconciler:
     async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+    async def _patiently(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.patient_executor, functools.partial(call, *arguments))
 
 
 def _not_ready(why: str) -> Refusal:

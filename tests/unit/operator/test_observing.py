@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.fake_control import FakeControlTopics
+from tidegate.control.gates import Gates
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Topic
 from tidegate.kafka.ports import ClusterReader
@@ -149,3 +151,84 @@ def test_a_closed_connection_is_not_looked_at() -> None:
 
     with pytest.raises(NotLookedAt):
         asyncio.run(ask())
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+class CountingTopics(FakeControlTopics):
+    """Counts how often it is read; `kafka` tells how many describes came before."""
+
+    def __init__(self, kafka: Counting) -> None:
+        super().__init__()
+        self._kafka = kafka
+        self.read_after: list[int] = []
+
+    def read(self, *, wait_s: float = 0.0) -> Gates:
+        self.read_after.append(len(self._kafka.described))
+        return super().read(wait_s=wait_s)
+
+
+def test_the_gates_are_read_once_for_all_after_the_groups_and_only_for_those_who_want_them() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        control = CountingTopics(kafka)
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
+            observer.connect("uid", "ns/kafka", _reader(kafka), control)
+            observer.want("policy", "uid", "g", active=True)
+            assert (await observer.newest("uid", group="g")).gates is None
+            assert control.read_after == []
+            for n in range(20):
+                observer.want(f"pause-{n}", "uid", f"g{n}", active=True, gates=True)
+            found = await asyncio.gather(*(observer.newest("uid", group=f"g{n}", gates=True) for n in range(20)))
+            assert len({id(snapshot) for snapshot in found}) == 1
+            assert found[0].gates is not None
+        assert control.read_after == [2]
+
+    asyncio.run(ask())
+
+
+def test_topics_that_cannot_be_read_do_not_hide_the_groups() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        control = FakeControlTopics()
+        control.failure = Unavailable("nobody leads the topic")
+        with ThreadPoolExecutor(1) as executor:
+            observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
+            observer.connect("uid", "ns/kafka", _reader(kafka), control)
+            snapshot = await observer.newest("uid", group="g", gates=True)
+            assert snapshot.failure is None
+            assert snapshot.gates_failure is control.failure
+            assert "g" in snapshot.groups
+
+    asyncio.run(ask())
+
+
+def test_whoever_has_written_sees_what_was_read_afterwards() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(1) as executor:
+            observer = observer_of(kafka, executor)
+            kafka.gate.clear()
+            early = asyncio.create_task(observer.newest("uid"))
+            await asyncio.sleep(0.05)
+            wrote_s = asyncio.get_running_loop().time()  # while a look is on its way
+            late = asyncio.create_task(observer.newest("uid", since_s=wrote_s))
+            await asyncio.sleep(0.05)
+            kafka.gate.set()
+            assert (await early).began_s < wrote_s
+            assert (await late).began_s >= wrote_s
+
+    asyncio.run(ask())
+
+
+def test_who_waits_for_consumers_has_a_tick_of_its_own() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        observer = Observer(executor, active_tick_s=1, idle_tick_s=10)
+        observer.connect("uid", "ns/kafka", _reader(Counting()))
+        observer.want("policy", "uid", "g", active=True)
+        observer.want("pause", "uid", "g", active=True, tick_s=0.2)
+        assert observer.tick_s("uid") == 0.2
+        observer.want("pause", "uid", "g", active=False)
+        assert observer.tick_s("uid") == 1

@@ -123,7 +123,9 @@ def later(seen: Seen, decision: Decision, by: timedelta, topics: Topics | None =
     observed = seen.observed
     if topics is not None and observed is not None:
         observed = replace(observed, gates=topics.gates)
-    seen = replace(seen, status=decision.status, waits=decision.waits, now=seen.now + by, observed=observed)
+    seen = replace(
+        seen, status=decision.status, waits=decision.waits, rows=decision.rows, now=seen.now + by, observed=observed
+    )
     return replace(seen, **given)
 
 
@@ -317,7 +319,7 @@ def test_a_restarted_operator_does_not_wait_for_them_again() -> None:
     topics = Topics().hold(*O[:4]).ack(*O[:2])
     seen = seen_of(topics=topics)
     degraded = decide(later(seen, decide(seen), 6 * SECOND))
-    restarted = later(seen_of(topics=topics), degraded, 7 * SECOND, waits={})
+    restarted = later(seen_of(topics=topics), degraded, 7 * SECOND, waits={}, rows=())
     assert decide(restarted).status == degraded.status
 
 

@@ -120,6 +120,7 @@ class World:
                 live=self.live,
                 observer=observer,
                 executor=self.executor,
+                patient_executor=self.executor,
                 now=self.clock.now,
                 metrics=Metrics(),
                 tick=Tick(0.0001, 0.001, 0.01),
