@@ -82,7 +82,7 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
         case Action.RESET_OFFSETS:
             return Resetting(options, connection, kafka, clock, screen, runs_folder(os.environ)).run(groups)
         case Action.PAUSE:
-            return pause(options, groups, kafka, pauses, screen)
+            return pause(options, groups, kafka, pauses, clock, screen)
         case Action.RESUME:
             return resume(options, groups, kafka, pauses, screen)
         case Action.PAUSED_PARTITIONS:

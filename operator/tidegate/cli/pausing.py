@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
@@ -18,6 +17,7 @@ from tidegate.control.standing import Standing
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.kafka.ports import Kafka
+from tidegate.reset.clock import Clock
 
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.2
@@ -26,13 +26,14 @@ _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REB
 Row = tuple[str, TopicPartition, str]
 
 
-def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, screen: Screen) -> int:
+def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, clock: Clock, screen: Screen) -> int:
     """1: at least one partition is not paused. Raises ``KafkaFailure``."""
     rows: list[Row] = []
     failed = False
     for group_id in sorted(groups):
         try:
-            failed |= not _pause_group(options, group_id, kafka, pauses, screen, rows)
+            group = _settled(kafka, group_id, clock)
+            failed |= not _pause_group(options, group, kafka, pauses, screen, rows)
         except (CommandFailed, PauseFailure) as error:
             failed = True
             screen.error(str(error))
@@ -41,10 +42,8 @@ def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pause
     return 1 if failed else 0
 
 
-def _pause_group(
-    options: Options, group_id: str, kafka: Kafka, pauses: Pauses, screen: Screen, rows: list[Row]
-) -> bool:
-    group = _settled(kafka, group_id)
+def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, screen: Screen, rows: list[Row]) -> bool:
+    group_id = group.group_id
     partitions = _partitions(options, group, kafka)
     if not partitions:
         raise CommandFailed(f"Consumer group '{group_id}' has no offsets and no partition assigned: name the topics")
@@ -128,14 +127,14 @@ def _partitions(options: Options, group: Group, kafka: Kafka) -> list[TopicParti
     return [p for name in sorted(read) if name in topics for p in topics[name].all_partitions()]
 
 
-def _settled(kafka: Kafka, group_id: str) -> Group:
-    """The group once it is not rebalancing: until then nobody says who owns what."""
-    deadline = time.monotonic() + _SETTLE_S
+def _settled(kafka: Kafka, group_id: str, clock: Clock) -> Group:
+    """The group once it is not rebalancing, for a while: until then nobody says what it reads."""
+    deadline = clock.monotonic() + _SETTLE_S
     while True:
         group = kafka.groups([group_id])[group_id]
-        if group.state not in _REBALANCING or time.monotonic() > deadline:
+        if group.state not in _REBALANCING or clock.monotonic() > deadline:
             return group
-        time.sleep(_LOOK_S)
+        clock.sleep(_LOOK_S)
 
 
 def failure_text(error: KafkaFailure) -> str:

@@ -307,6 +307,15 @@ def test_all_topics_are_those_the_group_reads(owned: Shell) -> None:
     assert [row[3] for row in owned.rows] == ["Resumed"] * 3
 
 
+def test_a_rebalance_is_waited_for_since_it_hides_what_the_group_reads(owned: Shell) -> None:
+    owned.kafka.membership.rebalance(GROUP)
+    assert not any(m.assignment for m in owned.kafka.groups([GROUP])[GROUP].members)
+
+    assert owned(f"--group {GROUP} --all-topics --pause") == 0
+
+    assert [row[2:] for row in owned.rows] == [[str(n), "Paused"] for n in range(3)]
+
+
 def test_an_owner_without_the_agent_is_named_and_its_partition_not_held(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,248 @@
+"""``tidegate groups`` against a real broker: what Kafka's tool cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from devstack import KafkaCluster
+from support.obedient_consumer import ObedientConsumer
+from support.operator_process import until
+from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.writer import transactional_id
+from tidegate.reset.marker import marker_group
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTITIONS = 4
+
+
+class Cli:
+    """Runs commands against one cluster, with runs and control topic of their own."""
+
+    def __init__(self, bootstrap: str, state: Path, control_topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.runs = state / "tidegate" / "runs"
+        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "XDG_STATE_HOME": str(state)}
+        self._always = ["--bootstrap-server", bootstrap, "--control-topic", control_topic]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tidegate.cli.main", "groups", *self._always, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Both outputs."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == code, out + err
+        return out + err
+
+
+@pytest.fixture
+def control_topic(unique: Unique) -> str:
+    return f"__{unique('control')}"
+
+
+@pytest.fixture
+def cli(kafka: KafkaCluster, tmp_path: Path, control_topic: str) -> Cli:
+    return Cli(kafka.bootstrap, tmp_path / "state", control_topic)
+
+
+@pytest.fixture
+def group(unique: Unique) -> str:
+    return unique("group")
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster, make_topic: MakeTopic) -> str:
+    """With ten records in each partition."""
+    name = make_topic(PARTITIONS)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(10 * PARTITIONS):
+        producer.produce(name, str(number), partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+    return name
+
+
+@contextmanager
+def unmanaged(bootstrap: str, group: str, topic: str, committed: Mapping[int, int]) -> Iterator[None]:
+    """A member that polls, runs no agent, and has committed these offsets and commits nothing more."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "client.id": "old-app",
+        "enable.auto.commit": False,
+    }
+    stop = threading.Event()
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "an assignment")
+        if committed:
+            offsets = [ClientTopicPartition(topic, number, offset) for number, offset in committed.items()]
+            consumer.commit(offsets=offsets, asynchronous=False)
+        polls = threading.Thread(target=lambda: [consumer.poll(0.1) for _ in iter(stop.is_set, True)])
+        polls.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            polls.join()
+
+
+@pytest.fixture
+def committed(kafka: KafkaCluster, group: str) -> Iterator[KafkaClient]:
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+        yield client
+
+
+def test_a_partition_that_was_reset_while_it_was_paused_goes_on_from_the_target(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str, control_topic: str, committed: KafkaClient
+) -> None:
+    first, *others = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+    with closing(ObedientConsumer(kafka.bootstrap, group, topic, control_topic)) as consumer:
+        consumer.wait_for(PARTITIONS)
+        until(lambda: all(consumer.count(p) == 10 for p in (first, *others)), "the first records")
+
+        paused = cli("--group", group, "--topic", f"{topic}:0", "--pause", "--reason", "poison record")
+        assert [group, topic, "0", "Paused"] in [line.split() for line in paused.splitlines()]
+        assert "poison record" in cli("--group", group, "--paused-partitions")
+
+        reset = cli("--group", group, "--topic", f"{topic}:0", "--reset-offsets", "--to-offset", "4", "--execute")
+        assert [group, topic, "0", "4"] in [line.split() for line in reset.splitlines()]
+        assert "way Gated" in reset
+        assert committed.committed(group)[first] == 4
+        assert consumer.count(first) == 10
+        listed = next(line for line in cli("--group", group, "--paused-partitions").splitlines() if topic in line)
+        assert listed.split()[:7] == [group, topic, "0", "Paused", "4", "10", "6"]
+
+        resumed = cli("--group", group, "--topic", topic, "--resume")
+        assert "Resumed" in resumed
+        until(lambda: consumer.count(first) == 16, "the records from the target on")
+        assert consumer.delivered[first] == [*range(10), *range(4, 10)]
+        assert all(consumer.count(p) == 10 for p in others)
+
+
+def test_a_partition_whose_owner_runs_no_agent_ends_the_command_with_1(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    with unmanaged(kafka.bootstrap, group, topic, {}):
+        said = cli("--group", group, "--topic", f"{topic}:1", "--pause", code=1)
+
+        assert f"Error: the owner of {topic}-1 runs no agent" in said
+        assert "client old-app" in said
+        assert "No partition of consumer group" in cli("--group", group, "--paused-partitions")
+
+
+def test_a_reset_that_was_killed_is_put_back_by_the_next_command(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str, committed: KafkaClient
+) -> None:
+    """The first is killed while it watches whether the targets hold, so they are committed already."""
+    with unmanaged(kafka.bootstrap, group, topic, dict.fromkeys(range(PARTITIONS), 9)):
+        with cli.start(*_to_offset(group, f"{topic}:0", 2)) as process:
+            until(lambda: committed.committed(group)[TopicPartition(topic, 0)] == 2, "the target")
+            process.send_signal(signal.SIGKILL)
+        [document] = cli.runs.glob("*.json")
+        assert json.loads(document.read_text())["result"] is None
+
+        said = cli(*_to_offset(group, f"{topic}:1", 3))
+
+        assert "An earlier reset that was cut off" in said
+        expected = {0: 9, 1: 3, 2: 9, 3: 9}
+        assert committed.committed(group) == {TopicPartition(topic, n): o for n, o in expected.items()}
+
+
+def test_a_reset_that_is_ended_politely_puts_its_offsets_back(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str, committed: KafkaClient
+) -> None:
+    first = TopicPartition(topic, 0)
+    with unmanaged(kafka.bootstrap, group, topic, {0: 9}):
+        with cli.start(*_to_offset(group, f"{topic}:0", 2)) as process:
+            until(lambda: committed.committed(group)[first] == 2, "the target")
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=90)
+
+        assert process.returncode == 1, out + err
+        assert "It was interrupted" in out
+        assert committed.committed(group)[first] == 9
+
+
+def _to_offset(group: str, topic: str, offset: int) -> tuple[str, ...]:
+    return ("--group", group, "--topic", topic, "--reset-offsets", "--to-offset", str(offset), "--execute")
+
+
+def _allow(cluster: KafkaCluster, user: str, group: str, topic: str) -> None:
+    """What docs/reference/permissions.md says that a reset needs."""
+    rights = (
+        (ResourceType.GROUP, group, AclOperation.READ),
+        (ResourceType.GROUP, marker_group(group), AclOperation.READ),
+        (ResourceType.TOPIC, topic, AclOperation.READ),
+        (ResourceType.TRANSACTIONAL_ID, transactional_id(group), AclOperation.WRITE),
+    )
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for kind, name, operation in rights
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for made in admin.create_acls(bindings).values():
+        made.result(20)
+
+
+def test_a_java_clients_properties_reach_a_secured_cluster(
+    kafka_secure: KafkaCluster, tmp_path: Path, unique: Unique
+) -> None:
+    security = kafka_secure.security
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'  username="{security.username}" password="{security.password}";\n'
+        "ssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={security.ca}\n"
+    )
+    group = unique("group")
+    settings = {"bootstrap.servers": kafka_secure.bootstrap, "group.id": group}
+    topic = next(topics_of(kafka_secure, unique))()
+    _allow(kafka_secure, security.username, group, topic)
+    with closing(Consumer(settings)) as consumer:
+        consumer.commit(offsets=[ClientTopicPartition(topic, 0, 7)], asynchronous=False)
+    cli = Cli(security.sasl_ssl_bootstrap, tmp_path / "state", f"__{unique('control')}")
+    login = ("--command-config", str(properties))
+
+    assert group in cli(*login, "--list")
+    done = cli(*login, "--group", group, "--all-topics", "--reset-offsets", "--to-earliest", "--execute")
+
+    assert [group, topic, "0", "0"] in [line.split() for line in done.splitlines()]
+    assert security.password not in done
+    assert all(security.password not in file.read_text() for file in cli.runs.iterdir())
+
+    properties.write_text(properties.read_text().replace(security.password, "not-the-password"))
+    refused = cli(*login, "--group", group, "--all-topics", "--reset-offsets", "--to-earliest", "--execute", code=1)
+    assert "Error: " in refused
+    assert "not-the-password" not in refused
