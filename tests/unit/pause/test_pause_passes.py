@@ -109,9 +109,9 @@ class World:
         self.control.hold = noted_hold  # type: ignore[method-assign]
         self.control.release = noted_release  # type: ignore[method-assign]
 
-    def fresh_reconciler(self) -> PauseReconciler:
-        """What a new process begins with: nothing in memory."""
-        observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
+    def fresh_reconciler(self, tick_s: float = 0.0001) -> PauseReconciler:
+        """What a new process begins with: nothing in memory. ``tick_s``: how old what it has seen may be."""
+        observer = Observer(self.executor, active_tick_s=tick_s, idle_tick_s=tick_s)
         for live in self.live:
             observer.connect(live.uid, "ns/kafka", self.kafka, self.control)
         return PauseReconciler(
@@ -123,7 +123,7 @@ class World:
                 patient_executor=self.executor,
                 now=self.clock.now,
                 metrics=Metrics(),
-                tick=Tick(0.0001, 0.001, 0.01),
+                tick=Tick(tick_s, 10 * tick_s, 100 * tick_s),
                 patience=Patience(),
             )
         )
@@ -217,6 +217,21 @@ def test_a_process_may_die_before_any_step(dies_in: int) -> None:
     assert world.body is None
     assert world.held == []
     world.close()
+
+
+def test_what_was_seen_before_a_write_does_not_tell_what_is_held(world: World) -> None:
+    world.reconciler = world.fresh_reconciler(tick_s=60)
+    world.ask()
+
+    async def passes() -> None:
+        for _ in range(6):
+            assert world.body is not None
+            await world.reconciler.reconcile(world.body)
+
+    asyncio.run(passes())
+
+    assert [step for step in world.steps.log if step.startswith("hold")] == ["hold 2"]
+    assert world.phase == "Paused"
 
 
 def test_holds_of_a_lost_control_topic_are_written_again_and_only_then(world: World) -> None:
