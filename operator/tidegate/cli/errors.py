@@ -9,3 +9,8 @@ class UsageError(Exception):
 
 class CommandFailed(Exception):
     """What was asked for did not work out; the message says why."""
+
+
+def in_the_tools_words(why: object) -> str:
+    """How ``kafka-consumer-groups`` introduces what went wrong."""
+    return f"Executing consumer group command failed due to {why}"

@@ -11,9 +11,9 @@ from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.service import Pauses
 from tidegate.cli.command_config import read_command_config
 from tidegate.cli.describing import GroupDetails, describe_groups, list_groups
-from tidegate.cli.errors import UsageError
+from tidegate.cli.errors import UsageError, in_the_tools_words
 from tidegate.cli.options import Action, Options
-from tidegate.cli.pausing import failure_text, list_paused, pause, resume
+from tidegate.cli.pausing import list_paused, pause, resume
 from tidegate.cli.resetting import Resetting, runs_folder
 from tidegate.cli.screen import Screen
 from tidegate.kafka.adapter import KafkaClient
@@ -47,7 +47,7 @@ def run(options: Options, screen: Screen) -> int:
         try:
             return carry_out(options, connection, kafka, details, screen)
         except KafkaFailure as error:
-            screen.error(failure_text(error))
+            screen.error(in_the_tools_words(error))
             return 1 if changes(options) else 0
         finally:
             details.close()

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.admin.errors import PauseFailure
 from tidegate.admin.service import Pauses
-from tidegate.cli.errors import CommandFailed
+from tidegate.cli.errors import CommandFailed, in_the_tools_words
 from tidegate.cli.options import Options
 from tidegate.cli.resetting import named_partitions
 from tidegate.cli.screen import Screen
@@ -27,7 +27,7 @@ Row = tuple[str, TopicPartition, str]
 
 
 def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, clock: Clock, screen: Screen) -> int:
-    """1: at least one partition is not paused. Raises ``KafkaFailure``."""
+    """1: at least one partition is not paused."""
     rows: list[Row] = []
     failed = False
     for group_id in sorted(groups):
@@ -37,6 +37,9 @@ def pause(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pause
         except (CommandFailed, PauseFailure) as error:
             failed = True
             screen.error(str(error))
+        except KafkaFailure as error:
+            failed = True
+            screen.error(in_the_tools_words(error))
     if rows:
         screen.show(status_table(rows))
     return 1 if failed else 0
@@ -69,17 +72,22 @@ def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, s
 
 
 def resume(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, screen: Screen) -> int:
-    """Release the holds that were set by hand. Raises ``KafkaFailure``."""
+    """Release the holds that were set by hand. 1: those of at least one group were not."""
     rows: list[Row] = []
     failed = False
     for group_id in sorted(groups):
         try:
             partitions = _held(options, group_id, kafka, pauses)
+            outcomes = pauses.resume(group_id, partitions)
         except CommandFailed as error:
             failed = True
             screen.error(str(error))
             continue
-        for partition, resumed in sorted(pauses.resume(group_id, partitions).items()):
+        except KafkaFailure as error:
+            failed = True
+            screen.error(in_the_tools_words(error))
+            continue
+        for partition, resumed in sorted(outcomes.items()):
             status = "Resumed" if resumed.was_held else "Was not paused by hand"
             if resumed.still_held_by:
                 status += f", stays paused by {', '.join(resumed.still_held_by)}"
@@ -135,8 +143,3 @@ def _settled(kafka: Kafka, group_id: str, clock: Clock) -> Group:
         if group.state not in _REBALANCING or clock.monotonic() > deadline:
             return group
         clock.sleep(_LOOK_S)
-
-
-def failure_text(error: KafkaFailure) -> str:
-    """In the tool's words."""
-    return f"Executing consumer group command failed due to {error}"

@@ -18,12 +18,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
 
-from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.errors import CommandFailed, UsageError, in_the_tools_words
 from tidegate.cli.java_text import parse_datetime, parse_duration
 from tidegate.cli.options import Options, Scenario, TopicArgument
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import reset_table
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import job
@@ -79,7 +80,7 @@ class Resetting:
     def run(self, groups: tuple[str, ...]) -> int:
         """Print the new offsets of all groups. 1: a reset was asked for and at least one group was not reset.
 
-        Raises ``UsageError`` and ``KafkaFailure``.
+        Raises ``UsageError``.
         """
         for warning in self.options.warnings:
             self.screen.note(warning)
@@ -91,8 +92,13 @@ class Resetting:
                 offsets[group] = self._one(group, text)
             except CommandFailed as failure:
                 failed = True
-                offsets[group] = {}
                 self.screen.error(str(failure))
+            except KafkaFailure as failure:
+                # Of one group of many; a run that is not over is put back by the next command.
+                failed = True
+                self.screen.error(in_the_tools_words(failure))
+        if failed and not offsets:
+            return 1 if self.options.execute else 0
         if self.options.export:
             self.screen.show(_exported(offsets, single=len(self.options.groups) == 1) + "\n")
         else:
@@ -297,7 +303,7 @@ def _parsed(parse: Callable[[str], T], text: str) -> T:
 
 def _failed(message: object) -> CommandFailed:
     """In the tool's words."""
-    return CommandFailed(f"Executing consumer group command failed due to {message}")
+    return CommandFailed(in_the_tools_words(message))
 
 
 def _exported(offsets: Mapping[str, Offsets], *, single: bool) -> str:

@@ -195,6 +195,19 @@ def test_taken_over_by_another_writer_is_an_error(shell: Shell) -> None:
     assert "another writer has taken over" in shell.out
 
 
+def test_one_group_that_cannot_be_read_does_not_keep_the_others_from_their_reset(shell: Shell) -> None:
+    shell.kafka.commit_directly("other", {ORDERS[2]: 1})
+    shell.kafka.fail("committed", NotAuthorized("read the committed offsets of group other"))
+
+    code = shell(f"--group other --group {GROUP} --topic orders:0 --reset-offsets --to-offset 3 --execute")
+
+    assert code == 1
+    assert (
+        "Error: Executing consumer group command failed due to read the committed offsets of group other" in shell.out
+    )
+    assert shell.rows == [[GROUP, "orders", "0", "3"]]
+
+
 def test_all_topics_are_those_with_offsets(shell: Shell) -> None:
     shell.kafka.commit_directly(GROUP, {TopicPartition("gone", 0): 3})
 
@@ -343,6 +356,18 @@ def test_resuming_names_who_keeps_it_paused(owned: Shell) -> None:
 def test_a_group_that_nobody_knows_is_said(owned: Shell) -> None:
     assert owned("--group typo --topic orders:0 --pause") == 0
     assert "Consumer group 'typo' does not exist" in owned.err
+
+
+@pytest.mark.parametrize("action", ["--pause", "--resume"])
+def test_one_group_that_cannot_be_paused_or_resumed_does_not_keep_the_others_from_it(owned: Shell, action: str) -> None:
+    owned.kafka.control.hold({HoldKey(group, "orders", 0, "cli"): Hold() for group in ("another", GROUP)})
+    owned.kafka.clock.sleep(5)
+    owned.kafka.fail("groups" if action == "--pause" else "topics", NotAuthorized("describe it"))
+
+    assert owned(f"--group another --group {GROUP} --topic orders:0 {action}") == 1
+
+    assert "Error: Executing consumer group command failed due to describe it" in owned.out
+    assert [row[:3] for row in owned.rows] == [[GROUP, "orders", "0"]]
 
 
 def test_nothing_to_pause_is_an_error(owned: Shell) -> None:
