@@ -17,20 +17,16 @@ from tidegate_agent.gates import Known, Partition
 
 
 class Link(Protocol):
-    """The way to the control topic and the ack topic of the consumer's cluster; shared, thread-safe, never blocks."""
+    """The way to the control topic and the ack topic, see ``tidegate_agent.control.ControlLink``."""
 
     @property
-    def known(self) -> Known:
-        """What has been read of the control topic."""
-        ...
+    def known(self) -> Known: ...
 
-    def ask(self) -> int:
-        """Have the control topic read to its end as it is now; the ticket that ``Known.answered`` will reach."""
-        ...
+    def ask(self) -> int: ...
 
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Call this, from another thread, whenever ``known`` has changed."""
-        ...
+    def listen(self, changed: Callable[[], None]) -> None: ...
+
+    def unlisten(self, changed: Callable[[], None]) -> None: ...
 
     def send_acks(
         self,
@@ -39,11 +35,8 @@ class Link(Protocol):
         acks: Mapping[Partition, tuple[int, int]],
         generation: int,
         done: Callable[[bool], None],
-    ) -> None:
-        """Send acks; ``done`` is called once, from another thread, with whether the broker has them."""
-        ...
-
-    def close(self) -> None: ...
+        /,
+    ) -> None: ...
 
 
 class Unreachable:
@@ -55,20 +48,21 @@ class Unreachable:
         return 1
 
     def listen(self, changed: Callable[[], None]) -> None:
-        pass
+        """Nothing changes."""
+
+    def unlisten(self, changed: Callable[[], None]) -> None:
+        """Nothing to end."""
 
     def send_acks(
         self,
-        group: str,
-        member: str,
-        acks: Mapping[Partition, tuple[int, int]],
-        generation: int,
+        _group: str,
+        _member: str,
+        _acks: Mapping[Partition, tuple[int, int]],
+        _generation: int,
         done: Callable[[bool], None],
+        /,
     ) -> None:
         done(False)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -88,6 +82,8 @@ class Passed:
 class ConsumerGate:
     """The core of one consumer under a lock, for the threads that call into it.
 
+    ``wake`` is called, from any thread, when there may be work that was not there before.
+
     ``delivered``: by partition the offset after the last record that was handed to the application, ``None`` where
     none was since it was assigned or sought.
     """
@@ -95,6 +91,7 @@ class ConsumerGate:
     core: Core
     link: Link
     delivered: Callable[[tuple[Partition, ...]], Mapping[Partition, int | None]]
+    wake: Callable[[], None]
     app_paused: set[Partition] = field(default_factory=set)
     closed: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -158,6 +155,9 @@ class ConsumerGate:
     def commit_ends(self, call: int) -> None:
         with self._lock:
             self.core.commit_ends(call)
+            may_wait = bool(self.core.sealed())
+        if may_wait:
+            self.wake()
 
     def owns(self, partition: Partition) -> bool:
         with self._lock:
