@@ -1,5 +1,7 @@
 """The process's way to the control topic and the ack topic of one cluster: one reader and one writer, two threads.
 
+This is imported while ``confluent_kafka`` is: of that only ``cimpl`` is there, until threads run.
+
 Readers and writers are clients of their own beside the application's, with its connection settings. Nothing here ever
 raises into the application or blocks it.
 """
@@ -13,16 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tidegate_agent.gates import GateTable, Known, Partition
 from tidegate_agent.records import Ack, AckKey, Unreadable, decode, encode_key, encode_value
@@ -63,6 +56,11 @@ def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     found["client.id"] = f"{config.get('client.id') or 'rdkafka'}-tidegate"
     return found
+
+
+def plain(kind: Any) -> Any:
+    """The client library's own class, where the agent has put its own in its place."""
+    return getattr(kind, "tidegate_plain", kind)
 
 
 @dataclass(frozen=True)
@@ -240,8 +238,10 @@ class ControlLink:
             self._said.discard(what)
         log.info("%s", message)
 
-    def _publish(self, known: Known) -> None:
+    def _publish(self, **changes: Any) -> None:
+        """Tell what is new. The keeper and the reader each know a part of it: only here are the two put together."""
         with self._changed:
+            known = replace(self._known, **changes)
             if known == self._known:
                 return
             self._known = known
@@ -253,6 +253,8 @@ class ControlLink:
     # The keeper: looks at the topic, answers questions, has the producer's answers delivered.
 
     def _keep(self) -> None:
+        from confluent_kafka.admin import AdminClient
+
         admin = AdminClient({**self._settings}, logger=_client_log())
         answered, looked = 0, -_LOOK_S
         while not self._stopped:
@@ -279,23 +281,24 @@ class ControlLink:
             if topic is None:
                 self._say("none", f"there is no control topic {self._topic}: nothing is paused by it")
                 answered = asked
-                self._publish(replace(self._known, answered=asked))
+                self._publish(answered=asked)
                 continue
             with self._changed:
                 self._wanted = topic
                 self._changed.notify_all()
-                read = self._changed.wait_for(
-                    lambda topic=topic: self._stopped or self._is_read(topic), timeout=_REQUEST_S
-                )
+                read = self._changed.wait_for(self._is_wanted_read, _REQUEST_S)
             if read:
                 answered = asked
-                self._publish(replace(self._known, answered=asked))
+                self._publish(answered=asked)
                 self._say_again("reach", f"control topic {self._topic} is read again")
                 self._say_again("gone", f"there is a control topic {self._topic} again: it was read from its start")
                 self._said.discard("none")
 
-    def _look(self, admin: AdminClient) -> _Topic | None:
+    def _look(self, admin: Any) -> _Topic | None:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import OffsetSpec
+
         described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_REQUEST_S)[self._topic]
         try:
             topic_id = str(described.result(_REQUEST_S + 1).topic_id)
@@ -309,15 +312,18 @@ class ControlLink:
         except TimeoutError:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
 
-    def _is_read(self, topic: _Topic) -> bool:
-        return self._known.generation > 0 and self._reading == topic.topic_id and self._position >= topic.end
+    def _is_wanted_read(self) -> bool:
+        wanted = self._wanted
+        return self._stopped or (
+            wanted is not None and self._published == wanted.topic_id and self._position >= wanted.end
+        )
 
     # The reader: takes records.
 
     def _read(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
-        consumer = Consumer(
+        consumer = plain(Consumer)(
             {
                 **self._settings,
                 "group.id": "tidegate-agent",  # mandatory in librdkafka; nothing is joined or committed with it
@@ -376,8 +382,8 @@ class ControlLink:
                 return  # before its end is reached, holds would seem to be released
             self._published = self._reading
             generation = self._known.generation + (1 if is_new else 0)
-            known = replace(self._known, gates=self._table.gates(), taken=position - 1, generation=generation)
-        self._publish(known)
+            gates = self._table.gates()
+        self._publish(gates=gates, taken=position - 1, generation=generation)
 
     def _suspect(self) -> None:
         """The topic may be another one than before: have it looked at now."""
@@ -390,7 +396,7 @@ class ControlLink:
     def _writer(self) -> Producer:
         with self._changed:
             if self._producer is None:
-                self._producer = Producer(
+                self._producer = plain(Producer)(
                     {
                         **self._settings,
                         "linger.ms": 2,

@@ -194,6 +194,7 @@ class Core:
     known: Known = field(default_factory=Known)
     _states: dict[Partition, _State] = field(default_factory=dict)
     _commits: set[int] = field(default_factory=set)
+    _lost: set[Partition] = field(default_factory=set)
     _serial: int = 0
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -209,12 +210,15 @@ class Core:
         new = tuple(partitions)
         for partition in new:
             self._states[partition] = _State(Stage.UNREAD, ticket, now, app_sought=partition in sought)
+            self._lost.discard(partition)
         return new
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Partitions that are no longer this consumer's, whatever was being done with them."""
         for partition in partitions:
-            self._states.pop(partition, None)
+            state = self._states.pop(partition, None)
+            if state is not None and state.sealed:
+                self._lost.add(partition)
 
     def know(self, known: Known) -> None:
         """What the control topic says now."""
@@ -271,6 +275,9 @@ class Core:
         for partition, offset in offsets.items():
             state = self._states.get(partition)
             if state is None:
+                # A member may commit for partitions that are not its own: nothing of before it lost them, sealed.
+                if partition in self._lost or self.known.gate(self.group, partition) is not None:
+                    found.add(partition)
                 continue
             if state.sealed:
                 found.add(partition)
@@ -291,6 +298,17 @@ class Core:
                     "it is paused" if state.sealed else "the record was delivered before it was paused and reset",
                 )
         return frozenset(found)
+
+    def has_late(self) -> bool:
+        """Whether ``dropped`` may need positions."""
+        return any(state.late is not None for state in self._states.values())
+
+    def stopped(self) -> tuple[Partition, ...]:
+        """The partitions that are to deliver nothing: those that are not open, or to be resumed by the application."""
+        return tuple(p for p, state in self._states.items() if state.stage is not Stage.OPEN or state.app_paused)
+
+    def owned(self) -> tuple[Partition, ...]:
+        return tuple(self._states)
 
     def sealed(self) -> frozenset[Partition]:
         """The partitions of which nothing may be committed."""

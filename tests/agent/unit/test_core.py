@@ -300,13 +300,14 @@ def test_a_partition_taken_away_while_draining_is_forgotten_and_its_new_owner_be
     consumer = owner(read=3)
     consumer.hold(P0)
     consumer.run(1)
+    assert consumer.commit(P0, 2), "nothing is sealed before the ack"
     consumer.core.revoked([P0])
     consumer.run(60)
     assert consumer.last_ack() == (0, -1)
-    assert consumer.commit(P0, 3), "nothing is sealed before the ack"
+    assert not consumer.commit(P0, 3), "whoever owns it now may have acked"
     consumer.assign(P0, ticket=2)
     consumer.run(1)
-    assert consumer.last_ack() == (1, 3)
+    assert consumer.last_ack() == (1, 2)
     assert consumer.client.paused == {P0}
 
 
@@ -500,3 +501,13 @@ def test_a_newer_hold_is_acked_while_the_ack_of_the_older_one_is_on_its_way() ->
     consumer.core.done(on_its_way, consumer.now)
     consumer.run(1)
     assert consumer.last_ack() == (epoch, 3)
+
+
+def test_commits_of_a_partition_that_was_taken_away_while_closed_are_dropped() -> None:
+    consumer = closed()
+    consumer.core.revoked([P0])
+    assert not consumer.commit(P0, 9)
+    consumer.release(P0)
+    assert not consumer.commit(P0, 9), "another owner has it, and may have been reset"
+    consumer.assign(P0, ticket=2)
+    assert consumer.commit(P0, 3)

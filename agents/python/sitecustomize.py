@@ -1,0 +1,29 @@
+"""Python imports this at its start when the folder is on ``PYTHONPATH``: the agent comes in before the application.
+
+There may be another ``sitecustomize`` further down the path, which Python would have imported instead; it runs as well.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+
+def _next_sitecustomize() -> None:
+    here = Path(__file__).resolve().parent
+    path = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+if os.environ.get("TIDEGATE_AGENT"):
+    try:
+        from tidegate_agent import inject
+    except ImportError as error:
+        sys.stderr.write(f"the Tidegate agent stays out: {error}\n")
+    else:
+        inject.start()
+
+_next_sitecustomize()

@@ -1,0 +1,730 @@
+"""``confluent_kafka.Consumer`` that obeys gates: a thread of its own drives the core, and pauses inside librdkafka.
+
+``poll`` and ``consume`` are the library's own: where nothing is closed, they cost nothing. What librdkafka does:
+
+* ``pause`` from another thread is safe; it outdates what is queued, also what a ``consume`` has gathered so far.
+* ``position`` is unknown (OFFSET_INVALID) from assignment or seek until a record is delivered.
+* It commits a stored offset only when that is beyond the newest offset it has committed itself. After the group was
+  reset to an earlier offset, it would commit nothing until it has come by: so that offset is committed by it once.
+* With ``enable.auto.offset.store`` what is stored cannot be dropped, not even by a seek.
+* confluent-kafka lets one thread at a time into a consumer (2.16, "reentrancy gate"), and a poll may last for ever. The
+  agent's calls go in as the polling thread's own, as a callback's calls do.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from confluent_kafka import cimpl
+
+from tidegate_agent import process
+from tidegate_agent.control import ControlLink, plain
+from tidegate_agent.core import Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks, Stage
+from tidegate_agent.gates import Partition
+from tidegate_agent.settings import SettingsError
+
+log = logging.getLogger("tidegate_agent")
+
+_Consumer: Final[Any] = plain(cimpl.Consumer)
+_Producer: Final[Any] = plain(cimpl.Producer)
+_TopicPartition: Final[Any] = cimpl.TopicPartition
+_OFFSET_INVALID: Final = cimpl.OFFSET_INVALID
+
+_COMMITTED_S: Final = 1.0
+_LET_IN_S: Final = 0.005
+_BARGE_S: Final = 0.2
+_SETTLE_S: Final = 0.02
+_SETTLE_MAX_S: Final = 0.25
+_KEPT_METADATA: Final = 64
+
+_identity_var: Final[Any] = getattr(cimpl, "_reentry_identity_var", None)
+_has_gil: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def _identity() -> int:
+    """As whom this thread's calls go into a consumer."""
+    identity: int = _identity_var.get() if _identity_var is not None else 0
+    return identity or threading.get_ident()
+
+
+def _is_true(value: object, default: bool) -> bool:
+    if value is None:
+        return default
+    return value if isinstance(value, bool) else str(value).strip().lower() in ("true", "t", "1")
+
+
+def _listed(partitions: Iterable[Partition]) -> list[Any]:
+    return [_TopicPartition(topic, number) for topic, number in partitions]
+
+
+def _key(partition: Any) -> Partition:
+    return Partition(partition.topic, partition.partition)
+
+
+class _Driver:
+    """One consumer's core and the thread that drives it.
+
+    Two locks, taken in this order: ``_calls`` while partitions are stopped, moved, let go or exchanged in the client,
+    so that what was decided is still so when it is done; ``_state`` while the core is looked at, never for long.
+    """
+
+    def __init__(self, consumer: Any, config: Mapping[str, Any], link: ControlLink, core: Core) -> None:
+        self.pid = process.pid()
+        self.core = core
+        self.link = link
+        strategy = str(config.get("partition.assignment.strategy", ""))
+        protocol = str(config.get("group.protocol", "classic")).lower()
+        self.incremental = protocol == "consumer" or "cooperative" in strategy
+        self.assigned_in_callback = False
+        self._consumer: Callable[[], Any] = weakref.ref(consumer, self._collected)
+        self._calls = threading.RLock()
+        self._state = threading.RLock()
+        self._wake = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._let_in = threading.Event()
+        self._ended = False
+        self._barged = False
+        self._thread: threading.Thread | None = None
+        self._identity = _identity()
+        self._highest: dict[Partition, int] = {}
+        """The highest offset that librdkafka may believe to be committed, by partition."""
+        self._behind: dict[Partition, int] = {}
+        """Reset to an earlier offset, which librdkafka has not committed itself yet."""
+        self._settle_s = _SETTLE_S
+
+    # --- the application's side ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def calls(self) -> Iterator[None]:
+        """Hold ``_calls``, unless the driver has it and is kept out of the consumer by this very thread's poll."""
+        self._identity = _identity()
+        held = self._calls.acquire(timeout=_BARGE_S)
+        self._barged = self._barged or not held
+        try:
+            yield
+        finally:
+            if held:
+                self._calls.release()
+
+    def assigned(self, consumer: Any, partitions: Sequence[Any], *, all_anew: bool) -> None:
+        """The client has just got these; all of them are stopped until their gates are read."""
+        new = [_key(partition) for partition in partitions]
+        sought = {_key(p) for p in partitions if p.offset not in (_OFFSET_INVALID, cimpl.OFFSET_STORED)}
+        with self._state:
+            self._forget(self.core.owned() if all_anew else new)
+            stopped = self.core.assigned(new, self.link.ask(), time.monotonic(), sought=sought) if new else ()
+        if stopped:
+            _Consumer.pause(consumer, _listed(stopped))
+            self._start()
+        self._wake.set()
+
+    def revoked(self, partitions: Iterable[Partition] | None = None) -> None:
+        with self._state:
+            self._forget(self.core.owned() if partitions is None else partitions)
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        gone = tuple(partitions)
+        self.core.revoked(gone)
+        for partition in gone:
+            self._behind.pop(partition, None)
+            self._highest.pop(partition, None)
+
+    def pass_commit(
+        self, consumer: Any, offsets: Sequence[Any], send: Callable[[list[Any] | None], Any]
+    ) -> tuple[Any, list[Any]]:
+        """Send what may be committed of ``offsets`` (``None``: all of it); the outcome, and what was dropped."""
+        wanted = {_key(p): p.offset for p in offsets}
+        with self._state:
+            late = self.core.has_late()
+        positions = self.positions(consumer, tuple(wanted)) if late else {}
+        with self._state:
+            dropped = self.core.dropped(wanted, lambda _: positions)
+            call = self.core.commit_begins()
+            for partition in wanted:
+                self._behind.pop(partition, None)
+        try:
+            if not dropped:
+                return send(None), []
+            rest = [p for p in offsets if _key(p) not in dropped]
+            return send(rest), [p for p in offsets if _key(p) in dropped]
+        finally:
+            self._commit_ended(call)
+
+    def commit_all(self, consumer: Any, asynchronous: bool) -> Any:
+        """The application's commit of everything that is stored."""
+        with self._state:
+            odd = {*self.core.sealed(), *self._behind}
+            call = self.core.commit_begins()
+        try:
+            if not odd:
+                return _Consumer.commit(consumer, asynchronous=asynchronous)
+            if not self.core.client_stores:
+                return self._commit_stored(consumer, asynchronous)
+            return self._commit_positions(consumer, asynchronous)
+        finally:
+            self._commit_ended(call)
+
+    def _commit_stored(self, consumer: Any, asynchronous: bool) -> Any:
+        try:
+            return _Consumer.commit(consumer, asynchronous=asynchronous)
+        except cimpl.KafkaException as error:
+            if error.args[0].code() != cimpl.KafkaError._NO_OFFSET:
+                raise
+            # What the application stored was dropped: for it, that was committed.
+            return None if asynchronous else []
+
+    def _commit_positions(self, consumer: Any, asynchronous: bool) -> Any:
+        with self._state:
+            free = [p for p in self.core.owned() if p not in self.core.sealed()]
+        found = {p: offset for p, offset in self.positions(consumer, free).items() if offset is not None}
+        with self._state:
+            found = {p: offset for p, offset in found.items() if p not in self.core.sealed()}
+            for partition in found:
+                self._behind.pop(partition, None)
+        if not found:
+            return None if asynchronous else []
+        offsets = [_TopicPartition(*p, offset) for p, offset in found.items()]
+        return _Consumer.commit(consumer, offsets=offsets, asynchronous=asynchronous)
+
+    def _commit_ended(self, call: int) -> None:
+        with self._state:
+            self.core.commit_ends(call)
+            waiting = bool(self.core.sealed())
+        if waiting:
+            self._wake.set()
+
+    def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        found = _Consumer.position(consumer, _listed(partitions)) if partitions else []
+        return {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._thread is None and not self._ended:
+            self._thread = threading.Thread(target=self._run, name="tidegate-agent-consumer", daemon=True)
+            self.link.listen(self._wake.set)
+            self._thread.start()
+
+    def _collected(self, _ref: object) -> None:
+        self._ended = True
+        self._wake.set()
+
+    def end(self) -> None:
+        """The consumer is about to be closed: no call of the driver's is under way in it, and none will be."""
+        self._ended = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._idle.wait(5 * _COMMITTED_S)
+            with self.calls():
+                pass
+
+    def _run(self) -> None:
+        try:
+            while not self._ended:
+                wait = self._turn()
+                if wait is None or wait > 0:
+                    self._wake.wait(wait)
+                    self._wake.clear()
+        finally:
+            self.link.unlisten(self._wake.set)
+
+    def _turn(self) -> float | None:
+        """Do what is due; seconds until more is, ``None``: not before something happens."""
+        consumer = self._consumer()
+        if consumer is None:
+            return None
+        self._idle.clear()
+        watched = False
+        try:
+            while not self._ended:
+                with self._state:
+                    self.core.know(self.link.known)
+                    busy = self._is_busy()
+                if busy and not watched:
+                    watched = self._watch(consumer)
+                done = self._do_next(consumer)
+                if done is not None:
+                    return done
+            return None
+        except (cimpl.KafkaException, RuntimeError) as error:
+            # RuntimeError: it was closed by another way than close().
+            log.debug("group %s: %s", self.core.group, error)
+            return _SETTLE_MAX_S
+        finally:
+            if watched:
+                self._unwatch(consumer)
+            self._idle.set()
+
+    def _is_busy(self) -> bool:
+        return self.core.wakes_at() is not None
+
+    def _do_next(self, consumer: Any) -> float | None:
+        """One effect; ``None``: look for the next at once, otherwise seconds to wait."""
+        with self._calls:
+            if self._barged:
+                self._stop_again(consumer)
+            with self._state:
+                effect = self.core.work(time.monotonic())
+            if effect is None:
+                return self._rest(consumer)
+            if not isinstance(effect, Committed):
+                self._carry_out(consumer, effect)
+                return None
+        self._carry_out(consumer, effect)
+        return None
+
+    def _stop_again(self, consumer: Any) -> None:
+        """Partitions were exchanged while a call of ours was kept out: it may have let something go."""
+        self._barged = False
+        with self._state:
+            stopped = self.core.stopped()
+        if stopped:
+            self._enter(_Consumer.pause, consumer, _listed(stopped))
+
+    def _rest(self, consumer: Any) -> float | None:
+        with self._state:
+            at = self.core.wakes_at()
+            behind = dict(self._behind)
+        wait = None if at is None else max(0.001, at - time.monotonic())
+        if behind:
+            self._settle(consumer, behind)
+            self._settle_s = min(_SETTLE_MAX_S, self._settle_s * 1.5)
+            wait = self._settle_s if wait is None else min(wait, self._settle_s)
+        else:
+            self._settle_s = _SETTLE_S
+        # ``None`` would mean: look again at once.
+        return 3600.0 if wait is None else wait
+
+    def _carry_out(self, consumer: Any, effect: Effect) -> None:
+        try:
+            result = self._perform(consumer, effect)
+        except (cimpl.KafkaException, RuntimeError) as error:
+            log.debug("group %s: %s: %s", self.core.group, type(effect).__name__, error)
+            with self._state:
+                self.core.failed(effect, time.monotonic())
+            return
+        if not isinstance(effect, SendAcks):
+            with self._state:
+                self.core.done(effect, time.monotonic(), result)
+
+    def _perform(self, consumer: Any, effect: Effect) -> Mapping[Partition, int | None] | list[Partition]:
+        match effect:
+            case Pause():
+                self._enter(_Consumer.pause, consumer, _listed(effect.partitions))
+            case Resume():
+                self._enter(_Consumer.resume, consumer, _listed(effect.partitions))
+            case Position():
+                found = self._enter(self.positions, consumer, effect.partitions)
+                self._note_highest(found)
+                return found  # type: ignore[no-any-return]
+            case Commit():
+                self._enter(self._commit_stored, consumer, True)
+            case Committed():
+                committed = self._committed(consumer, effect.partitions)
+                self._note_highest(committed)
+                return committed
+            case Forget():
+                if not self.core.client_stores:
+                    nothing = [_TopicPartition(*p, _OFFSET_INVALID) for p in effect.partitions]
+                    self._enter(_Consumer.store_offsets, consumer, offsets=nothing)
+            case Seek():
+                return self._seek(consumer, effect.offsets)
+            case SendAcks():
+                self._send_acks(consumer, effect)
+        return []
+
+    def _enter(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call into the client as the polling thread does."""
+        if _identity_var is None or not _has_gil:
+            return call(*args, **kwargs)
+        token = _identity_var.set(self._identity)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            _identity_var.reset(token)
+            self._let_in.set()
+
+    def _note_highest(self, offsets: Mapping[Partition, int | None]) -> None:
+        with self._state:
+            for partition, offset in offsets.items():
+                if offset is not None:
+                    self._highest[partition] = max(offset, self._highest.get(partition, 0))
+
+    def _committed(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        try:
+            found = self._enter(_Consumer.committed, consumer, _listed(partitions), timeout=_COMMITTED_S)
+        except cimpl.KafkaException as error:
+            if error.args[0].code() != cimpl.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise
+            # It may not have a group: it assigns by hand and commits nothing.
+            return dict.fromkeys(partitions)
+        return {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+
+    def _seek(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
+        sought = []
+        for partition, offset in offsets.items():
+            try:
+                self._enter(_Consumer.seek, consumer, _TopicPartition(*partition, offset))
+            except cimpl.KafkaException as error:
+                # "Erroneous state" while the fetcher starts: it will have an answer soon.
+                log.debug("group %s: seek %s-%d: %s", self.core.group, *partition, error)
+                continue
+            sought.append(partition)
+            with self._state:
+                if offset < self._highest.get(partition, 0):
+                    self._behind[partition] = offset
+                    self._settle_s = _SETTLE_S
+        return sought
+
+    def _settle(self, consumer: Any, behind: Mapping[Partition, int]) -> None:
+        """Have librdkafka commit the offset it was reset to, as soon as what it has stored is beyond that again."""
+        found = self._enter(self.positions, consumer, tuple(behind)) if self.core.client_stores else {}
+        with self._state:
+            ready = {
+                p: offset
+                for p, offset in behind.items()
+                if self._behind.get(p) == offset
+                and self.core.stage(p) is Stage.OPEN
+                and (not self.core.client_stores or found.get(p) is not None)
+            }
+            for partition in ready:
+                del self._behind[partition]
+                self._highest[partition] = ready[partition]
+        if ready:
+            offsets = [_TopicPartition(*p, offset) for p, offset in ready.items()]
+            self._enter(_Consumer.commit, consumer, offsets=offsets, asynchronous=True)
+
+    def settle_now(self, consumer: Any) -> None:
+        """What is to be taken away is settled first, or what was delivered since would not be committed with it."""
+        with self._state:
+            behind = dict(self._behind)
+        if behind and self.core.client_commits:
+            self._settle(consumer, behind)
+
+    def _send_acks(self, consumer: Any, effect: SendAcks) -> None:
+        def done(written: bool) -> None:
+            with self._state:
+                if written:
+                    self.core.done(effect, time.monotonic())
+                else:
+                    self.core.failed(effect, time.monotonic())
+            self._wake.set()
+
+        member = self._enter(_Consumer.memberid, consumer) or ""
+        self.link.send_acks(self.core.group, member, effect.acks, effect.generation, done)
+
+    # --- who polls ----------------------------------------------------------------------------------------------------
+
+    def _watch(self, consumer: Any) -> bool:
+        """For the time being see who polls, and let our calls in before the next poll shuts them out."""
+        if _identity_var is None or "poll" in vars(consumer) or "consume" in vars(consumer):
+            return False
+        driver, kind = self, type(consumer)
+        own = weakref.ref(consumer)
+
+        def watched(method: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                driver._identity = _identity()
+                driver._let_in.clear()
+                driver._let_in.wait(_LET_IN_S if not driver._idle.is_set() else 0)
+                return method(own(), *args, **kwargs)
+
+            return call
+
+        consumer.poll, consumer.consume = watched(kind.poll), watched(kind.consume)
+        return True
+
+    def _unwatch(self, consumer: Any) -> None:
+        vars(consumer).pop("poll", None)
+        vars(consumer).pop("consume", None)
+
+
+_of_metadata: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
+"""Consumers' group metadata by identity, and whose it is; kept alive, so that no other object has the same identity."""
+_metadata_lock = threading.Lock()
+
+
+class ManagedConsumer(_Consumer):  # type: ignore[misc]
+    """The library's consumer; its partitions obey the gates of its group."""
+
+    tidegate_plain = _Consumer
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._tidegate: _Driver | None = None
+        super().__init__(*args, **kwargs)
+        config = {**(args[0] if args and isinstance(args[0], dict) else {}), **kwargs}
+        self._tidegate = _driver(self, config)
+
+    @property
+    def _driven(self) -> _Driver | None:
+        driver = self._tidegate
+        return driver if driver is not None and process.is_of_this_process(driver.pid) else None
+
+    def subscribe(self, topics: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().subscribe(topics, *args, **kwargs)
+            return
+        given = {**dict(zip(("on_assign", "on_revoke", "on_lost"), args, strict=False)), **kwargs}
+        if set(given) - {"on_assign", "on_revoke", "on_lost"} or len(args) > 3:
+            super().subscribe(topics, *args, **kwargs)  # it says what is wrong
+            return
+        for callback in given.values():
+            if not callable(callback):
+                super().subscribe(topics, **given)
+                return
+        super().subscribe(
+            topics,
+            on_assign=_on_assign(driver, given.get("on_assign")),
+            on_revoke=_on_taken(driver, given.get("on_revoke")),
+            on_lost=_on_taken(driver, given.get("on_lost") or given.get("on_revoke")),
+        )
+
+    def assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().assign(partitions, *args, **kwargs)
+            return
+        with driver.calls():
+            super().assign(partitions, *args, **kwargs)
+            driver.assigned_in_callback = True
+            driver.assigned(self, partitions, all_anew=True)
+
+    def incremental_assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().incremental_assign(partitions, *args, **kwargs)
+            return
+        with driver.calls():
+            super().incremental_assign(partitions, *args, **kwargs)
+            driver.assigned_in_callback = True
+            driver.assigned(self, partitions, all_anew=False)
+
+    def unassign(self) -> None:
+        driver = self._driven
+        if driver is None:
+            super().unassign()
+            return
+        with driver.calls():
+            driver.settle_now(self)
+            super().unassign()
+            driver.revoked()
+
+    def incremental_unassign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().incremental_unassign(partitions, *args, **kwargs)
+            return
+        with driver.calls():
+            driver.settle_now(self)
+            super().incremental_unassign(partitions, *args, **kwargs)
+            driver.revoked([_key(partition) for partition in partitions])
+
+    def pause(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().pause(partitions, *args, **kwargs)
+            return
+        with driver.calls():
+            super().pause(partitions, *args, **kwargs)
+            with driver._state:
+                driver.core.app_paused([_key(partition) for partition in partitions])
+
+    def resume(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        if driver is None:
+            super().resume(partitions, *args, **kwargs)
+            return
+        with driver.calls():
+            with driver._state:
+                free = set(driver.core.app_resumed([_key(partition) for partition in partitions]))
+            allowed = [partition for partition in partitions if _key(partition) in free]
+            if allowed or not partitions:
+                super().resume(allowed, *args, **kwargs)
+
+    def seek(self, partition: Any, *args: Any, **kwargs: Any) -> None:
+        super().seek(partition, *args, **kwargs)
+        driver = self._driven
+        if driver is not None:
+            with driver._state:
+                driver.core.app_sought(_key(partition))
+
+    def commit(self, *args: Any, **kwargs: Any) -> Any:
+        driver = self._driven
+        given = {**dict(zip(("message", "offsets", "asynchronous"), args, strict=False)), **kwargs}
+        message, offsets = given.pop("message", None), given.pop("offsets", None)
+        asynchronous = given.pop("asynchronous", True)
+        if driver is None or given or len(args) > 3 or (message is not None and offsets is not None):
+            return super().commit(*args, **kwargs)
+        if message is None and offsets is None:
+            return driver.commit_all(self, asynchronous)
+        if message is not None:
+            if message.error() is not None:
+                return super().commit(*args, **kwargs)
+            offsets = [_TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
+
+        def send(rest: list[Any] | None) -> Any:
+            if rest is None:
+                return _Consumer.commit(self, *args, **kwargs)
+            return _Consumer.commit(self, offsets=rest, asynchronous=asynchronous) if rest else None
+
+        outcome, dropped = driver.pass_commit(self, offsets, send)
+        # Whoever waits is told that all is well: from a paused partition nothing has to be committed again.
+        return outcome if asynchronous or not dropped else [*(outcome or []), *dropped]
+
+    def store_offsets(self, *args: Any, **kwargs: Any) -> None:
+        driver = self._driven
+        given = {**dict(zip(("message", "offsets"), args, strict=False)), **kwargs}
+        message, offsets = given.pop("message", None), given.pop("offsets", None)
+        if driver is None or given or (message is None) == (offsets is None):
+            super().store_offsets(*args, **kwargs)
+            return
+        if message is not None:
+            offsets = [_TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
+        wanted = {_key(p): p.offset for p in offsets}
+        with driver._state:
+            late = driver.core.has_late()
+        positions = driver.positions(self, tuple(wanted)) if late else {}
+        # Stored under the lock, or the driver could drop what is stored just before.
+        with driver.calls():
+            with driver._state:
+                dropped = driver.core.dropped(wanted, lambda _: positions)
+            if not dropped:
+                super().store_offsets(*args, **kwargs)
+            else:
+                rest = [p for p in offsets if _key(p) not in dropped]
+                if rest:
+                    super().store_offsets(offsets=rest)
+
+    def consumer_group_metadata(self) -> Any:
+        metadata = super().consumer_group_metadata()
+        driver = self._driven
+        if driver is not None and metadata is not None:
+            with _metadata_lock:
+                _of_metadata[id(metadata)] = (metadata, weakref.ref(self))
+                while len(_of_metadata) > _KEPT_METADATA:
+                    _of_metadata.popitem(last=False)
+        return metadata
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        super().set_sasl_credentials(username, password)
+        driver = self._driven
+        if driver is not None:
+            driver.link.set_credentials(username, password)
+
+    def close(self) -> Any:
+        driver = self._driven
+        if driver is not None:
+            driver.end()
+        return super().close()
+
+    if hasattr(_Consumer, "__exit__"):
+
+        def __exit__(self, *args: Any) -> Any:
+            driver = self._driven
+            if driver is not None:
+                driver.end()
+            return super().__exit__(*args)
+
+
+class ManagedProducer(_Producer):  # type: ignore[misc]
+    """The library's producer; its transactions carry no offsets of closed partitions."""
+
+    tidegate_plain = _Producer
+
+    def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> Any:
+        with _metadata_lock:
+            _, ref = _of_metadata.get(id(group_metadata), (None, None))
+        consumer = ref() if ref is not None else None
+        driver = consumer._driven if consumer is not None else None
+        send = super().send_offsets_to_transaction
+        if driver is None:
+            return send(positions, group_metadata, *args, **kwargs)
+        outcome, _dropped = driver.pass_commit(
+            consumer,
+            positions,
+            lambda rest: send(positions if rest is None else rest, group_metadata, *args, **kwargs),
+        )
+        return outcome
+
+
+def _driver(consumer: Any, config: Mapping[str, Any]) -> _Driver | None:
+    group = config.get("group.id")
+    if not group:
+        return None
+    try:
+        settings = process.settings()
+        link = process.link(config)
+    except SettingsError as error:
+        log.error("the agent stays out: %s", error)
+        return None
+    core = Core(
+        str(group),
+        client_commits=_is_true(config.get("enable.auto.commit"), True),
+        client_stores=_is_true(config.get("enable.auto.offset.store"), True),
+        open_unread_after_s=settings.unreachable_after_s if settings.open_unread else None,
+    )
+    return _Driver(consumer, config, link, core)
+
+
+def _on_assign(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
+    """What the library calls with new partitions. It assigns itself afterwards where nobody has: here, as it would."""
+
+    def on_assign(consumer: Any, partitions: Any) -> None:
+        driver._identity = _identity()
+        driver.assigned_in_callback = False
+        given = [_TopicPartition(p.topic, p.partition, p.offset) for p in partitions]
+        try:
+            if own is not None:
+                own(consumer, partitions)
+        finally:
+            if not driver.assigned_in_callback:
+                if driver.incremental:
+                    ManagedConsumer.incremental_assign(consumer, given)
+                else:
+                    ManagedConsumer.assign(consumer, given)
+
+    return on_assign
+
+
+def _on_taken(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
+    def on_taken(consumer: Any, partitions: Any) -> None:
+        driver._identity = _identity()
+        driver.settle_now(consumer)
+        try:
+            if own is not None:
+                own(consumer, partitions)
+        finally:
+            driver.revoked([_key(partition) for partition in partitions])
+
+    return on_taken
+
+
+def install(module: Any) -> None:
+    """Put the managed classes in the place of the library's in ``confluent_kafka.cimpl``, just imported or before."""
+    for plain_class, managed in ((_Consumer, ManagedConsumer), (_Producer, ManagedProducer)):
+        managed.__name__ = managed.__qualname__ = plain_class.__name__
+        managed.__module__, managed.__doc__ = plain_class.__module__, plain_class.__doc__
+        _replace(module, plain_class, managed)
+        for other in [m for name, m in sys.modules.items() if name.split(".")[0] == "confluent_kafka"]:
+            _replace(other, plain_class, managed)
+        for subclass in plain_class.__subclasses__():
+            if subclass is not managed:
+                name = f"{subclass.__module__}.{subclass.__qualname__}"
+                log.warning("the agent came after %s was defined: its partitions are not managed", name)
+
+
+def _replace(module: Any, plain_class: Any, managed: Any) -> None:
+    for name, value in list(vars(module).items()):
+        if value is plain_class:
+            setattr(module, name, managed)
