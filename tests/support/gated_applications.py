@@ -40,7 +40,7 @@ from tidegate_agent.control import ControlLink, connection_settings
 from tidegate_agent.settings import Settings
 
 PATIENCE_S: Final = 30.0
-_POLL_MS: Final = 200
+_POLL_MS: Final = 500
 _WRITE_EACH_S: Final = 0.02
 
 

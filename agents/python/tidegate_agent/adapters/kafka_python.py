@@ -109,12 +109,13 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         finally:
             passed.ends()
 
-    async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: float | None = None) -> None:
-        # The auto-commit before a rebalance has as long as the application's poll, not as the agent's part of it.
+    def ensure_active_group(self, timeout_ms: float | None = None) -> Any:
+        # Joining, and the auto-commit before it, have as long as the application's poll, not as the agent's part of it:
+        # kafka-python 3.0 may forget a join whose time is up while its SyncGroup is under way, and then never joins.
         gatekeeper = self.gatekeeper
         if gatekeeper is not None and gatekeeper.timer is not None:
             timeout_ms = gatekeeper.timer.timeout_ms
-        await super()._on_join_prepare_async(generation, member_id, timeout_ms)
+        return super().ensure_active_group(timeout_ms)
 
 
 class Gatekeeper:
