@@ -53,7 +53,6 @@ class KafkaControlTopics:
         self._closed = False
         self._producer: Producer | None = None
         self._producer_id = ""
-        self._fatal: KafkaError | None = None
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
         self._next: dict[tuple[str, int], int] = {}
@@ -334,13 +333,18 @@ class KafkaControlTopics:
             for key, value in records.items():
                 producer.produce(name, encode_value(value), encode_key(key), on_delivery=delivered(key))
             producer.flush(_DELIVERY_S)
-        except KafkaException as error:
-            failures.append(error.args[0])
+        except (KafkaException, SystemError) as error:
+            # confluent_kafka calls the delivery callbacks with a fatal error already pending, which Python then reports
+            # as a SystemError with that as its cause.
+            raised = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(raised, KafkaException):
+                raise
+            failures.insert(0, raised.args[0])
         if failures:
             # What was in the same batch may be there; whoever asked writes all of it again, which changes nothing. An
             # idempotent producer that failed for good (no right to write to any topic, say) is of no use any more.
-            cause, self._producer, self._fatal = self._fatal or failures[0], None, None
-            raise failure(cause, what)
+            self._producer = None
+            raise failure(failures[0], what)
         if len(offsets) < len(records):
             # Whether they are there is unknown; writing them again changes nothing but their epochs.
             self._producer = None
@@ -365,14 +369,8 @@ class KafkaControlTopics:
                         "linger.ms": 0,
                         "message.timeout.ms": int(_DELIVERY_S * 1000 * 0.9),
                         "allow.auto.create.topics": False,
-                        "error_cb": self._heard,
                     },
                 ),
                 logger=silent_logger(),
             )
         return self._producer
-
-    def _heard(self, error: KafkaError) -> None:
-        """Called while a producer is flushed: a fatal error says why, its messages only that it was fatal."""
-        if error.fatal():
-            self._fatal = error

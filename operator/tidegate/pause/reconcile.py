@@ -264,7 +264,8 @@ class PauseReconciler:
             return True
         waited_s = asyncio.get_running_loop().time() - memory.lag_s
         tick = self._parts.tick
-        return waited_s >= (tick.active_s if any(row.offset is None for row in paused) else _LAG_TICKS * tick.idle_s)
+        untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in paused)
+        return waited_s >= (tick.active_s if untold else _LAG_TICKS * tick.idle_s)
 
     async def _with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: _Memory) -> Seen:
         memory.lag_s = asyncio.get_running_loop().time()
