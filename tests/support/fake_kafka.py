@@ -519,8 +519,12 @@ class FakeKafka:
             group.state = GroupState.RECONCILING
 
     def _remove(self, group: _GroupLogs, member_id: str) -> bool:
-        if group.members.pop(member_id, None) is None:
+        removed = group.members.pop(member_id, None)
+        if removed is None:
             return False
+        if removed.consumer._joining:
+            # The answer to its join says that it is unknown; it joins anew at once.
+            self.clock.after(0.002, removed.consumer._unknown_in_join)
         if group.type is GroupType.CONSUMER:
             self._retarget(group)
         elif group.state is GroupState.PREPARING_REBALANCE:
@@ -737,7 +741,8 @@ class FakeConsumer:
     """An application with one consumer. Times in seconds; ``phase_s`` shifts its heartbeats against the others'.
 
     ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
-    position over an eager rebalance (kafka-python). ``waits``: it waits for open transactions before it reads a
+    position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it becomes
+    unknown. ``waits``: it waits for open transactions before it reads a
     committed offset (KIP-447). ``late_commit_s``: its application holds what it has read for so long and then commits
     it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it
     runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack.
@@ -761,6 +766,7 @@ class FakeConsumer:
     rejoin_delay_s: float = 0.0
     rebalance_timeout_s: float = 300.0
     keeps_position: bool = False
+    keeps_when_unknown: bool = False
     waits: bool = True
     late_commit_s: float | None = None
     managed: bool = False
@@ -777,6 +783,7 @@ class FakeConsumer:
     _next_heartbeat_s: float = 0.0
     _next_commit_s: float = 0.0
     _rejoining: bool = False
+    _joining: bool = False
     _running: bool = False
     _closing: dict[TopicPartition, float] = field(default_factory=dict)
     """When each partition that is no longer delivered will be acked."""
@@ -903,13 +910,18 @@ class FakeConsumer:
     def _lost(self) -> None:
         """Somebody left in our name: what was not committed is lost, and so is the position."""
         self._hold_for_late_commit()
-        self._positions.clear()
+        if not (self.keeps_when_unknown and self._joining):
+            self._positions.clear()
         self._unstarted.clear()
         self.member_id = self._new_id()
         self._committed.clear()
         self.kafka._join(self.group_id, self.member_id, self)
         if self.protocol is GroupType.CONSUMER:
             self._reconcile()
+
+    def _unknown_in_join(self) -> None:
+        if self._running and self._joining:
+            self._lost()
 
     def _rejoin(self) -> None:
         if self.assignor not in COOPERATIVE:
@@ -922,6 +934,7 @@ class FakeConsumer:
             if not self._running:
                 return
             if member_id in self.kafka._group(self.group_id).members:
+                self._joining = True
                 self.kafka._join(self.group_id, member_id, self)
             else:
                 self._lost()
@@ -933,7 +946,7 @@ class FakeConsumer:
 
     def _assigned(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """The answer to our join."""
-        self._generation = generation
+        self._generation, self._joining = generation, False
         keeps = self.keeps_position or self.assignor in COOPERATIVE
         if self.assignor in COOPERATIVE:
             self._commit({p: o for p, o in self._positions.items() if p not in partitions})

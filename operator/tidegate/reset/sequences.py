@@ -9,7 +9,7 @@ import contextlib
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Kafka
@@ -18,9 +18,12 @@ from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.pacing import NotReady, Pace
 from tidegate.reset.watch import Watched
-from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, EAGER_ASSIGNORS
 
 Partitions = frozenset[TopicPartition]
+
+MOST_STALE_LOOKS: Final = 3
+"""How often a round is put off because a look at the owners had become too old."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class Sequences:
         """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
         self.emptied = False
         """Whether the last round made all members leave that there were."""
+        self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
 
@@ -219,20 +223,24 @@ class Sequences:
             self.postponed = round_.pending
             return round_.pending
         with self._held_join(group, keeps=keeps):
-            if held and self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s:
+            if held and self._is_stale(looked):
                 # Who owns what shows no more; a rebalance may have ended between the look and the hold.
                 self.postponed = round_.pending
                 return round_.pending
             self._commits.commit(round_.targets, round_.number)
             # A held classic group shows no owners, and gives nobody a partition.
+            looked = self._pace.clock.monotonic()
             now = group if held else self._group()
             owners, unsure = _owners_now(round_.pending, group, now)
-            owners, self.postponed = _all_but_one(owners, group, round_.pending) if keeps else (owners, frozenset())
+            owners, self.postponed = _all_but_one(owners, now, round_.pending) if keeps else (owners, frozenset())
             leaving = self._pace.clock.monotonic()
             for member in owners:
                 self._times.stop(member.assignment & round_.pending, leaving)
             left = self._kafka.membership.leave(self._group_id, owners)
             self.emptied = len(left) >= len(now.members)
+            if keeps and self._is_stale(looked):
+                # A rebalance may have begun in between, in which they were rejoining already.
+                unsure = round_.pending
             again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
             late = round_.overwritten_at_release(self._committed(round_)) - again
             if late:
@@ -241,6 +249,12 @@ class Sequences:
                 seen = self._committed(round_)
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
         return again
+
+    def _is_stale(self, looked: float) -> bool:
+        """Whether a look of that moment is too old to act upon; told a few times only, for brokers far away."""
+        stale = self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s
+        self._stale_looks += stale
+        return stale and self._stale_looks <= MOST_STALE_LOOKS
 
     def _owners_changed(self, round_: Round, group: Group) -> bool:
         """Whether the owners are others than when the way was chosen, or just changing."""
@@ -251,8 +265,17 @@ class Sequences:
         }
 
     def _may_keep_positions(self, round_: Round, group: Group) -> bool:
-        """Whether an owner speaks a subscription from before KIP-429."""
-        if group.type is not GroupType.CLASSIC or len(group.members) < 2:
+        """Whether an owner that is rejoining when it becomes unknown goes on from where it was.
+
+        Cooperative clients keep what they own over a rebalance (kafka-python also then); so do some whose subscription
+        is from before KIP-429. Who is alone cannot leave another behind: among those, cooperative ones are looked after
+        once the group was Empty, and the old ones rejoin.
+        """
+        if group.type is not GroupType.CLASSIC:
+            return False
+        if group.assignor not in EAGER_ASSIGNORS:
+            return True
+        if len(group.members) < 2:
             return False
         versions = self._kafka.membership.subscription_versions(self._group_id)
         return any(versions.get(m.member_id, 0) < COOPERATIVE_SUBSCRIPTION for m in group.owners(round_.pending))
@@ -264,8 +287,8 @@ class Sequences:
         Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
         and aiokafka does so before it rejoins.
 
-        ``keeps``: an owner that is rejoining when it becomes unknown keeps its position (kafka-python); one that learns
-        it from a heartbeat has lost its partitions. So the rebalance is not begun before they left; and one has to
+        ``keeps``: an owner that is rejoining when it becomes unknown may keep its position; one that learns it from a
+        heartbeat has lost its partitions. So the rebalance is not begun before they left; and one has to
         stay, for an outstanding member id keeps a group from becoming Empty only once a rebalance is under way.
         """
         if group.type is not GroupType.CLASSIC:
@@ -353,8 +376,8 @@ def _owned_by_others(
 def _all_but_one(
     owners: tuple[Member, ...], group: Group, pending: Partitions
 ) -> tuple[tuple[Member, ...], Partitions]:
-    """Where all members own something, one of them stays for now; and its partitions."""
-    if len(owners) < len(group.members):
+    """Where all of several members own something, one of them stays for now; and its partitions."""
+    if len(owners) < len(group.members) or len(group.members) == 1:
         return owners, frozenset()
     stays = min(owners, key=lambda m: (len(m.assignment & pending), m.member_id))
     return tuple(m for m in owners if m is not stays), stays.assignment & pending

@@ -433,6 +433,23 @@ def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tm
     world.check_reset(at_most=2)
 
 
+def test_an_owner_that_keeps_its_position_when_it_becomes_unknown_in_a_rebalance_is_not_met_in_one(
+    tmp_path: Path,
+) -> None:
+    """kafka-python: whoever is rejoining when it is made to leave goes on as if nothing had been."""
+    kind = Kind(
+        "cooperative-keeps", Way.HANDOVER, assignor="cooperative-sticky", consumer=(("keeps_when_unknown", True),)
+    )
+    world = World(kind, tmp_path)
+    world.create()
+    kafka: Any = Delayed(world.kafka, world.clock, {"leave": lambda: world.clock.sleep(4)}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=2)
+
+
 def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> None:
     """Kafka goes away while the gates are closed: the job ends without a result, and the next one opens them."""
     world = World(next(k for k in KINDS if k.name == "managed-eager"), tmp_path)
