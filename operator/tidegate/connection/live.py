@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.ports import Kafka
 from tidegate.resources.connection import AllowSpec
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsChecked:
-    """What was found about a connection's control and ack topics: a condition's reason, and a message for a person."""
-
-    usable: bool
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

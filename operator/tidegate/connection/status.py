@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tidegate.connection.live import TopicsChecked
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
 from tidegate.resources.conditions import (

@@ -36,6 +36,15 @@ class TopicFacts:
     config: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsChecked:
+    """What was found about a connection's control and ack topics: a condition's reason, and a message for a person."""
+
+    usable: bool
+    reason: str
+    message: str
+
+
 def complaints(control: TopicFacts, acks: TopicFacts) -> tuple[str, ...]:
     """What keeps the two from doing their work, each with the command that mends it."""
     found: list[str] = []

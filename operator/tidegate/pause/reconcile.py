@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, assert_never
 
-from tidegate.connection.live import Live, LiveConnections, TopicsChecked
+from tidegate.connection.live import Live, LiveConnections
 from tidegate.control.gates import Gates
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kube.loop import Pass

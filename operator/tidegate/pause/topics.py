@@ -8,9 +8,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.connection.live import Live, TopicsChecked
+from tidegate.connection.live import Live
 from tidegate.control.ports import ControlTopics
-from tidegate.control.topics import acks_topic
+from tidegate.control.topics import TopicsChecked, acks_topic
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.observe import Snapshot
 
