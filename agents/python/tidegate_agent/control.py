@@ -25,6 +25,8 @@ log = logging.getLogger("tidegate_agent")
 _REQUEST_S: Final = 5.0
 _LOOK_S: Final = 5.0
 """How often the topic is looked at unasked: whether it is still the same one."""
+_ABSENT_LOOK_S: Final = 1.0
+"""The same while there is none: the first pause of a cluster makes it, and should not have to wait for long."""
 _RETRY_S: Final = 0.5
 _POLL_S: Final = 0.5
 _BATCH: Final = 500
@@ -256,16 +258,16 @@ class ControlLink:
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({**self._settings}, logger=_client_log())
-        answered, looked = 0, -_LOOK_S
+        answered, next_look = 0, 0.0
         while not self._stopped:
             with self._changed:
                 asked, outstanding = self._asked, self._outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    self._changed.wait(max(0.0, looked + _LOOK_S - time.monotonic()))
+                    self._changed.wait(max(0.0, next_look - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
             if self._producer is not None:
                 self._producer.poll(0.02 if outstanding else 0)
-            if asked == answered and not doubted and time.monotonic() < looked + _LOOK_S:
+            if asked == answered and not doubted and time.monotonic() < next_look:
                 continue
             try:
                 topic = self._look(admin)
@@ -277,7 +279,7 @@ class ControlLink:
                 self._say("gone", f"control topic {self._topic} is gone: the gates stay as they are")
                 self._rest(_RETRY_S)
                 continue
-            looked = time.monotonic()
+            next_look = time.monotonic() + (_ABSENT_LOOK_S if topic is None else _LOOK_S)
             if topic is None:
                 self._say("none", f"there is no control topic {self._topic}: nothing is paused by it")
                 answered = asked
