@@ -174,13 +174,14 @@ def _phases(applied_at: datetime, run: Run) -> tuple[PhaseStart, ...]:
 
 
 def consumer_processes() -> dict[str, int]:
-    """The process id of each consumer: children of this process, by the members that their command line names."""
+    """The process id of each consumer of the first group: children of this process, by the members that their command
+    line names."""
     found: dict[str, int] = {}
     for children in Path("/proc/self/task").glob("*/children"):
         for pid in children.read_text().split():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if any(word.endswith(b"clients/worker.py") for word in words):
-                    job = json.loads(words[-2])
-                    found |= {str(member["name"]): int(pid) for member in job["members"]}
+                    members = json.loads(words[-2])["members"]
+                    found |= {str(m["name"]): int(pid) for m in members if m["config"]["group.id"] == GROUP}
     return dict(sorted(found.items()))

@@ -23,6 +23,7 @@ from devstack.commands import crd_files
 from devstack.prerequisites import missing
 from devstack.processes import RunFolder, Service, close_run, eventually, free_ports
 from support.stack_fixtures import kubeconfig_to_use
+from tidegate.control.topics import acks_topic
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.reset.marker import marker_group
@@ -32,6 +33,9 @@ from tidegate.spark.runner_local import LocalSparkRunner
 NAMESPACE: Final = "tidegate-demo"
 TOPIC: Final = "access-log"
 GROUP: Final = "web-analytics"
+WATCHERS: Final = "fraud-watch"
+"""The group whose consumers run the agent; also the name of its resources."""
+CONTROL_TOPIC: Final = "__tidegate-demo"
 PARTITIONS: Final = 8
 POLICY: Final = "web-analytics"
 CONNECTION: Final = "demo"
@@ -39,7 +43,12 @@ API_VERSION: Final = "tidegate.io/v1alpha1"
 
 RESOURCES: Final = Path(__file__).parent / "resources"
 _START_S: Final = 30.0
-_DEMO_KINDS: Final = (("OffsetResetPolicy", POLICY), ("KafkaConnection", CONNECTION))
+_DEMO_KINDS: Final = (
+    ("ConsumerGroupPause", WATCHERS),
+    ("OffsetResetPolicy", WATCHERS),
+    ("OffsetResetPolicy", POLICY),
+    ("KafkaConnection", CONNECTION),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,10 @@ def _topic(broker: KafkaCluster) -> Iterator[None]:
         yield
     finally:
         if broker.attached:
-            for deleted in admin.delete_consumer_groups([GROUP, marker_group(GROUP)]).values():
+            made = [GROUP, marker_group(GROUP), WATCHERS, marker_group(WATCHERS)]
+            gone = [*admin.delete_consumer_groups(made).values()]
+            gone += admin.delete_topics([CONTROL_TOPIC, acks_topic(CONTROL_TOPIC)], operation_timeout=30).values()
+            for deleted in gone:
                 with contextlib.suppress(KafkaException):  # the demo did not come far enough to make it
                     deleted.result(30)
             admin.delete_topics([TOPIC], operation_timeout=30)[TOPIC].result(30)
@@ -138,7 +150,7 @@ def _install(cluster: Cluster) -> None:
     """The definitions and the namespace. They stay on a cluster that stays: others may have come to use them."""
     for path in crd_files():
         cluster.apply(path.read_text())
-    kinds = ("KafkaConnection", "OffsetResetPolicy")
+    kinds = ("KafkaConnection", "OffsetResetPolicy", "ConsumerGroupPause")
     if not eventually(lambda: all(cluster.is_served(API_VERSION, kind) for kind in kinds), _START_S):
         raise ClusterError(f"the API server does not serve {', '.join(kinds)} within {_START_S:.0f} s")
     cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n")

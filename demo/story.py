@@ -12,8 +12,20 @@ import yaml
 
 from demo.access_log import read_requests
 from demo.lookout import ALL, Lookout, consumer_processes, stored_run
+from demo.pausing import STANDS_S, PauseFacts, Reading, judge_pause
 from demo.screen import Screen
-from demo.stage import API_VERSION, CONNECTION, GROUP, NAMESPACE, POLICY, TOPIC, Stage, set_stage
+from demo.stage import (
+    API_VERSION,
+    CONNECTION,
+    CONTROL_TOPIC,
+    GROUP,
+    NAMESPACE,
+    POLICY,
+    TOPIC,
+    WATCHERS,
+    Stage,
+    set_stage,
+)
 from demo.traffic import Traffic
 from demo.verdict import History, RunFacts, judge, stood_at
 from support.clients import ConsumerFleet
@@ -26,6 +38,7 @@ PAST: Final = 4_000
 PER_SECOND: Final = 20.0
 _COMMITTED_S: Final = 30.0
 _CONNECTED_S: Final = 60.0
+_PAUSED_S: Final = 30.0
 _RUN_S: Final = 240.0
 _LOOK_S: Final = 0.1
 _BETWEEN_S: Final = 6.0
@@ -43,15 +56,19 @@ def tell(screen: Screen) -> bool:
         screen.say(f"{sent:,} requests of the past are on the topic, each with its own time, keyed by client")
         with (
             ConsumerFleet("librdkafka", stage.bootstrap, GROUP, [TOPIC], members=4, processes=4) as fleet,
+            ConsumerFleet(
+                "librdkafka", stage.bootstrap, WATCHERS, [TOPIC], 2, agent=True, control_topic=CONTROL_TOPIC
+            ) as watchers,
             Lookout(stage, web, fleet, screen) as lookout,
         ):
             fleet.wait_assigned(ALL)
+            watchers.wait_assigned(ALL)
             web.begin()
             screen.say(
                 f"4 ordinary consumers of group {GROUP} read it, {PER_SECOND:.0f} requests a second go on coming"
             )
             _wait_until_committed(lookout)
-            return _Play(stage, web, fleet, lookout, screen).perform()
+            return _Play(stage, web, fleet, watchers, lookout, screen).perform()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,7 @@ class _Play:
     stage: Stage
     web: Traffic
     fleet: ConsumerFleet
+    watchers: ConsumerFleet
     lookout: Lookout
     screen: Screen
 
@@ -79,14 +97,16 @@ class _Play:
         as_before = {p: (committed[p], given[p]) for p in partitions}
         undo = self._run("undo.yaml", "It is undone: back to where the group stood before", as_before)
         self._go_on()
+        pause = self._pause_and_reset(asked_time)
 
         self.lookout.headline("The traffic ends; the consumers read to the end")
         self.web.stop()
         ends = self.web.ends(ALL)
-        self.fleet.wait_read_to(ends)
-        deadline = time.monotonic() + _COMMITTED_S
-        while self._committed() != ends and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+        for fleet, group in ((self.fleet, GROUP), (self.watchers, WATCHERS)):
+            fleet.wait_read_to(ends)
+            deadline = time.monotonic() + _COMMITTED_S
+            while self._committed(group) != ends and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
         judgement = judge(
             History(
                 deliveries=self.fleet.records(),
@@ -98,9 +118,11 @@ class _Play:
                 runs=(replay, undo),
             )
         )
+        paused = judge_pause(pause, Reading(self.watchers.records(), self.web.acked(), self._committed(WATCHERS)))
+        well = judgement.well and all(f.passed is not False for f in paused)
         self.screen.table(self.lookout.look())
-        self.screen.verdict([(f.passed, f.sentence) for f in judgement.findings], well=judgement.well)
-        return judgement.well
+        self.screen.verdict([(f.passed, f.sentence) for f in (*judgement.findings, *paused)], well=well)
+        return well
 
     # --- scenes -------------------------------------------------------------------------------------------------------
 
@@ -126,19 +148,7 @@ class _Play:
         applied_at = datetime.now(UTC)
         self.lookout.headline(headline)
         self.lookout.follow(run_id)
-        self._apply(file)
-        deadline = time.monotonic() + _RUN_S
-        while True:
-            policy = self._policy()
-            reset = policy.get("status", {}).get("reset") or {}
-            if reset.get("id") == run_id and Phase(reset["phase"]).is_final:
-                break
-            if (stuck := _stalled(policy)) is not None:
-                raise StoryError(f"reset {run_id} can't begin: {stuck}")
-            if time.monotonic() > deadline:
-                raise StoryError(f"reset {run_id} is not over after {_RUN_S:.0f} s: {policy.get('status')}")
-            self._check_operator()
-            time.sleep(_LOOK_S)
+        policy, reset = self._apply_and_wait(file, POLICY)
         run = stored_run(self.stage, policy)
         if run is None or run.result is None:
             raise StoryError(f"reset {run_id} ended as {reset['phase']} without a result: {policy.get('status')}")
@@ -157,6 +167,76 @@ class _Play:
         self.screen.say(f"reset {run_id}: {facts.phase}: {facts.message}")
         self.screen.table(self.lookout.look())
         return facts
+
+    def _apply_and_wait(self, file: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Apply a policy and wait for the end of its run; the policy, and its ``status.reset``."""
+        run_id = self._reset_of(file)["id"]
+        self._apply(file)
+        deadline = time.monotonic() + _RUN_S
+        while True:
+            policy = self._resource("OffsetResetPolicy", name)
+            reset = policy.get("status", {}).get("reset") or {}
+            if reset.get("id") == run_id and Phase(reset["phase"]).is_final:
+                return policy, reset
+            if (stuck := _stalled(policy)) is not None:
+                raise StoryError(f"reset {run_id} can't begin: {stuck}")
+            if time.monotonic() > deadline:
+                raise StoryError(f"reset {run_id} is not over after {_RUN_S:.0f} s: {policy.get('status')}")
+            self._check_operator()
+            time.sleep(_LOOK_S)
+
+    def _pause_and_reset(self, asked_time: datetime) -> PauseFacts:
+        """The second group, whose consumers run the agent: one partition is paused, reset while paused, let go."""
+        partition = ALL[5]
+        self.lookout.headline(
+            f"Group {WATCHERS} runs the agent: its partition {partition[1]} is paused, the rest flows"
+        )
+        applied_at = time.time()
+        self._apply("pause.yaml")
+        status = self._wait_paused()
+        paused_at = time.time()
+        rows: list[dict[str, Any]] = status.get("partitions", [])
+        stopped_at = next((row.get("offset") for row in rows if row["partition"] == partition[1]), None)
+        self.screen.say(f"paused {paused_at - applied_at:.1f} s after it was applied: {status['paused']} partition(s)")
+        self.lookout.headline(f"Group {WATCHERS}: the paused partition goes back to 18 May, and stays paused")
+        reset_began = time.time()
+        _, reset = self._apply_and_wait("replay-while-paused.yaml", WATCHERS)
+        target = self._committed(WATCHERS).get(partition)
+        self.screen.say(f"reset replay-while-paused: {reset['phase']} by way of {reset.get('way')}")
+        deadline = time.monotonic() + STANDS_S
+        while time.monotonic() < deadline:
+            self._check_operator()
+            time.sleep(_LOOK_S)
+        released_at = time.time()
+        self.stage.cluster.delete(API_VERSION, "ConsumerGroupPause", WATCHERS, NAMESPACE)
+        self.screen.act(f"kubectl delete consumergrouppause {WATCHERS}", "", "deleted")
+        self.watchers.wait_flowing([partition], since=released_at)
+        self.screen.say(f"partition {partition[1]} of {WATCHERS} flows again")
+        return PauseFacts(
+            partition=partition,
+            applied_at=applied_at,
+            paused_at=paused_at,
+            stopped_at=stopped_at,
+            reset_began=reset_began,
+            phase=reset["phase"],
+            way=reset.get("way", "none"),
+            message=str(reset),
+            target=target,
+            expected=self.web.first_offsets_at(asked_time, [partition])[partition],
+            released_at=released_at,
+        )
+
+    def _wait_paused(self) -> dict[str, Any]:
+        """The pause's status once it says Paused."""
+        deadline = time.monotonic() + _PAUSED_S
+        while True:
+            status: dict[str, Any] = self._resource("ConsumerGroupPause", WATCHERS).get("status", {})
+            if status.get("phase") == "Paused":
+                return status
+            if time.monotonic() > deadline:
+                raise StoryError(f"ConsumerGroupPause {WATCHERS} is not Paused after {_PAUSED_S:.0f} s: {status}")
+            self._check_operator()
+            time.sleep(_LOOK_S / 2)
 
     def _go_on(self) -> None:
         """Every partition delivers again, and some more traffic."""
@@ -183,14 +263,14 @@ class _Play:
         reset: dict[str, Any] = yaml.safe_load(self.stage.resource(file))["spec"]["reset"]
         return reset
 
-    def _policy(self) -> dict[str, Any]:
-        policy = self.stage.cluster.get(API_VERSION, "OffsetResetPolicy", POLICY, NAMESPACE)
-        if policy is None:
-            raise StoryError(f"OffsetResetPolicy {POLICY} is gone")
-        return policy
+    def _resource(self, kind: str, name: str) -> dict[str, Any]:
+        resource = self.stage.cluster.get(API_VERSION, kind, name, NAMESPACE)
+        if resource is None:
+            raise StoryError(f"{kind} {name} is gone")
+        return resource
 
-    def _committed(self) -> dict[Partition, int]:
-        return {(p.topic, p.partition): o for p, o in self.stage.kafka.committed(GROUP).items()}
+    def _committed(self, group: str = GROUP) -> dict[Partition, int]:
+        return {(p.topic, p.partition): o for p, o in self.stage.kafka.committed(group).items()}
 
     def _check_operator(self) -> None:
         if not self.stage.operator.alive:

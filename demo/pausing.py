@@ -1,0 +1,108 @@
+"""The second act: a group whose consumers run the agent. One partition is paused, reset while it stands, let go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from demo.stage import WATCHERS
+from demo.verdict import Finding
+from support.checker import ResetRun, check
+from support.deliveries import Delivery, Partition
+
+STANDS_S: Final = 3.0
+"""For the spectator: how long the partition stands still after its reset, while the others flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseFacts:
+    """What was done to the group. Times are epoch seconds.
+
+    ``applied_at``: just before the pause was applied; ``paused_at``: its status said Paused; ``released_at``: just
+    before it was deleted. ``stopped_at``: the offset the status gave. ``reset_began``: before the reset in between was
+    applied; ``phase``, ``way``, ``message``, ``target``: how it ended. ``expected``: the target by the records.
+    """
+
+    partition: Partition
+    applied_at: float
+    paused_at: float
+    stopped_at: int | None
+    reset_began: float
+    phase: str
+    way: str
+    message: str
+    target: int | None
+    expected: int
+    released_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the group's consumers were given, what the broker acknowledged, and what is committed in the end."""
+
+    deliveries: Sequence[Delivery]
+    acked: Mapping[Partition, Collection[int]]
+    committed: Mapping[Partition, int]
+
+
+def judge_pause(facts: PauseFacts, read: Reading) -> tuple[Finding, ...]:
+    """Hold it against what a pause promises. Pure."""
+    return (_stood_still(facts, read), _others_flowed(facts, read), _went_on(facts, read), _nothing_lost(facts, read))
+
+
+def _stood_still(facts: PauseFacts, read: Reading) -> Finding:
+    topic, number = facts.partition
+    within = [
+        d
+        for d in read.deliveries
+        if (d.topic, d.partition) == facts.partition and facts.paused_at <= d.t <= facts.released_at
+    ]
+    if within:
+        return Finding(False, f"{len(within)} records of {topic}-{number} were delivered while it was paused")
+    took, stood = facts.paused_at - facts.applied_at, facts.released_at - facts.paused_at
+    where = "" if facts.stopped_at is None else f" at offset {facts.stopped_at:,}"
+    return Finding(
+        True,
+        f"partition {number} of fraud-watch stood still{where} for {stood:.1f} s, {took:.1f} s after kubectl apply",
+    )
+
+
+def _others_flowed(facts: PauseFacts, read: Reading) -> Finding:
+    times = sorted(
+        d.t
+        for d in read.deliveries
+        if (d.topic, d.partition) != facts.partition and facts.applied_at <= d.t <= facts.released_at
+    )
+    flowing = {(d.topic, d.partition) for d in read.deliveries if facts.paused_at <= d.t <= facts.released_at}
+    if len(flowing) < len(read.acked) - 1:
+        return Finding(False, f"only {len(flowing)} of {len(read.acked) - 1} other partitions delivered meanwhile")
+    gap = max((b - a for a, b in pairwise(times)), default=0.0)
+    return Finding(True, f"its {len(flowing)} other partitions flowed meanwhile, the longest gap {gap:.1f} s")
+
+
+def _went_on(facts: PauseFacts, read: Reading) -> Finding:
+    if facts.phase != "Succeeded" or facts.target != facts.expected:
+        return Finding(False, f"replay-while-paused: {facts.phase}, target {facts.target}: {facts.message}")
+    first = next(
+        (d.offset for d in read.deliveries if (d.topic, d.partition) == facts.partition and d.t > facts.released_at),
+        None,
+    )
+    if first is None or first != facts.target:
+        return Finding(False, f"it went on at {first}, not at its target {facts.target}")
+    return Finding(True, f"reset while paused (way {facts.way}): when it was let go it went on exactly at {first:,}")
+
+
+def _nothing_lost(facts: PauseFacts, read: Reading) -> Finding:
+    # Until the pause was taken away nothing could begin at the target.
+    target = -1 if facts.target is None else facts.target
+    run = ResetRun(facts.reset_began, facts.released_at, {facts.partition: target})
+    verdict = check(read.deliveries, read.acked, [run])
+    ends = {partition: max(offsets) + 1 for partition, offsets in read.acked.items() if offsets}
+    if not verdict.clean:
+        return Finding(False, f"{WATCHERS}: {'; '.join(verdict.complaints()) or 'records were read again'}")
+    behind = [p for p, end in ends.items() if read.committed.get(p) != end]
+    if behind:
+        return Finding(False, f"{WATCHERS}: not at the end in the end: {behind}")
+    return Finding(True, f"{WATCHERS}: nothing lost, nothing else read again, the end of every partition committed")

@@ -1,0 +1,68 @@
+"""The demo's second verdict can end badly in each way in which a pause can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from demo.pausing import PauseFacts, Reading, judge_pause
+from support.deliveries import Delivery, Partition
+
+PAUSED: Partition = ("access-log", 0)
+OTHER: Partition = ("access-log", 1)
+FACTS = PauseFacts(
+    partition=PAUSED,
+    applied_at=10.0,
+    paused_at=10.5,
+    stopped_at=100,
+    reset_began=12.0,
+    phase="Succeeded",
+    way="Gated",
+    message="",
+    target=40,
+    expected=40,
+    released_at=20.0,
+)
+
+
+def _reading(*, during: tuple[Delivery, ...] = (), first: int = 40, others_until: int = 250) -> Reading:
+    paused = [Delivery(o * 0.1, "c0", *PAUSED, o) for o in range(100)]
+    again = [Delivery(20.5 + (o - first) * 0.01, "c0", *PAUSED, o) for o in range(first, 120)]
+    others = [Delivery(o * 0.1, "c1", *OTHER, o) for o in range(others_until)]
+    acked = {PAUSED: range(120), OTHER: range(250)}
+    return Reading([*paused, *during, *again, *others], acked, {PAUSED: 120, OTHER: 250})
+
+
+def _wrong(facts: PauseFacts, read: Reading) -> list[str]:
+    return [f.sentence for f in judge_pause(facts, read) if f.passed is False]
+
+
+def test_a_pause_that_holds_is_well() -> None:
+    assert not _wrong(FACTS, _reading())
+
+
+def test_a_record_of_the_paused_partition_is_wrong() -> None:
+    leak = Delivery(15.0, "c0", *PAUSED, 100)
+
+    assert "1 records of access-log-0 were delivered while it was paused" in _wrong(FACTS, _reading(during=(leak,)))
+
+
+def test_others_that_stop_as_well_are_wrong() -> None:
+    assert any("0 of 1 other partitions" in s for s in _wrong(FACTS, _reading(others_until=105)))
+
+
+def test_going_on_elsewhere_than_at_the_target_is_wrong() -> None:
+    assert any("it went on at 41, not at its target 40" in s for s in _wrong(FACTS, _reading(first=41)))
+
+
+def test_a_target_other_than_the_records_say_is_wrong() -> None:
+    assert any("target 40" in s for s in _wrong(replace(FACTS, expected=39), _reading()))
+
+
+def test_a_reset_that_failed_is_wrong() -> None:
+    assert any("Failed" in s for s in _wrong(replace(FACTS, phase="Failed"), _reading()))
+
+
+def test_offsets_short_of_the_end_are_wrong() -> None:
+    read = _reading()
+
+    assert any("not at the end" in s for s in _wrong(FACTS, replace(read, committed={PAUSED: 120, OTHER: 249})))
