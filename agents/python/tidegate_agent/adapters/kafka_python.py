@@ -14,7 +14,6 @@ A consumer that does not poll closes no gate: it may have any number of records 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 import weakref
@@ -34,6 +33,7 @@ from kafka.util import Timer
 from tidegate_agent import process
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
+from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
 from tidegate_agent.core import Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
@@ -423,8 +423,7 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
             if self._gatekeeper is not None:
                 self._gatekeeper.gate.sought([Partition(*tp) for tp in partitions or self.assignment()])
 
-    _rename(KafkaConsumer, plain)
-    return KafkaConsumer
+    return named_as(KafkaConsumer, plain)
 
 
 def producer_class(plain: type[Any]) -> type[Any]:
@@ -441,8 +440,7 @@ def producer_class(plain: type[Any]) -> type[Any]:
                 if passed is not None:
                     passed.ends()
 
-    _rename(KafkaProducer, plain)
-    return KafkaProducer
+    return named_as(KafkaProducer, plain)
 
 
 def _transaction(offsets: Any, group_metadata: Any) -> Passed | None:
@@ -466,13 +464,16 @@ def _link(configs: Mapping[str, Any], open_link: OpenLink) -> Link:
 
 
 def replace_parts(module: ModuleType) -> None:
-    """Have the client make its consumers of the classes above; without a gatekeeper they are as ever."""
-    for holder, part in (
-        (subscription_state, _PartitionState),
-        (module, _Subscription),
-        (module, _Coordinator),
-    ):
-        setattr(holder, part.__base__.__name__, part)
+    """Have the client make its consumers of the classes above; without a gatekeeper they are as ever.
+
+    Raises ``AttributeError`` for a version of kafka-python that is built otherwise.
+    """
+    replace_part(subscription_state, _PartitionState, "seek", "reset", "pause", "resume")
+    replace_part(module, _Subscription, "_apply_assignment", "unsubscribe")
+    replace_part(module, _Coordinator, "_send_offset_commit_request", "ensure_active_group")
+    for name in ("_poll_once", "_message_generator_v2"):
+        if not hasattr(module.KafkaConsumer, name):
+            raise AttributeError(f"KafkaConsumer has no {name} in this version")
 
 
 def install_consumer(module: ModuleType) -> None:
@@ -482,21 +483,10 @@ def install_consumer(module: ModuleType) -> None:
     """
     plain = module.KafkaConsumer
     replace_parts(module)
-    _replace(plain, consumer_class(plain, process.settings(), process.link), module, "kafka.consumer", "kafka")
+    replace_class(plain, consumer_class(plain, process.settings(), process.link), module, "kafka.consumer", "kafka")
 
 
 def install_producer(module: ModuleType) -> None:
     """The same for ``kafka.producer.kafka``."""
     plain = module.KafkaProducer
-    _replace(plain, producer_class(plain), module, "kafka.producer", "kafka")
-
-
-def _replace(plain: type[Any], replacement: type[Any], module: ModuleType, *names: str) -> None:
-    for holder in (module, *(sys.modules[name] for name in names if name in sys.modules)):
-        if getattr(holder, plain.__name__, None) is plain:
-            setattr(holder, plain.__name__, replacement)
-
-
-def _rename(replacement: type[Any], plain: type[Any]) -> None:
-    replacement.__name__, replacement.__qualname__ = plain.__name__, plain.__qualname__
-    replacement.__module__, replacement.__doc__ = plain.__module__, plain.__doc__
+    replace_class(plain, producer_class(plain), module, "kafka.producer", "kafka")
