@@ -361,6 +361,10 @@ class Core:
             ]
         return min(times, default=None)
 
+    def is_quiet(self) -> bool:
+        """Whether nothing is being done or waited for: each partition is open or closed, and has been acked."""
+        return all(s.step is None and s.stage in (Stage.OPEN, Stage.CLOSED) for s in self._states.values())
+
     def failed(self, effect: Effect, now: float) -> None:
         """The effect could not be carried out, or it is not known whether it was: it is tried again."""
         if isinstance(effect, Committed):

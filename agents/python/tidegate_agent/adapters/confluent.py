@@ -91,6 +91,7 @@ class _Driver:
         self._idle = threading.Event()
         self._idle.set()
         self._let_in = threading.Event()
+        self._watched = False
         self._ended = False
         self._barged = False
         self._thread: threading.Thread | None = None
@@ -124,6 +125,7 @@ class _Driver:
             stopped = self.core.assigned(new, self.link.ask(), time.monotonic(), sought=sought) if new else ()
         if stopped:
             _Consumer.pause(consumer, _listed(stopped))
+            self._watch(consumer)
             self._start()
         self._wake.set()
 
@@ -244,29 +246,24 @@ class _Driver:
         if consumer is None:
             return None
         self._idle.clear()
-        watched = False
         try:
             while not self._ended:
                 with self._state:
                     self.core.know(self.link.known)
-                    busy = self._is_busy()
-                if busy and not watched:
-                    watched = self._watch(consumer)
-                done = self._do_next(consumer)
-                if done is not None:
-                    return done
+                wait = self._do_next(consumer)
+                if wait is not None:
+                    return wait
             return None
         except (cimpl.KafkaException, RuntimeError) as error:
             # RuntimeError: it was closed by another way than close().
             log.debug("group %s: %s", self.core.group, error)
             return _SETTLE_MAX_S
         finally:
-            if watched:
+            with self._state:
+                is_quiet = self.core.is_quiet()
+            if is_quiet or self._ended:
                 self._unwatch(consumer)
             self._idle.set()
-
-    def _is_busy(self) -> bool:
-        return self.core.wakes_at() is not None
 
     def _do_next(self, consumer: Any) -> float | None:
         """One effect; ``None``: look for the next at once, otherwise seconds to wait."""
@@ -277,6 +274,7 @@ class _Driver:
                 effect = self.core.work(time.monotonic())
             if effect is None:
                 return self._rest(consumer)
+            self._watch(consumer)
             if not isinstance(effect, Committed):
                 self._carry_out(consumer, effect)
                 return None
@@ -425,26 +423,27 @@ class _Driver:
 
     # --- who polls ----------------------------------------------------------------------------------------------------
 
-    def _watch(self, consumer: Any) -> bool:
+    def _watch(self, consumer: Any) -> None:
         """For the time being see who polls, and let our calls in before the next poll shuts them out."""
-        if _identity_var is None or "poll" in vars(consumer) or "consume" in vars(consumer):
-            return False
-        driver, kind = self, type(consumer)
-        own = weakref.ref(consumer)
+        if _identity_var is None or self._watched:
+            return
+        kind, own = type(consumer), weakref.ref(consumer)
 
         def watched(method: Callable[..., Any]) -> Callable[..., Any]:
             def call(*args: Any, **kwargs: Any) -> Any:
-                driver._identity = _identity()
-                driver._let_in.clear()
-                driver._let_in.wait(_LET_IN_S if not driver._idle.is_set() else 0)
+                self._identity = _identity()
+                if not self._idle.is_set():
+                    self._let_in.clear()
+                    self._let_in.wait(_LET_IN_S)
                 return method(own(), *args, **kwargs)
 
             return call
 
-        consumer.poll, consumer.consume = watched(kind.poll), watched(kind.consume)
-        return True
+        self._watched = True
+        vars(consumer).update(poll=watched(kind.poll), consume=watched(kind.consume))
 
     def _unwatch(self, consumer: Any) -> None:
+        self._watched = False
         vars(consumer).pop("poll", None)
         vars(consumer).pop("consume", None)
 
