@@ -1,0 +1,271 @@
+"""confluent-kafka's consumers obey gates, in each of the ways an application may use them, on a real broker."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from agent.kafka.confluent_application import PROTOCOLS, Scene
+from devstack import KafkaCluster
+from devstack.processes import eventually
+from support.stack_fixtures import MakeTopic, Unique
+from tidegate_agent.adapters.confluent import ManagedConsumer
+from tidegate_agent.control import plain
+
+WAYS = [
+    *[(protocol, "poll", "auto") for protocol in PROTOCOLS],
+    *[("range", "poll", commit) for commit in ("sync", "async", "message", "store")],
+    ("cooperative", "consume", "sync"),
+    ("kip-848", "consume", "auto"),
+    ("range", "deserializing", "auto"),
+    ("kip-848", "deserializing", "message"),
+    ("cooperative", "poll", "store"),
+    ("range", "consume", "transaction"),
+    ("kip-848", "consume", "transaction"),
+]
+
+
+@pytest.fixture
+def scene(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Iterator[Scene]:
+    made = Scene(kafka.bootstrap, make_topic(2), unique())
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def is_whole(offsets: list[int]) -> bool:
+    """Each record once, in order, none left out."""
+    return all(after == before + 1 for before, after in pairwise(offsets))
+
+
+def test_where_nothing_is_closed_poll_is_the_librarys_own(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    assert ManagedConsumer.poll is plain(ManagedConsumer).poll
+    assert ManagedConsumer.consume is plain(ManagedConsumer).consume
+    assert eventually(lambda: not {"poll", "consume"} & set(vars(application.consumer)), 5)
+
+
+@pytest.mark.parametrize(("protocol", "style", "commit"), WAYS)
+def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_was_reset_to(
+    scene: Scene, protocol: str, style: str, commit: str
+) -> None:
+    application = scene.application(protocol=protocol, style=style, commit=commit)
+    application.wait_flowing(0, 1)
+
+    ack = scene.pause(0)
+    acked = time.time()
+    application.wait_flowing(1, since=acked + 0.7)
+    assert not application.offsets(0, acked), "delivered after the ack"
+    assert scene.committed(0) == ack.offset == application.offsets(0)[-1] + 1
+    assert ack.member == application.member
+
+    scene.release(0)
+    application.wait_flowing(0, since=acked)
+    assert is_whole(application.offsets(0)), "everything once: it had drained in time"
+
+    ack = scene.pause(0)
+    acked = time.time()
+    scene.reset(0, 5)
+    application.wait_flowing(1)
+    scene.release(0)
+    application.wait_flowing(0, since=acked)
+    after = application.offsets(0, acked)
+    assert after[0] == 5
+    assert eventually(lambda: scene.committed(0) > 5, 10), (
+        "what is read after a reset to an earlier offset is committed"
+    )
+    assert is_whole(application.offsets(0, acked))
+    assert is_whole(application.offsets(1)), "the other partition notices nothing"
+    assert application.error is None
+
+
+@pytest.mark.parametrize("commit", ["auto", "sync", "store"])
+def test_a_commit_right_after_a_reset_does_not_bring_the_old_offset_back(scene: Scene, commit: str) -> None:
+    """librdkafka still has the old offset stored when the partition opens, and nothing else to commit."""
+    application = scene.application(commit=commit)
+    application.wait_flowing(0, 1)
+    scene.pause(0, drain_s=0)
+    application.do(lambda consumer: consumer.commit(asynchronous=False))
+    scene.reset(0, 3)
+    application.do(lambda consumer: consumer.commit(asynchronous=False))
+    assert scene.committed(0) == 3
+    application.do(lambda consumer: consumer.pause([TopicPartition(scene.topic, 0)]))
+    scene.release(0)
+    scene.wait_acked(0, epoch=scene.hold(1) - 1)
+    application.do(lambda consumer: consumer.commit(asynchronous=False))
+    time.sleep(0.7)  # two auto-commits
+    assert scene.committed(0) == 3
+    application.do(lambda consumer: consumer.resume([TopicPartition(scene.topic, 0)]))
+    since = time.time()
+    application.wait_flowing(0)
+    assert application.offsets(0, since - 0.5)[0] == 3
+
+
+def test_a_slow_application_that_drains_in_time_loses_nothing_and_gets_nothing_twice(scene: Scene) -> None:
+    application = scene.application(commit="message", style="consume", hold_s=1.0)
+    application.wait_flowing(0)
+    scene.hold(0)
+    ack = scene.wait_acked(0)
+    acked = time.time()
+    assert application.offsets(0)[-1] + 1 == ack.offset == scene.committed(0)
+    scene.release(0)
+    application.wait_flowing(0, since=acked)
+    assert is_whole(application.offsets(0))
+
+
+def test_after_the_drain_time_out_at_most_what_it_had_in_hand_comes_twice(scene: Scene) -> None:
+    application = scene.application(commit="none")
+    application.wait_flowing(0)
+    first = application.offsets(0)[0]
+    application.do(lambda consumer: consumer.commit(offsets=[TopicPartition(scene.topic, 0, first + 2)]))
+    before = time.time()
+    ack = scene.pause(0, drain_s=1.5)
+    acked = time.time()
+    assert acked - before >= 1.4
+    assert ack.offset == first + 2
+    application.do(lambda consumer: consumer.commit(offsets=[TopicPartition(scene.topic, 0, first + 9)]))
+    assert scene.committed(0) == first + 2, "what comes after the ack is dropped"
+    scene.release(0)
+    application.wait_flowing(0, since=acked)
+    assert application.offsets(0, acked)[0] == first + 2
+    assert is_whole(application.offsets(0, acked))
+
+
+def test_a_partition_the_application_paused_itself_resumes_when_both_let_go(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    mine = [TopicPartition(scene.topic, 0)]
+    application.do(lambda consumer: consumer.pause(mine))
+    scene.pause(0)
+    acked = time.time()
+    application.do(lambda consumer: consumer.resume(mine))
+    application.wait_flowing(1, since=acked + 0.5)
+    assert not application.offsets(0, acked)
+    application.do(lambda consumer: consumer.pause(mine))
+    scene.release(0)
+    application.wait_flowing(1, since=time.time() + 0.5)
+    assert not application.offsets(0, acked)
+    application.do(lambda consumer: consumer.resume(mine))
+    application.wait_flowing(0, since=acked)
+    assert is_whole(application.offsets(0))
+
+
+def test_partitions_assigned_by_hand_obey_as_well_and_are_acked_without_a_member(scene: Scene) -> None:
+    application = scene.application(by_hand=True)
+    application.wait_flowing(0, 1)
+    ack = scene.pause(0)
+    acked = time.time()
+    assert ack.member == ""
+    application.wait_flowing(1, since=acked + 0.5)
+    assert not application.offsets(0, acked)
+    scene.release(0)
+    application.wait_flowing(0, since=acked)
+    assert is_whole(application.offsets(0))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_pause_survives_members_that_come_and_go(scene: Scene, protocol: str) -> None:
+    first = scene.application(protocol=protocol)
+    first.wait_flowing(0, 1)
+    ack = scene.pause(0)
+    acked = time.time()
+    second = scene.application(protocol=protocol)
+    assert eventually(lambda: len(first.owned) == len(second.owned) == 1, 60)
+    flowing = time.time()
+    assert eventually(lambda: first.offsets(1, flowing) or second.offsets(1, flowing), 30)
+    first.close()
+    scene.applications.remove(first)
+    assert eventually(lambda: len(second.owned) == 2, 60)
+    second.wait_flowing(1)
+    owner = second.member
+    assert eventually(lambda: (found := scene.acked(0)) is not None and found.member == owner, 20), "acked anew"
+    assert not first.offsets(0, acked)
+    assert not second.offsets(0)
+    assert scene.committed(0) == ack.offset
+    scene.release(0)
+    second.wait_flowing(0)
+    assert second.offsets(0)[0] == ack.offset
+
+
+def test_a_member_that_joins_while_a_gate_is_closed_delivers_nothing_of_it(scene: Scene) -> None:
+    scene.hold(0)
+    application = scene.application()
+    application.wait_flowing(1)
+    assert scene.wait_acked(0).offset == -1
+    application.wait_flowing(1, since=time.time() + 0.5)
+    assert not application.offsets(0)
+    scene.reset(0, 7)
+    scene.release(0)
+    application.wait_flowing(0)
+    assert application.offsets(0)[0] == 7
+
+
+def test_the_applications_own_callbacks_are_called_and_may_assign_and_seek(scene: Scene) -> None:
+    seen: list[tuple[str, int]] = []
+    application = scene.application(by_hand=True)
+    application.close()
+    scene.applications.clear()
+    consumer = ManagedConsumer(
+        {"bootstrap.servers": scene.bootstrap, "group.id": scene.group, "auto.offset.reset": "earliest"}
+    )
+
+    def on_assign(which: Any, partitions: Any) -> None:
+        seen.append(("assign", len(partitions)))
+        assert which is consumer
+        for partition in partitions:
+            partition.offset = 4
+        which.assign(partitions)
+
+    consumer.subscribe([scene.topic], on_assign=on_assign, on_revoke=lambda _, ps: seen.append(("revoke", len(ps))))
+    message = None
+    deadline = time.monotonic() + 30
+    while message is None and time.monotonic() < deadline:
+        message = consumer.poll(0.3)
+    assert message is not None
+    assert message.offset() == 4
+    consumer.close()
+    assert seen == [("assign", 2), ("revoke", 2)]
+
+
+def test_the_control_topic_deleted_under_way_leaves_gates_as_they_are_until_there_is_one_again(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    acked = time.time()
+    for future in scene.admin.delete_topics(["__tidegate", "__tidegate_acks"]).values():
+        future.result(20)
+    application.wait_flowing(1, since=acked + 2)
+    assert not application.offsets(0, acked)
+    assert eventually(lambda: scene.control.ensure() == (), 30)
+    application.wait_flowing(0, since=acked)
+    assert is_whole(application.offsets(0))
+    ack = scene.pause(1)
+    assert ack.member == application.member
+
+
+def test_a_closed_or_forgotten_consumer_leaves_no_thread_behind(scene: Scene) -> None:
+    def drivers() -> int:
+        return sum(thread.name == "tidegate-agent-consumer" for thread in threading.enumerate())
+
+    before = drivers()
+    application = scene.application()
+    application.wait_flowing(0)
+    assert drivers() == before + 1
+    application.close()
+    assert eventually(lambda: drivers() == before, 10)
+    scene.applications.clear()
+    consumer = ManagedConsumer({"bootstrap.servers": scene.bootstrap, "group.id": scene.group})
+    consumer.assign([TopicPartition(scene.topic, 0)])
+    gone = weakref.ref(consumer)
+    del consumer, application
+    assert eventually(lambda: gc.collect() >= 0 and gone() is None and drivers() == before, 20)
