@@ -43,6 +43,7 @@ from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
+_FIRST_TIMEOUT_S: Final = 5.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_PAUSE_S: Final = 0.1
 _STATES: Final = {
@@ -71,6 +72,8 @@ class KafkaClient:
             raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
         except TypeError as error:
             raise BadConnection(f"the connection's settings are refused: {error}") from error
+        self._describer: AdminClient | None = None
+        """Asks the groups' coordinators, and nothing else: see ``groups``."""
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._membership = KafkaMembership(self._wire, self._joiner, self)
@@ -103,7 +106,9 @@ class KafkaClient:
         failed = failure(error, what)
         if not isinstance(failed, Unavailable):
             return failed
-        self._admin.poll(0)  # serves _heard
+        for client in (self._admin, self._describer):
+            if client is not None:
+                client.poll(0)  # serves _heard
         refusal, self._refusal = self._refusal, None
         return NotAuthenticated(f"{what}: {refusal}") if refusal is not None else failed
 
@@ -148,20 +153,30 @@ class KafkaClient:
         return topics
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
-        """A coordinator that is just moving is waited for, as the client libraries do for their own requests."""
+        """A coordinator that is just moving is waited for, as the client libraries do for their own requests.
+
+        After a broker has restarted, an admin client's requests to it as a coordinator time out for ever (librdkafka
+        2.16, one broker); another client's are answered. So one that has timed out is not asked again.
+        """
         deadline = time.monotonic() + _TIMEOUT_S
+        patience_s = min(self._patience_s, _FIRST_TIMEOUT_S)
         while True:
             try:
-                return self._describe_groups(group_ids)
+                return self._describe_groups(group_ids, patience_s)
             except Unavailable as error:
+                self._describer, patience_s = None, self._patience_s
                 if isinstance(error, NotAuthenticated) or time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_PAUSE_S)
 
-    def _describe_groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+    def _describe_groups(self, group_ids: Collection[str], patience_s: float) -> Mapping[str, Group]:
         if not group_ids:
             return {}
-        futures = self._admin.describe_consumer_groups(list(group_ids), request_timeout=self._patience_s)
+        describer = self._describer
+        if describer is None:
+            config = librdkafka_config(self._connection, error_cb=self._heard)
+            describer = self._describer = AdminClient(config, logger=silent_logger())
+        futures = describer.describe_consumer_groups(list(group_ids), request_timeout=patience_s)
         groups: dict[str, Group] = {}
         for group_id, future in futures.items():
             try:
