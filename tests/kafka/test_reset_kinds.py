@@ -10,14 +10,14 @@ from zlib import crc32
 import pytest
 
 from devstack import KafkaCluster
-from support.reset_trial import UNSUPPORTED, Cell, Outcome, kinds, run_trial
+from support.reset_trial import UNSUPPORTED, Cell, Outcome, kinds, managed, run_trial
 from tidegate.reset.model import Owners, Way
 
 AT_ONCE = 6
 """Each trial is mostly waiting: for heartbeats, and for the next auto-commit."""
 
 # A commit each second instead of each five: the watch is over sooner, and overwrites are five times as likely.
-CELLS = [replace(c, auto_commit_interval_s=1.0) for c in (*kinds(), *kinds(Owners.WAITING))]
+CELLS = [replace(c, auto_commit_interval_s=1.0) for c in (*kinds(), *kinds(Owners.WAITING), *managed())]
 EAGER = ("range", "roundrobin", "sticky")
 
 
@@ -49,10 +49,16 @@ def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, 
     assert outcome.way == expected_way(cell), str(outcome)
     if outcome.way == Way.BARRIER:
         assert (verdict.again_elsewhere, verdict.stale, verdict.wrong_starts) == (0, 0, 0), str(outcome)
+    if outcome.way == Way.GATED:
+        read_twice = (verdict.again, verdict.again_elsewhere, verdict.stale)
+        assert (read_twice, verdict.wrong_starts, outcome.rounds) == ((0, 0, 0), 0, 1), str(outcome)
 
 
 def expected_way(cell: Cell) -> Way:
-    """Dynamic members of eager groups whose clients know KIP-429: ``Barrier``. All others: ``Handover``."""
+    """Managed owners: ``Gated``. Dynamic members of eager groups whose clients know KIP-429: ``Barrier``. All others:
+    ``Handover``."""
+    if cell.agent:
+        return Way.GATED
     knows_kip_429 = cell.kind in ("librdkafka", "java")
     eager = cell.protocol == "classic" and cell.assignor in EAGER and not cell.static
     return Way.BARRIER if eager and knows_kip_429 else Way.HANDOVER
