@@ -269,3 +269,20 @@ def test_a_closed_or_forgotten_consumer_leaves_no_thread_behind(scene: Scene) ->
     gone = weakref.ref(consumer)
     del consumer, application
     assert eventually(lambda: gc.collect() >= 0 and gone() is None and drivers() == before, 20)
+
+
+@pytest.mark.parametrize("commit", ["auto", "sync", "store"])
+def test_what_is_read_after_a_reset_backwards_is_committed_long_before_the_old_offset(
+    scene: Scene, commit: str
+) -> None:
+    """By itself librdkafka would commit nothing until it is beyond what it had committed before the reset."""
+    application = scene.application(commit=commit)
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] > 60, 30)
+    application.do(lambda consumer: consumer.pause([TopicPartition(scene.topic, 1)]))
+    scene.pause(0)
+    scene.reset(0, 5)
+    application.hold_s = 0.3
+    scene.release(0)
+    assert eventually(lambda: scene.committed(0) > 5, 8)
+    assert scene.committed(0) < 60
