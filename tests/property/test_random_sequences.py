@@ -1,4 +1,4 @@
-"""Random sequences of resets, undos, crashes, joins, operator kills and repeated applies, against all real parts.
+"""Random sequences of pauses, resets, undos, crashes, joins, operator kills and repeated applies, on all real parts.
 
 Each seed is a life of its own: a topic, a group, a policy; several share a broker, an API server and the operator,
 which is killed (``kill -9``) under all of them. A seed's steps depend on nothing but the seed:
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -79,6 +79,9 @@ class World:
         self.kafka, self.api, self.resources, self.operator = kafka, api, resources, op
         self.protocol = self.random.choice(["classic", "classic", "consumer"])
         self.assignor = self.random.choice(["range", "cooperative-sticky"]) if self.protocol == "classic" else None
+        # Consumers that run the agent can be paused, and are reset behind closed gates.
+        self.managed = self.random.random() < 0.5
+        self.pauses = 0
         self.resets: list[ResetRun] = []
         self.succeeded: list[str] = []
         self.documents: dict[str, Any] = {}
@@ -145,6 +148,44 @@ class World:
     def _document(self, config_map: str) -> ConfigMapRunStore:
         return ConfigMapRunStore(self.resources.namespace, config_map, api_client=self.api)
 
+    def pause(self, fleet: ConsumerFleet) -> None:
+        """Some partitions are paused and resumed, with something going on meanwhile: none of their records comes."""
+        wanted = sorted(self.random.sample(range(PARTITIONS), self.random.randint(1, PARTITIONS)))
+        name = f"{self.policy}-p{self.pauses}"
+        self.pauses += 1
+        self.life.steps.append(f"pause {wanted}")
+        chosen = {"topic": self.topic, "partitions": ",".join(map(str, wanted))}
+        self.resources.pause(name, self.topic, chosen, drainTimeout="5s")
+        self.resources.wait_pause(name, "Paused", f"{len(wanted)}/{len(wanted)}", timeout_s=60)
+        paused_at, resets = time.time(), len(self.resets)
+        crash = self.protocol == "classic"
+        meanwhile: list[Callable[[], None]] = [
+            lambda: None,
+            self.kill_operator,
+            lambda: self.crash(fleet) if crash else self.join(fleet),
+            lambda: self.join(fleet),
+            lambda: self.reset(self.target(), None),
+        ]
+        self.random.choice(meanwhile)()
+        if len(self.resets) == resets:
+            # Long enough that who came or went meanwhile has its partitions.
+            fleet.wait_assigned(self.partitions, 90)
+            time.sleep(self.random.uniform(0.5, 2.0))
+        released_at = time.time()
+        self.resources.delete_pause(name)
+        until(lambda: self.resources.get("consumergrouppauses", name) is None, f"{name} is gone")
+        self._flow(fleet)
+        # What was reset while paused shows now at the earliest.
+        self.resets[resets:] = [replace(r, t_end=time.time()) for r in self.resets[resets:]]
+        leaked = [
+            d
+            for d in fleet.records()
+            if d.topic == self.topic and d.partition in wanted and paused_at < d.t < released_at
+        ]
+        if leaked:
+            self.life.complaints.append(f"{len(leaked)} records came of partitions that were paused, e.g. {leaked[0]}")
+        self.life.steps.append("resume")
+
     def crash(self, fleet: ConsumerFleet) -> None:
         index = fleet.process_of(self.random.choice(fleet.members()))
         self.life.steps.append("a consumer crashes, another joins")
@@ -172,7 +213,8 @@ class World:
         options: dict[str, Any] = {"protocol": self.protocol, "assignor": self.assignor}
         if self.protocol == "classic":
             options |= {"session_s": 6.0, "heartbeat_s": 1.0}
-        self.life.steps.append(f"{self.protocol} {self.assignor or 'uniform'}")
+        options["agent"] = self.managed
+        self.life.steps.append(f"{self.protocol} {self.assignor or 'uniform'}{' with the agent' * self.managed}")
         with (
             SteadyProducer(self.kafka.bootstrap, self.topic, PARTITIONS, RATE) as producer,
             ConsumerFleet("librdkafka", self.kafka.bootstrap, self.topic, [self.topic], 3, 3, **options) as fleet,
@@ -180,7 +222,7 @@ class World:
             fleet.wait_assigned(self.partitions, 60)
             self._flow(fleet)
             for _ in range(self.random.randint(2, 4)):
-                self._step(fleet)
+                self.pause(fleet) if self.managed and self.random.random() < 0.5 else self._step(fleet)
             self._flow(fleet)
             acked = producer.stop()
             fleet.wait_read_to(producer.ends(), 90)
