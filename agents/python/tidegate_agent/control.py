@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from confluent_kafka.cimpl import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tidegate_agent.gates import GateTable, Known, Partition
-from tidegate_agent.records import Ack, AckKey, Unreadable, decode, encode_key, encode_value
+from tidegate_agent.gates import Gate, GateTable, Known, Partition
+from tidegate_agent.records import Ack, AckKey, HoldKey, Unreadable, decode, encode_key, encode_value
 
 log = logging.getLogger("tidegate_agent")
 
@@ -27,6 +27,8 @@ _LOOK_S: Final = 5.0
 """How often the topic is looked at unasked: whether it is still the same one."""
 _ABSENT_LOOK_S: Final = 1.0
 """The same while there is none: the first pause of a cluster makes it, and should not have to wait for long."""
+_REBUILT_S: Final = 10.0
+"""How long gates that were closed stay so when the control topic is another one: whoever holds them writes it anew."""
 _RETRY_S: Final = 0.5
 _POLL_S: Final = 0.5
 _BATCH: Final = 500
@@ -110,6 +112,9 @@ class ControlLink:
         self._doubted = False
         self._position = -1
         self._table = GateTable()
+        self._kept: dict[tuple[str, Partition], Gate] = {}
+        """Gates that were closed by an earlier control topic, and of which this one has not spoken yet."""
+        self._kept_until = 0.0
         self._stopped = False
         self._threads: list[threading.Thread] = []
         self._producer: Producer | None = None
@@ -263,8 +268,10 @@ class ControlLink:
             with self._changed:
                 asked, outstanding = self._asked, self._outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    self._changed.wait(max(0.0, next_look - time.monotonic()))
+                    until = min(next_look, self._kept_until) if self._kept else next_look
+                    self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
+            self._let_go_of_kept()
             if self._producer is not None:
                 self._producer.poll(0.02 if outstanding else 0)
             if asked == answered and not doubted and time.monotonic() < next_look:
@@ -377,15 +384,30 @@ class ControlLink:
                 log.debug("control record %d is skipped: %s", message.offset(), unreadable)
             else:
                 self._table.take(key, value, message.offset())
+                if isinstance(key, HoldKey):
+                    self._kept.pop((key.group, Partition(key.topic, key.partition)), None)
         with self._changed:
             self._position = position
             is_new = self._published != self._reading
             if is_new and (self._wanted is None or position < self._wanted.end):
                 return  # before its end is reached, holds would seem to be released
             self._published = self._reading
+            if is_new:
+                # Their epochs are of the earlier topic; 0 is nobody's.
+                table = self._table.gates()
+                self._kept = {g: replace(gate, epoch=0) for g, gate in self._known.gates.items() if g not in table}
+                self._kept_until = time.monotonic() + _REBUILT_S
             generation = self._known.generation + (1 if is_new else 0)
-            gates = self._table.gates()
+            gates = {**self._kept, **self._table.gates()}
         self._publish(gates=gates, taken=position - 1, generation=generation)
+
+    def _let_go_of_kept(self) -> None:
+        with self._changed:
+            if not self._kept or time.monotonic() < self._kept_until:
+                return
+            self._kept = {}
+            gates = self._table.gates()
+        self._publish(gates=gates)
 
     def _suspect(self) -> None:
         """The topic may be another one than before: have it looked at now."""

@@ -1,0 +1,86 @@
+"""A control topic that is lost and made anew opens no gate before its holders have had the time to write it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from devstack import KafkaCluster
+from support.stack_fixtures import Unique
+from tidegate.control.records import Hold, HoldKey
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate_agent import control
+from tidegate_agent.control import ControlLink
+from tidegate_agent.gates import Gate, Partition
+
+WITHIN_S = 30.0
+ORDERS = Partition("orders", 0)
+KEY = HoldKey("payments", "orders", 0, "pause/c/p")
+
+
+class Scene:
+    """A control topic of its own, what the operator does to it, and an agent's link."""
+
+    def __init__(self, kafka: KafkaCluster, topic: str) -> None:
+        self.topic = topic
+        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        self.client = KafkaClient(Connection(kafka.bootstrap, control_topic=topic))
+        self.client.control.ensure()
+        self.link = ControlLink({"bootstrap.servers": kafka.bootstrap}, topic, f"{topic}_acks")
+
+    def hold(self) -> int:
+        return self.client.control.hold({KEY: Hold("looked into", 1000)})[KEY]
+
+    def lose(self) -> None:
+        self.admin.delete_topics([self.topic], operation_timeout=30)[self.topic].result(30)
+        self.until(lambda: not self.client.control.ensure() and self.client.control.exist, "there is a new topic")
+
+    def gate(self) -> Gate | None:
+        return self.link.known.gate("payments", ORDERS)
+
+    def until(self, reached: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not reached():
+            assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}; {self.link.known}"
+            self.client.control.read(wait_s=0.05)
+
+    def close(self) -> None:
+        self.link.close()
+        self.client.close()
+
+
+@pytest.fixture
+def scene(kafka: KafkaCluster, unique: Unique) -> Iterator[Scene]:
+    scene = Scene(kafka, unique("control"))
+    scene.hold()
+    ticket = scene.link.ask()
+    scene.until(lambda: scene.link.known.answered >= ticket and scene.gate() is not None, "the hold is read")
+    yield scene
+    scene.close()
+
+
+def test_a_gate_stays_closed_until_its_holder_has_written_the_new_topic(scene: Scene) -> None:
+    scene.lose()
+    scene.until(lambda: scene.link.known.generation == 2, "the new topic is read")
+    kept = scene.gate()
+
+    epoch = scene.hold()
+    scene.until(lambda: (gate := scene.gate()) is not None and gate.epoch == epoch, "its hold is read")
+    scene.client.control.release([KEY])
+
+    assert kept is not None
+    assert kept.epoch == 0
+    scene.until(lambda: scene.gate() is None, "it is open")
+
+
+def test_a_gate_that_nobody_holds_any_more_opens_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    scene.lose()
+    scene.until(lambda: scene.link.known.generation == 2, "the new topic is read")
+
+    assert scene.gate() is not None
+    scene.until(lambda: scene.gate() is None, "it is open")
