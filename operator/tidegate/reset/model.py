@@ -225,8 +225,8 @@ class ApplySettings:
 
     owners: Owners = Owners.UNKNOWN
     in_flight: timedelta = timedelta(0)
-    drain_timeout: timedelta = timedelta(seconds=30)
     deadline: datetime | None = None
+    drain_timeout: timedelta = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
