@@ -240,6 +240,8 @@ class GroupReset:
         self._journal(Phase.PAUSING if owners else Phase.APPLYING, pending, choice, owners)
 
         targets = {p: self._targets[p] for p in pending}
+        unverified = self._unverified - pending
+        earlier = self._committed(unverified) if unverified else {}
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
         not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._waiting)
@@ -247,7 +249,7 @@ class GroupReset:
             return not_held
         if not not_held:
             self._journal(Phase.VERIFYING, pending, choice, ())
-        not_held |= self._overwritten_while_empty(pending)
+        not_held |= self._overwritten_while_empty(pending, earlier)
         if not_held:
             return not_held
         overwritten = self._watch(pending)
@@ -263,21 +265,26 @@ class GroupReset:
         """What the targets take the place of: the offsets before the run, or the run's own when they are put back."""
         return self._plan.targets if self._putting_back else self._before
 
-    def _overwritten_while_empty(self, pending: Partitions) -> Partitions:
+    def _overwritten_while_empty(
+        self, pending: Partitions, earlier: Mapping[TopicPartition, int] | None = None
+    ) -> Partitions:
         """Look until a group whose members were all made to leave has one again: what was committed by then is old.
 
         To an Empty group anybody may commit without being a member: a KIP-848 Java consumer does when its auto-commit
         falls between being fenced and rejoining. Such a commit can be told from progress only now.
+
+        ``earlier``: where partitions of earlier rounds stood before this one; their old owners may not be back yet.
         """
         self._unverified |= pending
         # Somebody may be back before we look for the first time.
         if not self._sequences.emptied and self._group().has_members:
             return _NOBODY
         self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
-        targets = {p: self._targets[p] for p in pending}
-        return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(
-            self._committed(pending)
-        )
+        before = earlier or {}
+        seen = self._committed(pending | before.keys())
+        changed = pending | {p for p, offset in before.items() if seen.get(p) != offset}
+        targets = {p: self._targets[p] for p in changed}
+        return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
 
     def _watch(self, pending: Partitions) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""

@@ -411,6 +411,41 @@ def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(t
     world.check_reset(at_most=3)
 
 
+def test_a_commit_to_a_group_that_is_emptied_again_is_seen_on_partitions_of_earlier_rounds(tmp_path: Path) -> None:
+    """The first round's owners are not all back when the second makes the only member leave: one of them commits."""
+    kind = Kind("consumer-slow-others", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+    world = World(kind, tmp_path)
+    # One is back at once, the others notice later than any round lasts.
+    for consumer, heartbeat_s in zip(world.consumers, (0.2, 9.0, 9.5), strict=True):
+        consumer.heartbeat_s, consumer.auto_commit_s = heartbeat_s, None
+        consumer._next_heartbeat_s = world.clock.monotonic() + heartbeat_s
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    emptied: list[TopicPartition] = []
+    was_empty = False
+
+    def commit_when_empty() -> None:
+        nonlocal was_empty
+        empty = not world.kafka.groups([GROUP])[GROUP].members
+        if empty and not was_empty and len(emptied) < 2:
+            late = RESET[len(emptied)]
+            world.kafka.commit_directly(GROUP, {late: world.targets[late] + BACK + 60})
+            emptied.append(late)
+        was_empty = empty
+        if world.producing:
+            world.clock.after(0.005, commit_when_empty)
+
+    commit_when_empty()
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.02)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert len(emptied) == 2, "the group was not emptied twice"
+    assert result.phase is Phase.SUCCEEDED
+    assert result.redone >= 2, result
+    world.settle(30)
+    world.check_reset(at_most=4)
+
+
 def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tmp_path: Path) -> None:
     """Partitions that moved between the look and the hold: it is the new owners that have to let go."""
     kind = Kind("cooperative-moving", Way.HANDOVER, assignor="cooperative-sticky")
