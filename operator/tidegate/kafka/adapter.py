@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -43,7 +44,7 @@ from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
-_FIRST_TIMEOUT_S: Final = 5.0
+_RETIRED: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_PAUSE_S: Final = 0.1
 _STATES: Final = {
@@ -74,6 +75,7 @@ class KafkaClient:
             raise BadConnection(f"the connection's settings are refused: {error}") from error
         self._describer: AdminClient | None = None
         """Asks the groups' coordinators, and nothing else: see ``groups``."""
+        self._retired: deque[AdminClient] = deque(maxlen=_RETIRED)
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._membership = KafkaMembership(self._wire, self._joiner, self)
@@ -155,28 +157,31 @@ class KafkaClient:
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         """A coordinator that is just moving is waited for, as the client libraries do for their own requests.
 
-        After a broker has restarted, an admin client's requests to it as a coordinator time out for ever (librdkafka
-        2.16, one broker); another client's are answered. So one that has timed out is not asked again.
+        A client whose request was under way when its broker died may never find the coordinator again once that broker
+        is back (librdkafka 2.16): after a time-out another one is asked. The old one is kept for a while, and requests
+        are not given up early: what is still on its way would abort the process
+        (``rd_kafka_enq_once_del_source_return``).
         """
         deadline = time.monotonic() + _TIMEOUT_S
-        patience_s = min(self._patience_s, _FIRST_TIMEOUT_S)
         while True:
             try:
-                return self._describe_groups(group_ids, patience_s)
+                return self._describe_groups(group_ids)
             except Unavailable as error:
-                self._describer, patience_s = None, self._patience_s
+                if self._describer is not None:
+                    self._retired.append(self._describer)
+                    self._describer = None
                 if isinstance(error, NotAuthenticated) or time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_PAUSE_S)
 
-    def _describe_groups(self, group_ids: Collection[str], patience_s: float) -> Mapping[str, Group]:
+    def _describe_groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         if not group_ids:
             return {}
         describer = self._describer
         if describer is None:
             config = librdkafka_config(self._connection, error_cb=self._heard)
             describer = self._describer = AdminClient(config, logger=silent_logger())
-        futures = describer.describe_consumer_groups(list(group_ids), request_timeout=patience_s)
+        futures = describer.describe_consumer_groups(list(group_ids), request_timeout=self._patience_s)
         groups: dict[str, Group] = {}
         for group_id, future in futures.items():
             try:
