@@ -92,9 +92,8 @@ def set_stage() -> Iterator[Stage]:
             server.apply(path)
         api = config.new_client_from_config(str(server.kubeconfig))
         kube.CoreV1Api(api).create_namespace({"metadata": {"name": NAMESPACE}})
-        AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([NewTopic(TOPIC, max(PARTITIONS))])[
-            TOPIC
-        ].result(30)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, max(PARTITIONS))])[TOPIC].result(30)
         client = KafkaClient(Connection(kafka.bootstrap))
         stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api))
         # An empty value leaves the operator's own default.
