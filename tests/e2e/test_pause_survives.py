@@ -107,6 +107,7 @@ def scene(
             resources.connection("kafka", kafka.bootstrap)
             resources.wait_connection("kafka")
             scene = Scene(kafka, resources, process, fleet, producer, topic)
+            fleet.wait_assigned(scene.partitions)
             fleet.wait_flowing(scene.partitions)
             yield scene
             print(f"--- {process.log}\n{process.tail(120)}")

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka.cimpl import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -28,7 +28,8 @@ _LOOK_S: Final = 5.0
 _ABSENT_LOOK_S: Final = 1.0
 """The same while there is none: the first pause of a cluster makes it, and should not have to wait for long."""
 _REBUILT_S: Final = 10.0
-"""How long gates that were closed stay so when the control topic is another one: whoever holds them writes it anew."""
+"""How long a control topic that was lost is waited for, to be written anew by those who hold gates: gates that were
+closed stay so, and what was never read stays unread."""
 _RETRY_S: Final = 0.5
 _POLL_S: Final = 0.5
 _BATCH: Final = 500
@@ -75,6 +76,28 @@ class _Topic:
     end: int
 
 
+_Found = TypeVar("_Found")
+
+
+def _unless_absent(ask: Callable[[], _Found]) -> _Found | None:
+    """``None`` where the brokers say that the topic asked for is not there. Raises ``KafkaException``."""
+    try:
+        return ask()
+    except KafkaException as error:
+        if error.args[0].code() in _ABSENT:
+            return None
+        raise
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
+
+
+def _topic_id(admin: Any, topic: str) -> str:
+    from confluent_kafka import TopicCollection
+
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic]
+    return str(described.result(_REQUEST_S + 1).topic_id)
+
+
 class _Silent(logging.Handler):
     """The clients' own log lines say what the agent says itself, once."""
 
@@ -115,6 +138,8 @@ class ControlLink:
         self._kept: dict[tuple[str, Partition], Gate] = {}
         """Gates that were closed by an earlier control topic, and of which this one has not spoken yet."""
         self._kept_until = 0.0
+        self._lost_at: float | None = None
+        """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
         self._threads: list[threading.Thread] = []
         self._producer: Producer | None = None
@@ -278,11 +303,12 @@ class ControlLink:
                 continue
             try:
                 topic = self._look(admin)
+                is_lost = self._is_lost(admin, topic)
             except KafkaException as error:
                 self._say("reach", f"cannot look at control topic {self._topic}: {error.args[0]}")
                 self._rest(_RETRY_S)
                 continue
-            if topic is None and self._known.generation:
+            if is_lost:
                 self._say("gone", f"control topic {self._topic} is gone: the gates stay as they are")
                 self._rest(_RETRY_S)
                 continue
@@ -305,21 +331,28 @@ class ControlLink:
 
     def _look(self, admin: Any) -> _Topic | None:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
-        from confluent_kafka import TopicCollection
         from confluent_kafka.admin import OffsetSpec
 
-        described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_REQUEST_S)[self._topic]
-        try:
-            topic_id = str(described.result(_REQUEST_S + 1).topic_id)
-            partition = TopicPartition(self._topic, 0)
+        partition = TopicPartition(self._topic, 0)
+
+        def look() -> _Topic:
+            topic_id = _topic_id(admin, self._topic)
             found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=_REQUEST_S)[partition]
             return _Topic(topic_id, found.result(_REQUEST_S + 1).offset)
-        except KafkaException as error:
-            if error.args[0].code() in _ABSENT:
-                return None
-            raise
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
+
+        return _unless_absent(look)
+
+    def _is_lost(self, admin: Any, topic: _Topic | None) -> bool:
+        """Whether there was a control topic, and this is none, or none that could be read. Raises KafkaException."""
+        if self._known.generation:
+            return topic is None
+        if self._lost_at is None:
+            # The ack topic is made with the control topic: where it stands alone, the other one was lost.
+            if topic is not None or _unless_absent(lambda: _topic_id(admin, self._acks_topic)) is None:
+                return False
+            self._lost_at = time.monotonic()
+        is_written = topic is not None and topic.end > 0
+        return not is_written and time.monotonic() < self._lost_at + _REBUILT_S
 
     def _is_wanted_read(self) -> bool:
         wanted = self._wanted

@@ -27,16 +27,23 @@ class Scene:
 
     def __init__(self, kafka: KafkaCluster, topic: str) -> None:
         self.topic = topic
+        self.bootstrap = kafka.bootstrap
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         self.client = KafkaClient(Connection(kafka.bootstrap, control_topic=topic))
         self.client.control.ensure()
-        self.link = ControlLink({"bootstrap.servers": kafka.bootstrap}, topic, f"{topic}_acks")
+        self.link = self.another_link()
+
+    def another_link(self) -> ControlLink:
+        return ControlLink({"bootstrap.servers": self.bootstrap}, self.topic, f"{self.topic}_acks")
 
     def hold(self) -> int:
         return self.client.control.hold({KEY: Hold("looked into", 1000)})[KEY]
 
-    def lose(self) -> None:
+    def delete(self) -> None:
         self.admin.delete_topics([self.topic], operation_timeout=30)[self.topic].result(30)
+
+    def lose(self) -> None:
+        self.delete()
         self.until(lambda: not self.client.control.ensure() and self.client.control.exist, "there is a new topic")
 
     def gate(self) -> Gate | None:
@@ -84,3 +91,37 @@ def test_a_gate_that_nobody_holds_any_more_opens_after_a_while(scene: Scene, mon
 
     assert scene.gate() is not None
     scene.until(lambda: scene.gate() is None, "it is open")
+
+
+def test_a_process_that_starts_while_the_topic_is_lost_waits_for_the_holds(scene: Scene) -> None:
+    scene.delete()
+    late = scene.another_link()
+    try:
+        ticket = late.ask()
+        scene.until(lambda: late._lost_at is not None, "it has found that the topic is lost")
+        scene.until(lambda: not scene.client.control.ensure() and scene.client.control.exist, "there is a new topic")
+        early = late.known.answered
+        epoch = scene.hold()
+        scene.until(lambda: late.known.answered >= ticket, "its question is answered")
+        gate = late.known.gate("payments", ORDERS)
+    finally:
+        late.close()
+
+    assert early < ticket
+    assert gate is not None
+    assert gate.epoch == epoch
+
+
+def test_a_process_does_not_wait_for_ever_for_a_topic_that_nobody_writes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    scene.delete()
+    late = scene.another_link()
+    try:
+        ticket = late.ask()
+        scene.until(lambda: late.known.answered >= ticket, "its question is answered")
+    finally:
+        late.close()
+
+    assert not late.known.gates
