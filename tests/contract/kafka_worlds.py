@@ -197,8 +197,11 @@ class RealWorld:
         producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"contract-{uuid.uuid4().hex}"})
         producer.init_transactions(20)
         producer.begin_transaction()
+        begin = self._kafka.log_bounds([partition])[partition].latest
         producer.produce(partition.topic, b"record", partition=partition.partition, timestamp=1000)
         producer.commit_transaction(20)
+        # The coordinator answers before it has written the markers.
+        until(self, lambda: self._kafka.log_bounds([partition])[partition].latest == begin + 2, "the marker is written")
 
     def delete_records(self, partition: TopicPartition, before: int) -> None:
         asked = ClientTopicPartition(partition.topic, partition.partition, before)

@@ -30,7 +30,7 @@ class ProduceError(AssertionError):
 
 
 class _Ledger:
-    """Counts records a partition, and keeps the offset and the number of each acknowledged one."""
+    """Counts records a partition, and keeps the offset and the number of each acknowledged one whose offset is known."""
 
     def __init__(self, bootstrap: str, config: Mapping[str, str | int | float | bool]) -> None:
         self._lock = threading.Lock()
@@ -51,10 +51,10 @@ class _Ledger:
             with self._lock:
                 if error is not None:
                     self._failed.append(f"{partition} record {number}: {error}")
-                else:
-                    offset = message.offset()
-                    assert offset is not None
+                elif (offset := message.offset()) is not None:
                     self._acked.setdefault(partition, {})[offset] = number
+                # Otherwise the broker had it from an earlier try already (DUPLICATE_SEQUENCE_NUMBER, whose answer names
+                # no offset): it is in the log, but at a place that nobody told.
 
         more: dict[str, Any] = {} if given.timestamp_ms is None else {"timestamp": given.timestamp_ms}
         while True:
