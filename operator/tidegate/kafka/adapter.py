@@ -167,9 +167,6 @@ class KafkaClient:
             try:
                 return self._describe_groups(group_ids)
             except Unavailable as error:
-                if self._describer is not None:
-                    self._retired.append(self._describer)
-                    self._describer = None
                 if isinstance(error, NotAuthenticated) or time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_PAUSE_S)
@@ -187,8 +184,13 @@ class KafkaClient:
             try:
                 groups[group_id] = _group(future.result(_TIMEOUT_S + 5))
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise self._failure(error.args[0], f"describe group {group_id}") from error
+                code = error.args[0].code()
+                if code != KafkaError.GROUP_ID_NOT_FOUND:
+                    failed = self._failure(error.args[0], f"describe group {group_id}")
+                    if code == KafkaError._TIMED_OUT and self._describer is describer:
+                        self._retired.append(describer)
+                        self._describer = None
+                    raise failed from error
                 groups[group_id] = Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
         # A streams or share group answers a consumer group's describe as if it were dead.
         if any(g.state is GroupState.DEAD for g in groups.values()):
