@@ -38,6 +38,11 @@ class Settings:
     def acks_topic(self) -> str:
         return self.control_topic + "_acks"
 
+    @property
+    def open_unread_after_s(self) -> float | None:
+        """After how long partitions are delivered whose gate cannot be read; ``None``: they wait."""
+        return self.unreachable_after_s if self.open_unread else None
+
 
 def is_on(environ: Mapping[str, str]) -> bool:
     """Whether the agent is to run in this process. Raises ``SettingsError``."""

@@ -130,13 +130,12 @@ class Gatekeeper:
         self._assignment: Any = None
         self._timer: asyncio.Handle | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._in_trouble = False
         auto_commit = bool(consumer._enable_auto_commit)
         core = Core(
             group,
             client_commits=auto_commit,
             client_stores=auto_commit,
-            open_unread_after_s=settings.unreachable_after_s if settings.open_unread else None,
+            open_unread_after_s=settings.open_unread_after_s,
         )
         self.gate = ConsumerGate(core, link, self._delivered, self._woken_from_outside)
         link.listen(self._woken_from_outside)
@@ -191,7 +190,7 @@ class Gatekeeper:
             try:
                 self._carry_out(effect)
             except Exception:  # noqa: BLE001  (it must not reach the application)
-                self._trouble(effect)
+                self.gate.failed_unforeseen(effect)
         self._schedule(self.gate.wakes_in())
 
     def _carry_out(self, effect: Effect) -> None:
@@ -265,15 +264,8 @@ class Gatekeeper:
             log.debug("group %s: %s: %r", self.gate.core.group, type(effect).__name__, error)
             self.gate.failed(effect)
         except Exception:  # noqa: BLE001  (it must not reach the application)
-            self._trouble(effect)
+            self.gate.failed_unforeseen(effect)
         self.wake()
-
-    def _trouble(self, effect: Effect) -> None:
-        """An error nobody foresaw: the partitions stay as they are, and it is tried again."""
-        if not self._in_trouble:
-            self._in_trouble = True
-            log.exception("group %s: the agent cannot %s", self.gate.core.group, type(effect).__name__.lower())
-        self.gate.failed(effect)
 
     async def _committed(self, coordinator: Any, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
         await coordinator.ensure_coordinator_known()

@@ -671,7 +671,7 @@ def _driver(consumer: Any, config: Mapping[str, Any]) -> _Driver | None:
         str(group),
         client_commits=_is_true(config.get("enable.auto.commit"), True),
         client_stores=_is_true(config.get("enable.auto.offset.store"), True),
-        open_unread_after_s=settings.unreachable_after_s if settings.open_unread else None,
+        open_unread_after_s=settings.open_unread_after_s,
     )
     return _Driver(consumer, config, link, core)
 

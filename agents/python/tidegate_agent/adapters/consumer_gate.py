@@ -96,8 +96,7 @@ class ConsumerGate:
     closed: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _committed: dict[Partition, int | None] = field(default_factory=dict)
-    _lost_sealed: set[Partition] = field(default_factory=set)
-    """Taken away while sealed: what the client still commits of them is older than what was acked."""
+    _in_trouble: bool = False
 
     def __post_init__(self) -> None:
         _of_group.setdefault(self.core.group, weakref.WeakSet()).add(self)
@@ -108,8 +107,6 @@ class ConsumerGate:
         """Partitions that are gone and that are new; those that must be paused before they deliver anything."""
         lost, got = tuple(lost), tuple(got)
         with self._lock:
-            self._lost_sealed |= self.core.sealed() & set(lost)
-            self._lost_sealed -= set(got)
             self.app_paused -= {*lost, *got}
             for partition in (*lost, *got):
                 self._committed.pop(partition, None)
@@ -139,15 +136,9 @@ class ConsumerGate:
     def commit_begins(self, offsets: Mapping[Partition, int]) -> Passed:
         """Which of these offsets must not be committed; the rest may be sent until ``Passed.ends``."""
         with self._lock:
-            known = self.link.known
-            sealed = self.core.sealed()
+            self.core.know(self.link.known)
             # An auto-commit has all positions in it, also those that it need not commit: nothing to be said of these.
-            old = {p for p in sealed if p in offsets and offsets[p] == self._committed.get(p, -1)}
-            for partition in offsets:
-                if self.core.stage(partition) is None and (
-                    partition in self._lost_sealed or known.gate(self.core.group, partition) is not None
-                ):
-                    old.add(partition)
+            old = {p for p in self.core.sealed() if p in offsets and offsets[p] == self._committed.get(p, -1)}
             rest = {p: offset for p, offset in offsets.items() if p not in old}
             dropped = self.core.dropped(rest, self.delivered) | old
             return Passed(dropped, ((self, self.core.commit_begins()),))
@@ -189,6 +180,13 @@ class ConsumerGate:
     def failed(self, effect: Effect) -> None:
         with self._lock:
             self.core.failed(effect, time.monotonic())
+
+    def failed_unforeseen(self, effect: Effect) -> None:
+        """``failed``, by the error that is being handled; told once. The partitions stay as they are."""
+        if not self._in_trouble:
+            self._in_trouble = True
+            log.exception("group %s: the agent cannot %s", self.core.group, type(effect).__name__.lower())
+        self.failed(effect)
 
 
 _of_group: dict[str, weakref.WeakSet[ConsumerGate]] = {}

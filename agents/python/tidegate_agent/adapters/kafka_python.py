@@ -129,7 +129,6 @@ class Gatekeeper:
         """Requests to the coordinator: the effect, the client's future, when it has taken too long."""
         self._answers: deque[tuple[SendAcks, bool]] = deque()
         self._acking = 0
-        self._in_trouble = False
         self._wakes_at: float | None = 0.0
         self._driver = threading.Lock()
         self.news = True
@@ -140,7 +139,7 @@ class Gatekeeper:
             consumer.config["group_id"],
             client_commits=auto_commit,
             client_stores=auto_commit,
-            open_unread_after_s=settings.unreachable_after_s if settings.open_unread else None,
+            open_unread_after_s=settings.open_unread_after_s,
         )
         self.gate = ConsumerGate(core, link, self.delivered, self._has_news)
         link.listen(self._has_news)
@@ -178,7 +177,7 @@ class Gatekeeper:
                 try:
                     self._carry_out(effect)
                 except Exception:  # noqa: BLE001  (it must not reach the application)
-                    self._trouble(effect)
+                    self.gate.failed_unforeseen(effect)
             wakes_in = self.gate.wakes_in()
             self._wakes_at = None if wakes_in is None else time.monotonic() + wakes_in
             if self._running:
@@ -275,13 +274,6 @@ class Gatekeeper:
         state = self._subscription.assignment.get((topic, partition))
         if state is not None:
             state.delivered = offset + 1
-
-    def _trouble(self, effect: Effect) -> None:
-        """An error nobody foresaw: the partitions stay as they are, and it is tried again."""
-        if not self._in_trouble:
-            self._in_trouble = True
-            log.exception("group %s: the agent cannot %s", self.gate.core.group, type(effect).__name__.lower())
-        self.gate.failed(effect)
 
 
 async def _committed(coordinator: Any, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
