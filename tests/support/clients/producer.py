@@ -30,7 +30,7 @@ class ProduceError(AssertionError):
 
 
 class _Ledger:
-    """Counts records a partition, and keeps the offset and the number of each acknowledged one whose offset is known."""
+    """Counts records a partition, and keeps number and offset of each acknowledged one, where the offset is known."""
 
     def __init__(self, bootstrap: str, config: Mapping[str, str | int | float | bool]) -> None:
         self._lock = threading.Lock()

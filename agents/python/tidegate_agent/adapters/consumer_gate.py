@@ -5,6 +5,7 @@ Both clients send every commit, whoever asked for it, from one place; there its 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -14,6 +15,8 @@ from typing import Protocol
 
 from tidegate_agent.core import Core, Effect
 from tidegate_agent.gates import Known, Partition
+
+log = logging.getLogger("tidegate_agent")
 
 
 class Link(Protocol):
