@@ -1,0 +1,52 @@
+"""What is kept for a policy beside its reset: the seam between a policy's pass and its keepers.
+
+A keeper looks at what concerns it, does at most what is due, and says what is so now. It is asked in every pass of the
+policy, whose timer follows the shortest wish; all that it has to remember beyond this process is in the status that it
+hands back, which is written after what it did. So whatever a keeper does must be harmless when done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from tidegate.connection.live import Live
+from tidegate.kube.ports import Happening, Object
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPolicy:
+    """One policy as its pass sees it. ``status``: as it would be written without the keepers still to come.
+
+    ``resetting``: a run is under way, which owns the group's offsets until it ends.
+    """
+
+    body: Object
+    spec: OffsetResetPolicySpec
+    status: PolicyStatus
+    live: Live
+    now: datetime
+    resetting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a keeper leaves: the status with its own part and its own conditions in it, what to tell, when to look again."""
+
+    status: PolicyStatus
+    happenings: tuple[Happening, ...] = ()
+    again_after_s: float = 60.0
+
+
+class Keeper(Protocol):
+    """Asked only while the spec is valid, the policy is not being deleted and its connection is ready."""
+
+    async def keep(self, policy: KeptPolicy) -> Kept:
+        """Raises what a later pass may not meet again (``KafkaFailure``, ``KubeFailure``, ``NotLookedAt``)."""
+        ...
+
+    async def forget(self, uid: str) -> None:
+        """The policy is gone, or no longer wants this: let go of what was kept in memory for it."""
+        ...
