@@ -33,7 +33,7 @@ class KeptPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a keeper leaves: the status with its own part and its own conditions in it, what to tell, when to look again."""
+    """What a keeper leaves: the status with its own part and conditions in it, what to tell, and when to look again."""
 
     status: PolicyStatus
     happenings: tuple[Happening, ...] = ()
