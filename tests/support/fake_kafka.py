@@ -310,8 +310,8 @@ class FakeKafka:
     def membership(self) -> FakeMembership:
         return FakeMembership(self)
 
-    def writer(self, group_id: str, *, transaction_timeout_s: float) -> FakeWriter:
-        return FakeWriter(self, group_id, transaction_timeout_s)
+    def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> FakeWriter:
+        return FakeWriter(self, group_id, transaction_timeout_s, purpose)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -551,9 +551,9 @@ class FakeKafka:
 class FakeWriter:
     """Implements ``tidegate.kafka.ports.OffsetWriter``."""
 
-    def __init__(self, kafka: FakeKafka, group_id: str, transaction_timeout_s: float) -> None:
+    def __init__(self, kafka: FakeKafka, group_id: str, transaction_timeout_s: float, purpose: str) -> None:
         self._kafka = kafka
-        self._id = f"tidegate.{group_id}"
+        self._id = f"tidegate.{group_id}/{purpose}"
         self._timeout_s = transaction_timeout_s
         self._epoch: int | None = None
 

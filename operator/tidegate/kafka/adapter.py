@@ -89,9 +89,14 @@ class KafkaClient:
     def control(self) -> KafkaControlTopics:
         return self._control
 
-    def writer(self, group_id: str, *, transaction_timeout_s: float) -> KafkaOffsetWriter:
+    def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
         return KafkaOffsetWriter(
-            self._connection, self._admin, self._wire, group_id, transaction_timeout_s=transaction_timeout_s
+            self._connection,
+            self._admin,
+            self._wire,
+            group_id,
+            transaction_timeout_s=transaction_timeout_s,
+            purpose=purpose,
         )
 
     def close(self) -> None:

@@ -68,9 +68,12 @@ UNKNOWN_PARTITION: Final = frozenset(
 _SOCKET_TIMEOUT_S: Final = 15.0
 
 
-def transactional_id(group_id: str) -> str:
-    """The same for every writer of a group, so that a new one fences the old one. ACL: Write on this id."""
-    return f"tidegate.{group_id}"
+def transactional_id(group_id: str, purpose: str = "") -> str:
+    """The same for all who write a group's offsets for one purpose, so that a new one fences the old one.
+
+    Without a purpose: resets. ACL: Write on this id.
+    """
+    return f"tidegate.{group_id}.{purpose}" if purpose else f"tidegate.{group_id}"
 
 
 def failure(error: KafkaError, what: str) -> KafkaFailure:
@@ -93,12 +96,20 @@ class KafkaOffsetWriter:
     """Longer than a coordinator's failover (8 to 16 s, facts)."""
 
     def __init__(
-        self, connection: Connection, admin: AdminClient, wire: Wire, group_id: str, *, transaction_timeout_s: float
+        self,
+        connection: Connection,
+        admin: AdminClient,
+        wire: Wire,
+        group_id: str,
+        *,
+        transaction_timeout_s: float,
+        purpose: str = "",
     ) -> None:
         self._connection = connection
         self._admin = admin
         self._wire = wire
         self._group_id = group_id
+        self._id = transactional_id(group_id, purpose)
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self._metadata: dict[str, Any] = {}
@@ -112,7 +123,7 @@ class KafkaOffsetWriter:
             librdkafka_config(
                 self._connection,
                 **{
-                    "transactional.id": transactional_id(self._group_id),
+                    "transactional.id": self._id,
                     "transaction.timeout.ms": int(self._timeout_s * 1000),
                     # librdkafka wants it to be no longer than the transaction's.
                     "socket.timeout.ms": int(min(self._timeout_s, _SOCKET_TIMEOUT_S) * 1000),
@@ -120,7 +131,7 @@ class KafkaOffsetWriter:
             ),
             logger=silent_logger(),
         )
-        what = f"take over transactional id {transactional_id(self._group_id)}"
+        what = f"take over transactional id {self._id}"
         self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what)
         self._producer = producer
 
