@@ -156,6 +156,8 @@ class _State:
     """Its gate was read since it was assigned."""
     position: int | None = None
     committed: int | None = None
+    was_closed: bool = False
+    """Whether it has been closed since it was last open."""
     before: int | None = None
     """The committed offset when it was closed, kept through later holds."""
     target: int | None = None
@@ -168,13 +170,24 @@ class _State:
     acked: tuple[int, int] | None = None
     """Generation and epoch of the newest ack."""
     warned: bool = False
-    late: range | None = None
-    """Offsets of records from before a closing that was not waited for, as long as their commits may come."""
+    in_hand: int | None = None
+    """The offset after the last record that may still be in hand from before a rebalance, or from before a closing
+    that did not wait for it, as long as its commit may come."""
+    late_from: int | None = None
+    """Where it goes on since, if the group may have been reset after those were handed out; 0: not known yet."""
 
     def need(self, step: _Step | None, due: float = 0.0) -> None:
         if step is not self.step:
             self.tries = 0
         self.step, self.due = step, due
+
+
+@dataclass
+class _Lost:
+    """A partition that was taken away: what was handed out of it (``in_hand``), and whether it was closed since."""
+
+    in_hand: int | None
+    is_gated: bool
 
 
 @dataclass
@@ -194,7 +207,7 @@ class Core:
     known: Known = field(default_factory=Known)
     _states: dict[Partition, _State] = field(default_factory=dict)
     _commits: set[int] = field(default_factory=set)
-    _lost: set[Partition] = field(default_factory=set)
+    _lost: dict[Partition, _Lost] = field(default_factory=dict)
     _serial: int = 0
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -209,20 +222,32 @@ class Core:
         """
         new = tuple(partitions)
         for partition in new:
-            self._states[partition] = _State(Stage.UNREAD, ticket, now, app_sought=partition in sought)
-            self._lost.discard(partition)
+            state = self._states[partition] = _State(Stage.UNREAD, ticket, now, app_sought=partition in sought)
+            lost = self._lost.pop(partition, None)
+            if lost is not None and partition not in sought:
+                state.in_hand = lost.in_hand
+                state.late_from = 0 if lost.is_gated and lost.in_hand is not None else None
         return new
 
-    def revoked(self, partitions: Iterable[Partition]) -> None:
-        """Partitions that are no longer this consumer's, whatever was being done with them."""
+    def revoked(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None] | None = None) -> None:
+        """Partitions that are no longer this consumer's, whatever was being done with them.
+
+        ``delivered``: the offset after the last record that was delivered of each since it was assigned.
+        """
         for partition in partitions:
             state = self._states.pop(partition, None)
-            if state is not None and state.sealed:
-                self._lost.add(partition)
+            if state is None:
+                continue
+            ends = (state.in_hand, state.position, (delivered or {}).get(partition))
+            is_gated = state.sealed or state.late_from is not None
+            self._lost[partition] = _Lost(max((end for end in ends if end is not None), default=None), is_gated)
+        self._mark_gated()
 
     def know(self, known: Known) -> None:
         """What the control topic says now."""
-        self.known = known
+        if known is not self.known:
+            self.known = known
+            self._mark_gated()
 
     def app_paused(self, partitions: Iterable[Partition]) -> None:
         """The application paused these itself; the client is told so in any case."""
@@ -246,7 +271,7 @@ class Core:
         state = self._states.get(partition)
         if state is not None:
             state.app_sought = True
-            state.late = None
+            state.in_hand = state.late_from = None
             if state.stage is Stage.OPENING and state.step is _Step.SEEK and state.target == state.before:
                 state.need(_Step.RESUME)
 
@@ -275,17 +300,18 @@ class Core:
         for partition, offset in offsets.items():
             state = self._states.get(partition)
             if state is None:
-                # A member may commit for partitions that are not its own: nothing of before it lost them, sealed.
-                if partition in self._lost or self.known.gate(self.group, partition) is not None:
+                # A member may commit for partitions that are not its own: nothing of before they were closed.
+                lost = self._lost.get(partition)
+                if (lost is not None and lost.is_gated) or self.known.gate(self.group, partition) is not None:
                     found.add(partition)
                 continue
             if state.sealed:
                 found.add(partition)
-            elif state.late is not None and offset in state.late and positions is not None:
+            elif positions is not None and self._is_late(state, offset):
                 position = positions((partition,)).get(partition)
-                begin = state.target if state.target is not None else 0
-                if position is not None and position >= state.late.stop > begin:
-                    state.late = None
+                begin = state.late_from or 0
+                if position is not None and position >= (state.in_hand or 0) >= begin:
+                    state.in_hand = state.late_from = None
                 elif not begin <= offset <= (begin if position is None else position):
                     found.add(partition)
             if partition in found and not state.warned:
@@ -301,7 +327,7 @@ class Core:
 
     def has_late(self) -> bool:
         """Whether ``dropped`` may need positions."""
-        return any(state.late is not None for state in self._states.values())
+        return any(state.late_from is not None for state in self._states.values())
 
     def stopped(self) -> tuple[Partition, ...]:
         """The partitions that are to deliver nothing: those that are not open, or to be resumed by the application."""
@@ -423,6 +449,16 @@ class Core:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _mark_gated(self) -> None:
+        for partition, lost in self._lost.items():
+            if not lost.is_gated and self.known.gate(self.group, partition) is not None:
+                lost.is_gated = True
+
+    @staticmethod
+    def _is_late(state: _State, offset: int) -> bool:
+        """Whether this may be the commit of a record from before the group was reset."""
+        return state.late_from is not None and state.in_hand is not None and offset <= state.in_hand
+
     def _of(self, effect: Effect, partition: Partition) -> _State | None:
         """The state the effect was for, if the partition has not been taken away meanwhile."""
         state = self._states.get(partition)
@@ -488,7 +524,9 @@ class Core:
                 state.stage = Stage.OPENING
                 state.need(_Step.TARGET)
             elif state.step is None and not self._is_acked(state, gate):
-                state.need(_Step.ACK)
+                # The group may have been reset since it was closed: the ack tells where it is now.
+                state.give_up = now + UNDELIVERED_PATIENCE_S
+                state.need(_Step.BARRIER)
         elif gate is not None:
             self._close_again(state, gate, now)
 
@@ -511,9 +549,14 @@ class Core:
     def _unread(self, partition: Partition, state: _State, gate: Gate | None, now: float) -> None:
         if state.read:
             if gate is None:
-                if state.step is None:
+                if state.step is None and state.late_from is not None:
+                    state.stage, state.sealed = Stage.OPENING, True
+                    state.need(_Step.TARGET)
+                elif state.step is None:
                     state.need(_Step.RESUME)
                 return
+            if state.in_hand is not None:
+                state.late_from = 0
             # Nothing was delivered by this owner: there is nothing to wait for.
             state.stage, state.sealed = Stage.DRAINING, True
             state.deadline, state.give_up = now, now + UNDELIVERED_PATIENCE_S
@@ -528,7 +571,7 @@ class Core:
             state.need(_Step.RESUME)
 
     def _begin_closing(self, state: _State, gate: Gate, now: float) -> None:
-        state.stage, state.warned, state.late, state.timed_out = Stage.DRAINING, False, None, False
+        state.stage, state.warned, state.was_closed, state.timed_out = Stage.DRAINING, False, False, False
         state.committed = state.before = state.target = state.position = None
         state.wait = DRAIN_POLL_S
         self._give_time(state, gate, now)
@@ -575,13 +618,16 @@ class Core:
 
     def _close(self, partition: Partition, state: _State, committed: int | None) -> None:
         state.committed = committed
-        if state.before is None:
-            state.before = committed
-        if committed is not None and committed == state.position:
-            state.app_sought = False
-        gate = self.known.gate(self.group, partition)
         state.stage = Stage.CLOSED
         state.need(_Step.ACK)
+        if state.was_closed:
+            return
+        state.was_closed, state.before = True, committed
+        if committed is not None and committed == state.position:
+            state.app_sought = False
+        if state.position is not None and state.timed_out:
+            state.in_hand = max(state.position, state.in_hand or 0)
+        gate = self.known.gate(self.group, partition)
         log.info(
             "group %s: %s-%d is paused at offset %s%s%s",
             self.group,
@@ -601,15 +647,16 @@ class Core:
             state.need(_Step.SEEK)
 
     def _opened(self, partition: Partition, state: _State) -> None:
-        was_closed = state.sealed
-        if was_closed and state.timed_out and state.position is not None and state.target not in (None, state.before):
-            # What was handed out is still in hand, and the application may commit it although the group was reset.
-            state.late = range(state.position + 1)
+        was_sealed = state.sealed
+        may_be_reset = state.late_from is not None or (state.was_closed and state.target != state.before)
+        if was_sealed and may_be_reset and state.in_hand is not None and state.target is not None:
+            # What was handed out may still be in hand, and be committed although the group was reset.
+            state.late_from = state.target
         state.stage, state.sealed, state.timed_out, state.warned = Stage.OPEN, False, False, False
         if state.read:
             state.need(_Step.ACK)
         else:
             state.need(None)
-        if was_closed:
+        if was_sealed:
             where = "its own position" if state.target is None else f"offset {state.target}"
             log.info("group %s: %s-%d goes on at %s", self.group, *partition, where)

@@ -1,0 +1,186 @@
+"""Commits of records that were handed out before a rebalance: they do not undo a reset that came in between."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent.unit.simulated import P0, Consumer
+from tidegate_agent.core import Committed, Stage
+
+
+def owner(*, read: int = 10, committed: int | None = None) -> Consumer:
+    """An owner of orders-0 that was handed ``read`` records and has committed some."""
+    consumer = Consumer()
+    consumer.assign(P0)
+    consumer.client.deliver(P0, read)
+    if committed is not None:
+        assert consumer.commit(P0, committed)
+    return consumer
+
+
+def lose(consumer: Consumer) -> None:
+    """A rebalance takes orders-0 away; the client tells what it had handed out of it."""
+    consumer.core.revoked([P0], {P0: consumer.client.position[P0]})
+
+
+def regain(consumer: Consumer, ticket: int = 2) -> None:
+    consumer.assign(P0, ticket=ticket)
+    consumer.run(1)
+
+
+def reset_elsewhere(consumer: Consumer, offset: int) -> None:
+    """Another member owns it while it is closed, reset, and opened again."""
+    consumer.hold(P0)
+    consumer.client.committed[P0] = offset
+    consumer.release(P0)
+
+
+def holds_the_target(consumer: Consumer, target: int, late: int = 10) -> None:
+    """The record in hand from before is not committed, what is delivered from the target on is."""
+    assert consumer.core.stage(P0) is Stage.OPEN
+    assert not consumer.commit(P0, late)
+    assert consumer.client.committed[P0] == target
+    consumer.client.deliver(P0)
+    assert consumer.client.delivered[-1] == (P0, target)
+    assert not consumer.commit(P0, late)
+    assert consumer.commit(P0, target + 1)
+
+
+@pytest.mark.parametrize("target", [2, 500])
+def test_what_was_in_hand_when_a_closed_partition_was_taken_away_is_not_committed_after_its_reset(target: int) -> None:
+    consumer = owner()
+    consumer.hold(P0, drain_s=1)
+    consumer.run(2)
+    lose(consumer)
+    consumer.client.committed[P0] = target
+    consumer.release(P0)
+    regain(consumer)
+    holds_the_target(consumer, target)
+
+
+@pytest.mark.parametrize("target", [2, 500])
+def test_nor_when_it_was_taken_away_while_it_was_open_and_closed_and_reset_at_another_members(target: int) -> None:
+    consumer = owner()
+    lose(consumer)
+    reset_elsewhere(consumer, target)
+    assert not consumer.commit(P0, 10), "it is another member's now, and was reset"
+    regain(consumer)
+    holds_the_target(consumer, target)
+
+
+@pytest.mark.parametrize("target", [2, 500])
+def test_nor_when_it_was_taken_away_while_it_drained_and_came_back_closed(target: int) -> None:
+    consumer = owner()
+    consumer.hold(P0)
+    consumer.run(1)
+    assert consumer.core.stage(P0) is Stage.DRAINING
+    lose(consumer)
+    regain(consumer)
+    assert consumer.core.stage(P0) is Stage.CLOSED
+    consumer.client.committed[P0] = target
+    consumer.release(P0)
+    consumer.run(1)
+    holds_the_target(consumer, target)
+
+
+def test_nor_when_the_partition_goes_and_comes_after_it_was_reset_and_opened() -> None:
+    consumer = owner()
+    consumer.hold(P0, drain_s=1)
+    consumer.run(2)
+    consumer.client.committed[P0] = 2
+    consumer.release(P0)
+    consumer.run(1)
+    consumer.client.deliver(P0, 2)
+    lose(consumer)
+    regain(consumer)
+    holds_the_target(consumer, 2)
+
+
+def test_nor_when_the_partition_goes_and_comes_twice() -> None:
+    consumer = owner()
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    regain(consumer)
+    lose(consumer)
+    regain(consumer, 3)
+    holds_the_target(consumer, 2)
+
+
+def test_once_the_partition_has_come_by_every_commit_passes() -> None:
+    consumer = owner()
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    regain(consumer)
+    consumer.client.deliver(P0, 8)
+    assert consumer.commit(P0, 10)
+    assert consumer.commit(P0, 3), "an application may commit an earlier offset"
+
+
+def test_without_a_pause_a_rebalance_changes_nothing_about_commits() -> None:
+    consumer = owner(committed=4)
+    lose(consumer)
+    assert consumer.commit(P0, 5), "a member may commit for partitions that are not its own"
+    consumer.effects.clear()
+    regain(consumer)
+    assert not [effect for effect in consumer.effects if isinstance(effect, Committed)], "it costs nothing"
+    assert consumer.commit(P0, 10)
+
+
+def test_a_pause_without_a_reset_holds_no_commit_back_where_all_was_committed(caplog: pytest.LogCaptureFixture) -> None:
+    consumer = owner(committed=10)
+    consumer.hold(P0)
+    consumer.run(1)
+    lose(consumer)
+    consumer.release(P0)
+    with caplog.at_level(logging.WARNING):
+        regain(consumer)
+        assert consumer.commit(P0, 10)
+    assert not caplog.records
+
+
+def test_an_application_that_seeks_where_it_wants_keeps_committing_as_it_wants() -> None:
+    consumer = owner()
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    consumer.assign(P0, ticket=2, answered=False)
+    consumer.core.app_sought(P0)
+    consumer.answer(2)
+    consumer.run(1)
+    assert consumer.commit(P0, 10)
+
+
+def test_an_ack_for_a_newer_hold_tells_where_a_reset_has_moved_the_group_meanwhile() -> None:
+    consumer = owner(committed=10)
+    consumer.hold(P0)
+    consumer.run(1)
+    consumer.client.committed[P0] = 3
+    epoch = consumer.hold(P0, "another")
+    consumer.run()
+    assert consumer.last_ack() == (epoch, 3)
+
+
+def test_a_group_without_an_offset_that_was_reset_between_two_holds_goes_on_at_the_target_although_it_sought() -> None:
+    consumer = owner(read=0)
+    consumer.hold(P0)
+    consumer.run(1)
+    consumer.core.app_sought(P0)
+    consumer.client.committed[P0] = 3
+    consumer.hold(P0, "another")
+    consumer.run()
+    for holder in ("h", "another"):
+        consumer.release(P0, holder)
+    consumer.run(1)
+    consumer.client.deliver(P0)
+    assert consumer.client.delivered == [(P0, 3)]
+
+
+def test_an_ack_for_a_newer_hold_does_not_wait_long_for_an_open_transaction() -> None:
+    consumer = owner(committed=10)
+    consumer.hold(P0)
+    consumer.run(1)
+    consumer.unstable = {P0}
+    epoch = consumer.hold(P0, "another")
+    consumer.run(2.5)
+    assert consumer.last_ack() == (epoch, 10)
