@@ -67,7 +67,7 @@ class Client:
         self.woken += 1
 
     def assign(self, *partitions: Partition) -> None:
-        assert set(self.gate.reassign((), partitions)) == set(partitions)
+        assert set(self.gate.reassign({}, partitions)) == set(partitions)
         self.work()
 
     def commit(self, offsets: Mapping[Partition, int]) -> set[Partition]:
@@ -139,7 +139,7 @@ def test_what_was_closed_when_it_was_taken_away_is_not_committed_afterwards(clie
     client.assign(P0)
     client.link.close_gate(client.group, P0)
     client.work()
-    client.gate.reassign((P0,), ())
+    client.gate.reassign({P0: None}, ())
     client.link.open_gates()
     assert client.commit({P0: 4}) == set()
     client.assign(P0)

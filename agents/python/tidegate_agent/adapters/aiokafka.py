@@ -156,7 +156,7 @@ class Gatekeeper:
     def assignment_changed(self) -> None:
         subscription = self._subscription.subscription
         assignment = subscription.assignment if subscription is not None else None
-        lost = self._partitions(self._assignment)
+        lost = self._delivered(self._partitions(self._assignment))
         self._assignment = assignment
         for partition in self.gate.reassign(lost, self._partitions(assignment)):
             self._state(partition).pause()

@@ -116,12 +116,26 @@ class _Driver:
             if held:
                 self._calls.release()
 
-    def assigned(self, consumer: Any, partitions: Sequence[Any], *, all_anew: bool) -> None:
-        """The client has just got these; all of them are stopped until their gates are read."""
+    def delivered(self, consumer: Any) -> dict[Partition, int | None]:
+        """The offset after the last record that was delivered of each partition; before any of them is exchanged."""
+        with self._state:
+            owned = self.core.owned()
+        try:
+            return self.positions(consumer, owned)
+        except (cimpl.KafkaException, RuntimeError):
+            return {}
+
+    def assigned(
+        self, consumer: Any, partitions: Sequence[Any], lost: Mapping[Partition, int | None] | None = None
+    ) -> None:
+        """The client has just got these; all of them are stopped until their gates are read.
+
+        ``lost``: what it had before, as ``delivered`` tells, where they take the place of all of it.
+        """
         new = [_key(partition) for partition in partitions]
         sought = {_key(p) for p in partitions if p.offset not in (_OFFSET_INVALID, cimpl.OFFSET_STORED)}
         with self._state:
-            self._forget(self.core.owned() if all_anew else new)
+            self._forget(new if lost is None else self.core.owned(), lost or {})
             stopped = self.core.assigned(new, self.link.ask(), time.monotonic(), sought=sought) if new else ()
         if stopped:
             _Consumer.pause(consumer, _listed(stopped))
@@ -129,13 +143,14 @@ class _Driver:
             self._start()
         self._wake.set()
 
-    def revoked(self, partitions: Iterable[Partition] | None = None) -> None:
+    def revoked(self, delivered: Mapping[Partition, int | None], partitions: Iterable[Partition] | None = None) -> None:
+        """These (``None``: all) are gone; ``delivered``: what it tells of them."""
         with self._state:
-            self._forget(self.core.owned() if partitions is None else partitions)
+            self._forget(self.core.owned() if partitions is None else partitions, delivered)
 
-    def _forget(self, partitions: Iterable[Partition]) -> None:
+    def _forget(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]) -> None:
         gone = tuple(partitions)
-        self.core.revoked(gone)
+        self.core.revoked(gone, delivered)
         for partition in gone:
             self._behind.pop(partition, None)
             self._highest.pop(partition, None)
@@ -495,9 +510,10 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             super().assign(partitions, *args, **kwargs)
             return
         with driver.calls():
+            lost = driver.delivered(self)
             super().assign(partitions, *args, **kwargs)
             driver.assigned_in_callback = True
-            driver.assigned(self, partitions, all_anew=True)
+            driver.assigned(self, partitions, lost)
 
     def incremental_assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
@@ -507,7 +523,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         with driver.calls():
             super().incremental_assign(partitions, *args, **kwargs)
             driver.assigned_in_callback = True
-            driver.assigned(self, partitions, all_anew=False)
+            driver.assigned(self, partitions)
 
     def unassign(self) -> None:
         driver = self._driven
@@ -516,8 +532,9 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             return
         with driver.calls():
             driver.settle_now(self)
+            delivered = driver.delivered(self)
             super().unassign()
-            driver.revoked()
+            driver.revoked(delivered)
 
     def incremental_unassign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
@@ -526,8 +543,9 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             return
         with driver.calls():
             driver.settle_now(self)
+            delivered = driver.delivered(self)
             super().incremental_unassign(partitions, *args, **kwargs)
-            driver.revoked([_key(partition) for partition in partitions])
+            driver.revoked(delivered, [_key(partition) for partition in partitions])
 
     def pause(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
@@ -700,11 +718,12 @@ def _on_taken(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any,
     def on_taken(consumer: Any, partitions: Any) -> None:
         driver._identity = _identity()
         driver.settle_now(consumer)
+        delivered = driver.delivered(consumer)
         try:
             if own is not None:
                 own(consumer, partitions)
         finally:
-            driver.revoked([_key(partition) for partition in partitions])
+            driver.revoked(delivered, [_key(partition) for partition in partitions])
 
     return on_taken
 

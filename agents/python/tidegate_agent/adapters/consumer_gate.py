@@ -106,14 +106,17 @@ class ConsumerGate:
 
     # --- assignment ---------------------------------------------------------------------------------------------------
 
-    def reassign(self, lost: Iterable[Partition], got: Iterable[Partition]) -> tuple[Partition, ...]:
-        """Partitions that are gone and that are new; those that must be paused before they deliver anything."""
-        lost, got = tuple(lost), tuple(got)
+    def reassign(self, lost: Mapping[Partition, int | None], got: Iterable[Partition]) -> tuple[Partition, ...]:
+        """Partitions that are gone, as ``delivered`` tells of them, and that are new.
+
+        Returns those that must be paused before they deliver anything.
+        """
+        got = tuple(got)
         with self._lock:
             self.app_paused -= {*lost, *got}
             for partition in (*lost, *got):
                 self._committed.pop(partition, None)
-            self.core.revoked(lost)
+            self.core.revoked(lost, lost)
             return self.core.assigned(got, self.link.ask(), time.monotonic()) if got else ()
 
     # --- the application ----------------------------------------------------------------------------------------------

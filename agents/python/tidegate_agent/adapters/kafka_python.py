@@ -71,22 +71,23 @@ class _Subscription(SubscriptionState):  # type: ignore[misc]
 
     def _apply_assignment(self, partitions: Any, randomize: bool = False) -> None:
         with self._lock:
-            before = set(self.assignment)
+            before = dict(self.assignment)
             super()._apply_assignment(partitions, randomize)
             self._changed(before)
 
     def unsubscribe(self) -> None:
         with self._lock:
-            before = set(self.assignment)
+            before = dict(self.assignment)
             super().unsubscribe()
             self._changed(before)
 
-    def _changed(self, before: set[TopicPartition]) -> None:
+    def _changed(self, before: Mapping[TopicPartition, _PartitionState]) -> None:
         if self.gatekeeper is None:
             return
-        after = set(self.assignment)
+        after = self.assignment
         # The client keeps the state of what it keeps: position, pause, records. So does the core.
-        lost, got = [Partition(*tp) for tp in before - after], [Partition(*tp) for tp in after - before]
+        lost = {Partition(*tp): state.delivered for tp, state in before.items() if tp not in after}
+        got = [Partition(*tp) for tp in after if tp not in before]
         for partition in self.gatekeeper.gate.reassign(lost, got):
             self.assignment[partition].pause()
         self.gatekeeper.news = True
