@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from tidegate.kafka.adapter import KafkaClient
@@ -47,6 +47,10 @@ class World(Protocol):
     def clock(self) -> Clock: ...
 
     def create_topic(self, partitions: int) -> str: ...
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Expand a topic to so many."""
+        ...
 
     def delete_topic(self, name: str) -> None: ...
 
@@ -106,6 +110,9 @@ class FakeWorld:
         name = f"contract-{next(self._numbers)}"
         self._kafka.create_topic(name, partitions)
         return name
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        self._kafka.add_partitions(name, partitions)
 
     def delete_topic(self, name: str) -> None:
         self._kafka.delete_topic(name)
@@ -176,6 +183,9 @@ class RealWorld:
 
         until(self, created, f"topic {name} is created")
         until(self, lambda: name in self._kafka.topics(), f"topic {name} is there")
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result()
 
     def delete_topic(self, name: str) -> None:
         self._admin.delete_topics([name])[name].result()

@@ -17,11 +17,20 @@ from devstack import KafkaCluster
 from support.fake_control import FakeControlTopics, FakeTopics
 from support.operator_process import until
 from tidegate.control.ports import ControlTopics
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.control.records import (
+    Ack,
+    AckKey,
+    Hold,
+    HoldKey,
+    PartitionKey,
+    PartitionSeen,
+    encode_key,
+    encode_value,
+)
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
 
 GROUP = "payments"
@@ -296,6 +305,59 @@ def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
     assert time.monotonic() - began < 10
 
 
+# --- what discovery writes --------------------------------------------------------------------------------------------
+
+SEEN = {
+    PartitionKey("orders", "id-1", 0): PartitionSeen(initial=True),
+    PartitionKey("orders", "id-1", 1): PartitionSeen(seen_ms=1_700_000_000_200, seen_absent_ms=1_700_000_000_000),
+    PartitionKey("orders", "id-2", 0): PartitionSeen(seen_ms=1_700_000_000_400),
+}
+
+
+def test_partitions_are_read_as_they_were_written(world: World) -> None:
+    world.control.ensure()
+    assert not world.control.read().partitions
+    world.control.write_partitions(SEEN)
+    before = world.control.read()
+    first, second, third = SEEN
+
+    world.control.write_partitions({first: None, second: SEEN[third]})
+
+    assert before.partitions == SEEN
+    for client in (world.control, world.another()):
+        assert client.read().partitions == {second: SEEN[third], third: SEEN[third]}
+
+
+def test_thousands_of_partitions_are_written_at_once(world: World) -> None:
+    world.control.ensure()
+    many = {PartitionKey(f"topic-{n % 100}", "id", n // 100): PartitionSeen(initial=True) for n in range(12_000)}
+    world.control.write_partitions(many)
+    assert world.control.read().partitions == many
+    world.control.write_partitions({})
+
+
+def test_the_clock_tells_the_brokers_time(world: World) -> None:
+    world.control.ensure()
+    assert world.control.read().clock_ms is None
+    began_ms = time.time_ns() // 1_000_000
+
+    at_ms = world.control.write_clock()
+
+    assert began_ms <= at_ms <= time.time_ns() // 1_000_000
+    assert world.control.read().clock_ms == at_ms
+    later_ms = world.another().write_clock()
+    assert later_ms >= at_ms
+    assert world.control.read().clock_ms == later_ms
+
+
+def test_without_a_control_topic_discovery_has_nowhere_to_write(world: World) -> None:
+    with pytest.raises(Unavailable):
+        world.control.write_clock()
+    with pytest.raises(Unavailable):
+        world.control.write_partitions(SEEN)
+    world.control.write_partitions({})
+
+
 # --- what nobody can read, and topics that go -------------------------------------------------------------------------
 
 
@@ -314,10 +376,13 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     for _ in range(5):
         old = world.control.hold({key(): Hold()})[key()]
     world.ack(P0, Ack(old, 42, "member-1"))
+    world.control.write_partitions(SEEN)
+    world.control.write_clock()
     assert world.control.read().acked(GROUP, P0) is not None
 
     world.lose()
-    assert not world.control.read().holds
+    gates = world.control.read()
+    assert (dict(gates.holds), dict(gates.partitions), gates.clock_ms) == ({}, {}, None)
     assert not world.control.exist
 
     assert world.control.ensure() == ()
@@ -366,6 +431,16 @@ def test_topics_that_others_made_wrongly_are_named_with_what_mends_them(real: Re
     assert f"--entity-name {real.name} --add-config cleanup.policy=compact" in text
     assert f"--entity-name {real.name} --add-config message.timestamp.type=LogAppendTime" in text
     assert f"--entity-name {acks_topic(real.name)} --add-config cleanup.policy=compact" in text
+
+
+def test_a_control_topic_with_other_timestamps_tells_no_time(real: RealWorld) -> None:
+    real.create(real.name, CONTROL_CONFIG | {"message.timestamp.type": "CreateTime"})
+    real.create(acks_topic(real.name), ACKS_CONFIG)
+
+    with pytest.raises(Refused, match=real.name):
+        real.control.write_clock()
+
+    assert real.control.read().clock_ms is None
 
 
 def test_a_control_topic_that_somebody_else_made_anew_is_read_from_its_start(real: RealWorld) -> None:

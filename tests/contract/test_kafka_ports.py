@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
 from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
-from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, TopicPartition
-from tidegate.kafka.ports import OffsetWriter
+from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.ports import OffsetWriter, TopicWatch
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -79,6 +79,74 @@ def test_a_recreated_topic_has_another_id(world: World) -> None:
     world.recreate_topic(name, 1)
     assert before
     assert world.kafka.topics()[name].topic_id not in ("", before)
+
+
+# --- looking at topics again and again --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watch(world: World) -> Iterator[TopicWatch]:
+    made = world.kafka.topic_watch()
+    yield made
+    made.close()
+
+
+def sizes(topics: Mapping[str, Topic] | None) -> dict[str, int]:
+    assert topics is not None
+    return {name: topic.partitions for name, topic in topics.items()}
+
+
+def test_a_watch_tells_at_first_and_then_only_what_has_changed(world: World, watch: TopicWatch) -> None:
+    name = world.create_topic(2)
+    topic = world.kafka.topics()[name]
+    assert watch.poll([name]) == {name: topic}
+    assert [watch.poll([name]) for _ in range(3)] == [None, None, None]
+
+    world.add_partitions(name, 5)
+
+    expanded = {name: Topic(name, topic.topic_id, 5)}
+    until(world, lambda: watch.poll([name]) == expanded, "the expansion is told")
+    assert watch.poll([name]) is None
+
+
+def test_a_watch_tells_what_it_is_asked_for(world: World, watch: TopicWatch) -> None:
+    one, other, unknown = world.create_topic(1), world.create_topic(3), new_group()
+    assert sizes(watch.poll([one])) == {one: 1}
+    assert sizes(watch.poll([other, one, other])) == {one: 1, other: 3}
+    assert watch.poll([one, other]) is None
+    assert sizes(watch.poll([one, unknown])) == {one: 1}
+    assert watch.poll([]) == {}
+    assert watch.poll([]) is None
+    assert unknown not in world.kafka.topics()
+
+
+def test_a_watch_of_everything_leaves_internal_topics_out(world: World, watch: TopicWatch) -> None:
+    name, group_id = world.create_topic(3), new_group()
+    commit_plainly(world, group_id, {TopicPartition(name, 0): 0})  # makes __consumer_offsets, too
+    topics = watch.poll()
+    assert topics == world.kafka.topics()
+    assert sizes(topics)[name] == 3
+    assert watch.poll(["__consumer_offsets"]) == {}
+
+
+def test_a_watch_tells_a_recreated_topic_from_the_one_before(world: World, watch: TopicWatch) -> None:
+    name = world.create_topic(3)
+    [before] = (watch.poll([name]) or {}).values()
+    world.recreate_topic(name, 1)
+    [after] = (watch.poll([name]) or {}).values()
+    assert (after.name, after.partitions) == (name, 1)
+    assert after.topic_id not in ("", before.topic_id)
+
+
+def test_a_closed_watch_says_so(world: World) -> None:
+    watch = world.kafka.topic_watch()
+    watch.poll()
+    watch.close()
+    with pytest.raises(Unavailable):
+        watch.poll()
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_group_is_dead(world: World) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey
+from tidegate.control.records import Ack, AckKey, ClockKey, Hold, HoldKey, Key, PartitionKey, PartitionSeen, Value
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 
 
@@ -32,14 +32,22 @@ class FakeControlTopics:
     """Implements `tidegate.control.ports.ControlTopics`. Thread-safe.
 
     `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
-    is set. `writes` lists what was written through this client: ("hold" or "release", key).
+    is set. `writes` lists what was written through this client: ("hold", "release", "partition" or "clock", key).
+    `now_ms` is the broker's clock.
     """
 
-    def __init__(self, topics: FakeTopics | None = None, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        topics: FakeTopics | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self.topics = topics or FakeTopics()
         self.failure: KafkaFailure | None = None
-        self.writes: list[tuple[str, HoldKey]] = []
+        self.writes: list[tuple[str, Key]] = []
         self._sleep = sleep
+        self._now_ms = now_ms
         self._seen = 0
         self._exist = False
 
@@ -104,8 +112,7 @@ class FakeControlTopics:
         self._answer()
         epochs = {}
         with self.topics.lock:
-            if not self.topics.control_exists:
-                raise Unavailable(f"write {len(holds)} record(s): there is no such topic")
+            self._need_control(len(holds))
             for key, hold in holds.items():
                 # As in Kafka, no hold has epoch 0.
                 epochs[key] = self._append("hold", key, hold) or self._append("hold", key, hold)
@@ -118,16 +125,35 @@ class FakeControlTopics:
                 for key in keys:
                     self._append("release", key, None)
 
+    def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
+        self._answer()
+        with self.topics.lock:
+            self._need_control(len(records))
+            for key, seen in records.items():
+                self._append("partition", key, seen)
+
+    def write_clock(self) -> int:
+        self._answer()
+        with self.topics.lock:
+            self._need_control(1)
+            now_ms = self._now_ms()
+            self._append("clock", ClockKey(), None, now_ms)
+            return now_ms
+
     def close(self) -> None:
         pass
 
-    def _append(self, what: str, key: HoldKey, hold: Hold | None) -> int:
-        epoch = self.topics.end
+    def _need_control(self, records: int) -> None:
+        if records and not self.topics.control_exists:
+            raise Unavailable(f"write {records} record(s): there is no such topic")
+
+    def _append(self, what: str, key: Key, value: Value, at_ms: int | None = None) -> int:
+        offset = self.topics.end
         self.topics.end += 1
         self.topics.version += 1
-        self.topics.gates.take(key, hold, epoch)
+        self.topics.gates.take(key, value, offset, at_ms)
         self.writes.append((what, key))
-        return epoch
+        return offset
 
     def _stale_acks(self) -> list[AckKey]:
         return [key for key, ack in self.topics.gates.acks.items() if ack.epoch >= max(self.topics.end, 1)]

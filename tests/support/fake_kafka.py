@@ -162,7 +162,7 @@ class FakeKafka:
         self._numbers = itertools.count(1)
         self._failures: defaultdict[str, deque[KafkaFailure]] = defaultdict(deque)
         self._lost_answers: deque[bool] = deque()
-        self._control = FakeControlTopics(sleep=self.clock.sleep)
+        self._control = FakeControlTopics(sleep=self.clock.sleep, now_ms=lambda: _ms(self.clock.now()))
 
     # --- setting the scene ------------------------------------------------------------------------------------------
 
@@ -180,6 +180,11 @@ class FakeKafka:
         del self._topics[name]
         for group in self._groups.values():
             group.committed = {p: c for p, c in group.committed.items() if p.topic != name}
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Expand a topic to so many. Its consumers' groups get them when they next rebalance."""
+        logs = self._topics[name].logs
+        logs.extend(_Log() for _ in range(partitions - len(logs)))
 
     def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None:
         """Write a record for each timestamp."""
@@ -233,9 +238,15 @@ class FakeKafka:
 
     def topics(self) -> Mapping[str, Topic]:
         self._called("topics")
+        return self._public_topics()
+
+    def _public_topics(self) -> dict[str, Topic]:
         return {
             name: Topic(name, t.topic_id, len(t.logs)) for name, t in self._topics.items() if not name.startswith("__")
         }
+
+    def topic_watch(self) -> FakeTopicWatch:
+        return FakeTopicWatch(self)
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         self._called("groups")
@@ -548,6 +559,34 @@ class FakeKafka:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+class FakeTopicWatch:
+    """Implements ``tidegate.kafka.ports.TopicWatch``. Its calls are named ``poll``."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+        self._asked: frozenset[str] | None = None
+        self._seen: dict[str, Topic] | None = None
+        self._closed = False
+
+    def poll(self, topics: Collection[str] | None = None) -> Mapping[str, Topic] | None:
+        if self._closed:
+            raise Unavailable("look at the topics: the connection was closed")
+        try:
+            self._kafka._called("poll")
+        except KafkaFailure:
+            self._seen = None
+            raise
+        asked = None if topics is None else frozenset(topics)
+        now = {name: t for name, t in self._kafka._public_topics().items() if asked is None or name in asked}
+        if now == self._seen and asked == self._asked:
+            return None
+        self._asked, self._seen = asked, now
+        return dict(now)
+
+    def close(self) -> None:
+        self._closed = True
+
+
 class FakeWriter:
     """Implements ``tidegate.kafka.ports.OffsetWriter``."""
 
@@ -745,7 +784,8 @@ class FakeConsumer:
     unknown. ``waits``: it waits for open transactions before it reads a
     committed offset (KIP-447). ``late_commit_s``: its application holds what it has read for so long and then commits
     it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it
-    runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack.
+    runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a
+    committed offset it begins at the log's end (``auto.offset.reset=latest``).
     """
 
     kafka: FakeKafka
@@ -771,6 +811,7 @@ class FakeConsumer:
     late_commit_s: float | None = None
     managed: bool = False
     drain_s: float = 0.0
+    begins_at_end: bool = False
     member_id: str = ""
     began: list[Began] = field(default_factory=list)
     read: list[tuple[TopicPartition, int]] = field(default_factory=list)
@@ -982,7 +1023,9 @@ class FakeConsumer:
             if self.waits and partition in self.kafka._undecided(self.group_id):
                 continue
             commit = self.kafka._offsets_of(self.group_id).get(partition)
-            offset = commit.offset if commit is not None else self.kafka._log(partition).start
+            log = self.kafka._log(partition)
+            begin = log.end if self.begins_at_end else log.start
+            offset = commit.offset if commit is not None else begin
             self._unstarted.discard(partition)
             self._positions[partition] = offset
             self._committed[partition] = offset

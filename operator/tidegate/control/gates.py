@@ -1,4 +1,5 @@
-"""What the two topics add up to: who holds which gate since when, and what the owners have said to it. Pure."""
+"""What the two topics add up to: who holds which gate since when, what the owners have said to it, and which partitions
+were seen when. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey, Key, Value
+from tidegate.control.records import Ack, AckKey, ClockKey, Hold, HoldKey, Key, PartitionKey, PartitionSeen, Value
 from tidegate.kafka.model import TopicPartition
 
 
@@ -24,20 +25,32 @@ class Held:
 
 @dataclass(slots=True)
 class Gates:
-    """All holds and acks of a cluster, fed with the topics' records in order.
+    """All holds and acks of a cluster, fed with the topics' records in order, and what discovery has written there.
 
     A gate is closed while somebody holds it. Its epoch is that of its newest hold: an ack of that epoch, or a later
     one, is about all of them.
+
+    ``clock_ms``: the broker's time when the newest ``clock`` record was written, epoch milliseconds; ``None``: there is
+    none, or its time was not the broker's.
     """
 
     holds: dict[HoldKey, Held] = field(default_factory=dict)
     acks: dict[AckKey, Ack] = field(default_factory=dict)
+    clock_ms: int | None = None
     _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
+    _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
+    _lent: bool = False
+    """Whether ``_partitions`` is a copy's as well: there may be tens of thousands, and they hardly ever change."""
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, PartitionSeen]:
+        """When the partitions that discovery has found were made."""
+        return self._partitions
 
     def take(self, key: Key, value: Value, offset: int, at_ms: int | None = None) -> None:
-        """One record of either topic, at its offset there. Kinds that are not about gates are passed over.
+        """One record of either topic, at its offset there.
 
-        ``at_ms``: the record's timestamp, epoch milliseconds.
+        ``at_ms``: its LogAppendTime, epoch milliseconds; ``None`` where its timestamp is not the broker's.
         """
         match key:
             case HoldKey():
@@ -54,13 +67,21 @@ class Gates:
                     self.acks[key] = value
                 else:
                     self.acks.pop(key, None)
-            case _:
-                pass
+            case PartitionKey():
+                if self._lent:
+                    self._partitions, self._lent = dict(self._partitions), False
+                if isinstance(value, PartitionSeen):
+                    self._partitions[key] = value
+                else:
+                    self._partitions.pop(key, None)
+            case ClockKey():
+                self.clock_ms = at_ms
 
     def copy(self) -> Gates:
         """One that goes its own way from here."""
         by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
-        return Gates(dict(self.holds), dict(self.acks), by_gate)
+        self._lent = True
+        return Gates(dict(self.holds), dict(self.acks), self.clock_ms, by_gate, self._partitions, True)
 
     def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
         """Who holds this gate; empty: it is open."""

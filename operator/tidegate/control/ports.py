@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Hold, HoldKey
+from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
 
 
 class ControlTopics(Protocol):
@@ -51,6 +51,22 @@ class ControlTopics(Protocol):
 
     def release(self, keys: Iterable[HoldKey]) -> None:
         """Write tombstones. Releasing what is not held does nothing, nor does releasing without a control topic."""
+        ...
+
+    def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
+        """Write when partitions were made; ``None`` takes back what was said of one. May be tens of thousands.
+
+        Raises ``Unavailable`` also when answers are missing: some may be written then, and writing all again is
+        harmless.
+        """
+        ...
+
+    def write_clock(self) -> int:
+        """Write a clock record; the broker's time as it was appended, epoch milliseconds.
+
+        Raises ``Refused`` where the topic's timestamps are not the broker's (``topics.complaints`` says what mends it),
+        and ``Unavailable`` also when the answer is missing.
+        """
         ...
 
     def close(self) -> None: ...

@@ -40,6 +40,7 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.topic_ids import topic_id_text
+from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
@@ -88,6 +89,9 @@ class KafkaClient:
     @property
     def control(self) -> KafkaControlTopics:
         return self._control
+
+    def topic_watch(self) -> KafkaTopicWatch:
+        return KafkaTopicWatch(Wire(self._connection))
 
     def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
         return KafkaOffsetWriter(

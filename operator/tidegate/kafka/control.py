@@ -5,14 +5,37 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import AckKey, Hold, HoldKey, Unreadable, Value, decode, encode_key, encode_value
+from tidegate.control.records import (
+    CLOCK_VALUE,
+    AckKey,
+    ClockKey,
+    Hold,
+    HoldKey,
+    PartitionKey,
+    PartitionSeen,
+    Unreadable,
+    decode,
+    encode_key,
+    encode_value,
+)
 from tidegate.control.topics import (
     ACKS_CONFIG,
     CONTROL_CONFIG,
@@ -23,7 +46,7 @@ from tidegate.control.topics import (
 )
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 
@@ -32,12 +55,20 @@ _DELIVERY_S: Final = 30.0
 _ELECTION_S: Final = 3.0
 _POLL_S: Final = 0.05
 _BATCH: Final = 1000
+_WRITTEN_AT_ONCE: Final = 5000
+"""Records of discovery, for whoever wants to write a hold meanwhile, and for the producer's queue."""
 _DEFAULT_REPLICATION: Final = 3
 
 # A topic that was deleted while it was read: the next call sees that.
 _PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF}
 
-KeyT = TypeVar("KeyT", HoldKey, AckKey)
+
+@dataclass(frozen=True, slots=True)
+class _Appended:
+    """Where and when a record was appended, by the broker; ``at_ms``: absent where timestamps are not its own."""
+
+    offset: int
+    at_ms: int | None
 
 
 class KafkaControlTopics:
@@ -279,7 +310,7 @@ class KafkaControlTopics:
             taken += 1
             self._next[topic, number] = offset + 1
             try:
-                self._gates.take(*decode(message.key(), message.value()), offset, message.timestamp()[1])
+                self._gates.take(*decode(message.key(), message.value()), offset, _log_append_time(message))
             except Unreadable:
                 self._unreadable += 1
         if not messages:
@@ -292,17 +323,33 @@ class KafkaControlTopics:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
+        records = {encode_key(key): encode_value(hold) for key, hold in holds.items()}
         with self._write_lock:
-            epochs = self._write(self._names[0], dict(holds))
+            appended = self._write(self._names[0], records)
             # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
-            first = [key for key, epoch in epochs.items() if epoch == 0]
-            return epochs | self._write(self._names[0], {key: holds[key] for key in first})
+            first = [key for key, at in appended.items() if at.offset == 0]
+            appended |= self._write(self._names[0], {key: records[key] for key in first})
+        return {key: appended[encode_key(key)].offset for key in holds}
 
     def release(self, keys: Iterable[HoldKey]) -> None:
-        records = dict.fromkeys(keys)
+        tombstones: dict[bytes, bytes | None] = dict.fromkeys(map(encode_key, keys))
         with self._write_lock:
             if self._names[0] in self._describe():
-                self._write(self._names[0], records)
+                self._write(self._names[0], tombstones)
+
+    def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
+        left = iter(records.items())
+        while some := {encode_key(key): encode_value(seen) for key, seen in islice(left, _WRITTEN_AT_ONCE)}:
+            with self._write_lock:
+                self._write(self._names[0], some)
+
+    def write_clock(self) -> int:
+        key = encode_key(ClockKey())
+        with self._write_lock:
+            at_ms = self._write(self._names[0], {key: CLOCK_VALUE})[key].at_ms
+        if at_ms is None:
+            raise Refused(f"read the broker's clock: the records of topic {self._names[0]} do not carry it")
+        return at_ms
 
     def _forget_stale_acks(self) -> None:
         """Needs Write on the ack topic, which only this case does."""
@@ -310,28 +357,27 @@ class KafkaControlTopics:
         stale = self._stale_acks()
         if stale:
             with self._write_lock:
-                self._write(self._names[1], dict.fromkeys(stale))
+                self._write(self._names[1], dict.fromkeys(map(encode_key, stale)))
 
-    def _write(self, name: str, records: Mapping[KeyT, Value]) -> dict[KeyT, int]:
+    def _write(self, name: str, records: Mapping[bytes, bytes | None]) -> dict[bytes, _Appended]:
+        """Write values by key, as bytes."""
         if not records:
             return {}
         what = f"write {len(records)} record(s) to topic {name}"
-        offsets: dict[KeyT, int] = {}
+        appended: dict[bytes, _Appended] = {}
         failures: list[KafkaError] = []
         producer = self._writer(name, what)
 
-        def delivered(key: KeyT) -> Any:
-            def note(error: KafkaError | None, message: Any) -> None:
-                if error is not None:
-                    failures.append(error)
-                else:
-                    offsets[key] = message.offset()
-
-            return note
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            key, offset = message.key(), message.offset()
+            if error is not None:
+                failures.append(error)
+            elif isinstance(key, bytes) and offset is not None:
+                appended[key] = _Appended(offset, _log_append_time(message))
 
         try:
             for key, value in records.items():
-                producer.produce(name, encode_value(value), encode_key(key), on_delivery=delivered(key))
+                producer.produce(name, value, key, on_delivery=delivered)
             producer.flush(_DELIVERY_S)
         except (KafkaException, SystemError) as error:
             # confluent_kafka calls the delivery callbacks with a fatal error already pending, which Python then reports
@@ -345,11 +391,11 @@ class KafkaControlTopics:
             # idempotent producer that failed for good (no right to write to any topic, say) is of no use any more.
             self._producer = None
             raise failure(failures[0], what)
-        if len(offsets) < len(records):
+        if len(appended) < len(records):
             # Whether they are there is unknown; writing them again changes nothing but their epochs.
             self._producer = None
             raise Unavailable(f"{what}: no answer in {_DELIVERY_S:.0f} s")
-        return offsets
+        return appended
 
     def _writer(self, name: str, what: str) -> Producer:
         """A producer for the topic as it is now: one that knew an earlier topic of this name waits for that in vain."""
@@ -367,6 +413,8 @@ class KafkaControlTopics:
                     **{
                         "enable.idempotence": True,
                         "linger.ms": 0,
+                        # Thousands of records of discovery hardly differ, and every agent reads them all.
+                        "compression.type": "gzip",
                         "message.timeout.ms": int(_DELIVERY_S * 1000 * 0.9),
                         "allow.auto.create.topics": False,
                     },
@@ -374,3 +422,9 @@ class KafkaControlTopics:
                 logger=silent_logger(),
             )
         return self._producer
+
+
+def _log_append_time(message: Message) -> int | None:
+    """Epoch milliseconds by the broker's clock; ``None`` where the topic has other timestamps."""
+    kind, at_ms = message.timestamp()
+    return at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None

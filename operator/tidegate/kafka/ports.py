@@ -69,6 +69,29 @@ class ClusterReader(Protocol):
         ...
 
 
+class TopicWatch(Protocol):
+    """Looks at topics again and again, several times a second, on a connection of its own. For one thread at a time."""
+
+    def poll(self, topics: Collection[str] | None = None) -> Mapping[str, Topic] | None:
+        """The topics as one broker knows them now; ``None``: they are as the last call has told.
+
+        ``topics``: their names; absent: all that the principal may see. Internal ones, and those that do not exist or
+        may not be described, are left out. The first call, one after a failure, and one that asks for other topics
+        than the last always tell. Creates no topic.
+
+        A partition counts as soon as the broker lists it, with or without a leader; of one topic id their number never
+        falls. The same broker is asked for as long as it answers. After a change of brokers what is told may be a
+        moment older than before: a topic may be gone, or an earlier one of its name be back, until that broker has
+        caught up.
+
+        Raises ``Unavailable`` when no broker has answered in time, ``Refused`` when they do not tell topic ids (Kafka
+        before 2.8).
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
 class GroupTransaction(Protocol):
     """One open Kafka transaction that commits offsets. Not thread-safe.
 
@@ -166,6 +189,10 @@ class Kafka(ClusterReader, Protocol):
 
     @property
     def control(self) -> ControlTopics: ...
+
+    def topic_watch(self) -> TopicWatch:
+        """A new one, which whoever asked for it closes."""
+        ...
 
     def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> OffsetWriter:
         """Writers of one group and purpose fence one another; those of different purposes do not."""

@@ -1,8 +1,8 @@
 """The few Kafka requests that confluent_kafka cannot send, by kafka-python's request classes (TLS and SASL included).
 
 JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many groups at once (KIP-709),
-OffsetDelete (KIP-496), the raw subscription of members, and what ``kafka-consumer-groups`` shows beyond that. Nothing
-else belongs here.
+OffsetDelete (KIP-496), the raw subscription of members, what ``kafka-consumer-groups`` shows beyond that, and Metadata
+that is not decoded. Nothing else belongs here.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka import errors as wire_errors
 from kafka.admin import KafkaAdminClient
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
 
 from tidegate.kafka.client_config import BadConnection, kafka_python_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Member, TopicPartition
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
@@ -56,6 +58,33 @@ class ListedGroup:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Undecoded:
+    """Stands for the class of an answer and for the answer: it keeps the bytes behind the header as they are."""
+
+    version: int
+    data: bytes = field(default=b"", repr=False)
+    throttle_time_ms: int = 0
+
+    def parse_header(self, buffer: Any) -> Any:
+        return MetadataResponse[self.version].parse_header(buffer)
+
+    def decode(self, buffer: Any) -> _Undecoded:
+        data = buffer.read()
+        return _Undecoded(self.version, data, int.from_bytes(data[:4], "big", signed=True))
+
+
+class _UndecodedHeader(RequestHeader, init=False):  # type: ignore[misc, call-arg]
+    def get_response_class(self) -> _Undecoded:
+        return _Undecoded(self.request_api_version)
+
+
+class _UndecodedMetadataRequest(MetadataRequest, init=False):  # type: ignore[misc, call-arg]
+    """A Metadata request whose answer is an ``_Undecoded``."""
+
+    header_class = _UndecodedHeader
+
+
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
     """kafka-python's admin client, opened to requests it has no method for."""
 
@@ -68,6 +97,15 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
 
         answers: list[Any] = self._manager.run(exchange)
         return answers
+
+    def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
+        """Send to one broker, and wait no longer than that also where it cannot be connected to."""
+
+        async def exchange() -> Any:
+            sent = self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_s * 1000)
+            return await self._manager.wait_for(sent, timeout_s * 1000)
+
+        return self._manager.run(exchange)
 
     def start(self, node_id: int, request: Any) -> None:
         """Send without waiting for the answer."""
@@ -176,6 +214,40 @@ class Wire:
                 raise failure
             time.sleep(self._RETRY_PAUSE_S)
             fresh = True
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> list[int]:
+        """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none."""
+        nodes = [broker.node_id for broker in self._client()._manager.cluster.brokers()]
+        if not nodes:
+            raise Unavailable(f"look for brokers at {self._connection.bootstrap_servers}: none is known")
+        return nodes
+
+    def metadata(self, node_id: int, topics: Collection[str] | None, *, timeout_s: float) -> bytes:
+        """What one broker answers to Metadata for topics, ``None`` for all: undecoded, see ``tidegate.kafka.metadata``.
+
+        Raises ``Unavailable`` when it does not answer in time, ``Refused`` when it does not tell topic ids.
+        """
+        what = f"look at the topics at broker {node_id}"
+        topic_class = MetadataRequest.MetadataRequestTopic
+        request = _UndecodedMetadataRequest(
+            topics=None if topics is None else [topic_class(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            min_version=OLDEST_VERSION,
+            max_version=NEWEST_VERSION,
+        )
+        try:
+            answer: _Undecoded = self._client().ask(node_id, request, timeout_s)
+        except wire_errors.SaslAuthenticationFailedError as error:
+            raise NotAuthenticated(f"{what}: {error!r}") from error
+        except wire_errors.IncompatibleBrokerVersion as error:
+            raise Refused(f"{what}: it does not tell topic ids, as Kafka does from 2.8 on") from error
+        except (wire_errors.KafkaError, OSError) as error:
+            raise Unavailable(f"{what}: {error!r}") from error
+        return answer.data
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
