@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from support.fake_control import FakeControlTopics
+from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
 from tidegate.kafka.errors import (
@@ -113,10 +114,16 @@ class _Membership:
 
 @dataclass(slots=True)
 class _Commit:
-    """``sequence``: its place in the coordinator's log. The last one wins, whatever ends later (GroupMetadata)."""
+    """``sequence``: its place in the coordinator's log. The last one wins, whatever ends later (GroupMetadata).
+
+    ``explicit_ms``: the expiry that the commit asked for (OffsetCommit v2 to v4).
+    """
 
     offset: int
     sequence: int
+    committed_ms: int
+    metadata: str = ""
+    explicit_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -131,6 +138,7 @@ class _GroupLogs:
     pending_ids: dict[str, float] = field(default_factory=dict)
     targets: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     rebalance: int = 0
+    emptied_ms: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +171,7 @@ class FakeKafka:
         self._failures: defaultdict[str, deque[KafkaFailure]] = defaultdict(deque)
         self._lost_answers: deque[bool] = deque()
         self._control = FakeControlTopics(sleep=self.clock.sleep, now_ms=lambda: _ms(self.clock.now()))
+        self._retention = FakeOffsetRetention(self)
 
     # --- setting the scene ------------------------------------------------------------------------------------------
 
@@ -313,6 +322,10 @@ class FakeKafka:
     def control(self) -> FakeControlTopics:
         return self._control
 
+    @property
+    def retention(self) -> FakeOffsetRetention:
+        return self._retention
+
     def managed_members(self, group_id: str) -> frozenset[str]:
         self._called("managed_members")
         return managed_members(self._control.read(), group_id)
@@ -363,7 +376,10 @@ class FakeKafka:
 
     def _write(self, group: _GroupLogs, offsets: Offsets) -> None:
         for partition, offset in offsets.items():
-            group.committed[partition] = _Commit(offset, next(self._numbers))
+            group.committed[partition] = self._commit(offset)
+
+    def _commit(self, offset: int) -> _Commit:
+        return _Commit(offset, next(self._numbers), _ms(self.clock.now()))
 
     def _undecided(self, group_id: str) -> frozenset[TopicPartition]:
         return frozenset(p for t in [*self._open.values(), *self._ending] for p in t.offsets.get(group_id, {}))
@@ -474,7 +490,7 @@ class FakeKafka:
             return
         group.generation += 1
         if not group.members:
-            group.state = GroupState.EMPTY
+            group.state, group.emptied_ms = GroupState.EMPTY, _ms(self.clock.now())
             return
         group.state = GroupState.STABLE
         if group.assignor not in COOPERATIVE:
@@ -523,7 +539,7 @@ class FakeKafka:
 
     def _reconciled(self, group: _GroupLogs) -> None:
         if not group.members:
-            group.state = GroupState.EMPTY
+            group.state, group.emptied_ms = GroupState.EMPTY, _ms(self.clock.now())
         elif all(m.assignment == group.targets[i] for i, m in group.members.items()):
             group.state = GroupState.STABLE
         else:
@@ -661,7 +677,7 @@ class FakeTransaction:
             # librdkafka tries again until its deadline: UNKNOWN_TOPIC_OR_PART is retriable there.
             raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
         kept = self._opened.offsets[group_id]
-        kept.update({p: _Commit(o, next(self._kafka._numbers)) for p, o in offsets.items()})
+        kept.update({p: self._kafka._commit(o) for p, o in offsets.items()})
 
     def commit(self) -> None:
         self._kafka._called("commit")

@@ -39,6 +39,7 @@ from tidegate.kafka.model import (
     Topic,
     TopicPartition,
 )
+from tidegate.kafka.offset_retention import KafkaOffsetRetention
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire
@@ -81,6 +82,7 @@ class KafkaClient:
         self._joiner = Wire(connection)
         self._membership = KafkaMembership(self._wire, self._joiner, self)
         self._control = KafkaControlTopics(connection, self._admin)
+        self._retention = KafkaOffsetRetention(connection, self._admin, self._wire)
 
     @property
     def membership(self) -> KafkaMembership:
@@ -89,6 +91,10 @@ class KafkaClient:
     @property
     def control(self) -> KafkaControlTopics:
         return self._control
+
+    @property
+    def retention(self) -> KafkaOffsetRetention:
+        return self._retention
 
     def topic_watch(self) -> KafkaTopicWatch:
         return KafkaTopicWatch(Wire(self._connection))

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.model import Cluster, Group, LogBounds, Member, Offsets, Topic, TopicPartition
+from tidegate.retention.ports import OffsetRetention
 
 
 class ClusterReader(Protocol):
@@ -189,6 +190,9 @@ class Kafka(ClusterReader, Protocol):
 
     @property
     def control(self) -> ControlTopics: ...
+
+    @property
+    def retention(self) -> OffsetRetention: ...
 
     def topic_watch(self) -> TopicWatch:
         """A new one, which whoever asked for it closes."""

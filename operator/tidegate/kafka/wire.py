@@ -1,8 +1,8 @@
 """The few Kafka requests that confluent_kafka cannot send, by kafka-python's request classes (TLS and SASL included).
 
 JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many groups at once (KIP-709),
-OffsetDelete (KIP-496), the raw subscription of members, what ``kafka-consumer-groups`` shows beyond that, and Metadata
-that is not decoded. Nothing else belongs here.
+OffsetCommit with a retention (KIP-211), OffsetDelete (KIP-496), the raw subscription of members, what
+``kafka-consumer-groups`` shows beyond that, and Metadata that is not decoded. Nothing else belongs here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     JoinGroupRequest,
     LeaveGroupRequest,
+    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
@@ -42,6 +43,12 @@ MEMBER_ID_REQUIRED: Final = 79
 UNKNOWN_MEMBER_ID: Final = 25
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 GROUP_ID_NOT_FOUND: Final = 69
+
+RETENTION_VERSIONS: Final = range(2, 5)
+"""Those of OffsetCommit that carry ``retention_time_ms``; Kafka 4.0 has taken 0 and 1 away."""
+
+_OFFSET_COMMIT: Final = 8
+"""Its API key."""
 
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
@@ -293,6 +300,44 @@ class Wire:
                     )
         return result
 
+    def offset_fetch(self, group_id: str) -> Any:
+        """An OffsetFetch request for all that a group has; see :func:`commits_of`."""
+        return OffsetFetchRequest(
+            groups=[_fetch_group(group_id, None)], require_stable=True, min_version=8, max_version=8
+        )
+
+    def offset_commit(self, group_id: str, rows: Mapping[TopicPartition, tuple[int, str]], retention_ms: int) -> Any:
+        """An OffsetCommit request of nobody's (generation −1), for (offset, metadata), with an explicit retention."""
+        topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition_class = topic_class.OffsetCommitRequestPartition
+        return OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            retention_time_ms=retention_ms,
+            topics=[
+                topic_class(
+                    name=topic,
+                    partitions=[
+                        partition_class(
+                            partition_index=number,
+                            committed_offset=rows[TopicPartition(topic, number)][0],
+                            committed_metadata=rows[TopicPartition(topic, number)][1],
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in _by_topic(rows).items()
+            ],
+            min_version=RETENTION_VERSIONS[0],
+            max_version=RETENTION_VERSIONS[-1],
+        )
+
+    def takes_retention(self) -> bool:
+        """Whether the brokers take OffsetCommit in a version that carries a retention."""
+        oldest, newest = self._versions().get(_OFFSET_COMMIT, (0, 0))
+        return bool(oldest <= RETENTION_VERSIONS[-1] and newest >= RETENTION_VERSIONS[0])
+
     def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget committed offsets (KIP-496); returns those refused because the group is subscribed to the topic."""
         topics = _by_topic(partitions)
@@ -442,11 +487,15 @@ class Wire:
 
     def supports(self, api_key: int) -> bool:
         """Whether the brokers offer an API (ApiVersions)."""
+        return api_key in self._versions()
+
+    def _versions(self) -> Mapping[int, tuple[int, int]]:
+        """Oldest and newest version by API key."""
         try:
-            versions = self._client()._manager.broker_version_data.api_versions
+            versions: Mapping[int, tuple[int, int]] = self._client()._manager.broker_version_data.api_versions
         except (wire_errors.KafkaError, OSError) as error:
             raise Unavailable(f"ask for the API versions: {error!r}") from error
-        return api_key in versions
+        return versions
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
@@ -467,6 +516,14 @@ def _fetch_group(group_id: str, partitions: Collection[TopicPartition] | None) -
             for topic, indexes in _by_topic(partitions).items()
         ],
     )
+
+
+def commits_of(answer: Any) -> tuple[dict[TopicPartition, tuple[int, str]], frozenset[TopicPartition]]:
+    """(offset, metadata) by partition of an OffsetFetch answer, and the partitions that are not decided yet."""
+    [group] = answer.groups
+    offsets, pending = _offsets_of(group)
+    rows = {TopicPartition(topic.name, row.partition_index): row for topic in group.topics for row in topic.partitions}
+    return {p: (offset, rows[p].metadata or "") for p, offset in offsets.items()}, pending
 
 
 def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:

@@ -1,0 +1,224 @@
+"""Expiry and keeping of committed offsets on a real cluster (``tidegate.retention.ports``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+
+from tidegate.kafka.client_config import librdkafka_config
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.wire import NO_ERROR, Wire, check, commits_of
+from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
+from tidegate.retention.expiry import RetentionSettings
+from tidegate.retention.ports import Commit, Commits
+from tidegate.retention.records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of
+
+_TIMEOUT_S: Final = 15.0
+_HAS_MEMBERS: Final = frozenset({22, 25, 27})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS"""
+_GONE: Final = frozenset({3, 100})
+"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID"""
+
+_READ_S: Final = 10.0
+_READ_BYTES: Final = 128 * 1024 * 1024
+"""How long, and how much of its topic, one reading of the coordinator's log may take."""
+_BATCH: Final = 10_000
+_POLL_S: Final = 0.1
+
+
+class KafkaOffsetRetention:
+    """Implements ``tidegate.retention.ports.OffsetRetention``. Connects on first use; thread-safe."""
+
+    def __init__(self, connection: Connection, admin: AdminClient, wire: Wire) -> None:
+        self._connection = connection
+        self._admin = admin
+        self._wire = wire
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def settings(self) -> RetentionSettings:
+        what = "read the brokers' retention of offsets"
+        try:
+            nodes = self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes
+            resources = [ConfigResource(ConfigResource.Type.BROKER, str(node.id)) for node in nodes]
+            # confluent_kafka takes one broker a request.
+            futures = [self._admin.describe_configs([r], request_timeout=_TIMEOUT_S)[r] for r in resources]
+            configs = [future.result(_TIMEOUT_S + 5) for future in futures]
+        except KafkaException as error:
+            raise failure(error.args[0], what) from error
+        found = [_settings(config) for config in configs]
+        return RetentionSettings(min(s.retention_ms for s in found), max(s.check_interval_ms for s in found))
+
+    def commits(self, group_id: str) -> Commits:
+        what = f"read the committed offsets of group {group_id}"
+        [answer] = self._wire.exchange(
+            group_id, lambda: self._wire.offset_fetch(group_id), code_of=_code_of_fetch, what=what
+        )
+        return _commits(answer)
+
+    # --- the coordinator's log ----------------------------------------------------------------------------------------
+
+    def log(self, group_id: str, since: GroupLog) -> GroupLog:
+        what = f"read the log of group {group_id} ({OFFSETS_TOPIC})"
+        partitions = self._partitions(what)
+        if partitions == 0:
+            return GroupLog(complete=True)
+        partition = ClientTopicPartition(OFFSETS_TOPIC, partition_of(group_id, partitions))
+        start = self._offset(partition, OffsetSpec.earliest(), what)
+        end = self._offset(partition, OffsetSpec.latest(), what)
+        if not start <= since.read_to <= end:
+            # Nothing was read yet; or records went unread, or those that were read are no longer there.
+            since = GroupLog(read_to=start)
+        if since.read_to >= end:
+            return follow(since, group_id, (), read_to=since.read_to, complete=True)
+        reader = Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
+                    "group.id": "tidegate-reader",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    # What a transaction commits counts once it is committed.
+                    "isolation.level": "read_committed",
+                    "queued.max.messages.kbytes": 16384,
+                    "allow.auto.create.topics": False,
+                },
+            ),
+            logger=silent_logger(),
+        )
+        try:
+            reader.assign([ClientTopicPartition(partition.topic, partition.partition, since.read_to)])
+            return _read(reader, group_id, since, end, what)
+        finally:
+            reader.close()
+
+    def _partitions(self, what: str) -> int:
+        """Of the offsets topic; 0 before the first commit, which makes it."""
+        [future] = self._admin.describe_topics(TopicCollection([OFFSETS_TOPIC]), request_timeout=_TIMEOUT_S).values()
+        try:
+            return len(future.result(_TIMEOUT_S + 5).partitions)
+        except KafkaException as error:
+            if error.args[0].code() in UNKNOWN_PARTITION:
+                return 0
+            raise failure(error.args[0], what) from error
+
+    def _offset(self, partition: ClientTopicPartition, spec: Any, what: str) -> int:
+        [future] = self._admin.list_offsets(
+            {partition: spec}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+        ).values()
+        try:
+            return int(future.result(_TIMEOUT_S + 5).offset)
+        except KafkaException as error:
+            if error.args[0].code() in UNKNOWN_PARTITION:
+                raise Unavailable(f"{what}: the topic was made just now") from error
+            raise failure(error.args[0], what) from error
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        group_id: str,
+        wanted: Mapping[TopicPartition, Commit],
+        found: Mapping[TopicPartition, Commit],
+        *,
+        retention_ms: int,
+    ) -> frozenset[TopicPartition]:
+        what = f"keep {len(wanted)} offset(s) of group {group_id}"
+        if not self._wire.takes_retention():
+            raise Refused(f"{what}: the brokers take no explicit retention any more (OffsetCommit v2 to v4)")
+        now = self.commits(group_id)
+        still = {p: c for p, c in wanted.items() if p not in now.pending and now.offsets.get(p) == found.get(p)}
+        if not still:
+            return frozenset()
+        # Only the coordinator's door is between these two. Whatever was committed after the look above and before our
+        # commit is in the first answer; what is committed later comes after us.
+        fetched, answer = self._wire.exchange(
+            group_id,
+            lambda: self._wire.offset_fetch(group_id),
+            lambda: self._wire.offset_commit(
+                group_id, {p: (c.offset, c.metadata) for p, c in still.items()}, retention_ms
+            ),
+            code_of=_code_of,
+            what=what,
+        )
+        committed = _committed(answer, what)
+        just_before = _commits(fetched).offsets
+        overtaken = {p: just_before[p] for p in committed if just_before.get(p, found.get(p)) != found.get(p)}
+        if overtaken:
+            # Somebody committed in that moment, and ours has come on top: theirs has to stand.
+            self.commit(group_id, overtaken, {p: still[p] for p in overtaken}, retention_ms=retention_ms)
+        return committed - overtaken.keys()
+
+
+def _read(reader: Consumer, group_id: str, since: GroupLog, end: int, what: str) -> GroupLog:
+    """Read on to ``end``, or as far as the bounds allow; only this group's records are decoded."""
+    prefixes = key_prefixes(group_id)
+    deadline = time.monotonic() + _READ_S
+    read_to, read_bytes = since.read_to, 0
+    records: list[tuple[bytes, bytes | None]] = []
+    while read_to < end and read_bytes < _READ_BYTES and time.monotonic() < deadline:
+        try:
+            # consume() alone would wait for a full batch.
+            first = reader.poll(_POLL_S)
+            messages = [] if first is None else [first, *reader.consume(_BATCH, 0)]
+        except KafkaException as error:
+            raise failure(error.args[0], what) from error
+        for message in messages:
+            problem, offset = message.error(), message.offset()
+            if problem is not None:
+                if problem.code() == KafkaError._PARTITION_EOF:
+                    # The end as it is now: behind the last records there may be markers, which are never handed out.
+                    read_to = max(read_to, end)
+                elif not problem.retriable():
+                    raise failure(problem, what)
+                continue
+            key, value = message.key(), message.value()
+            read_to = read_to if offset is None else max(read_to, offset + 1)
+            read_bytes += len(key or b"") + len(value or b"")
+            if isinstance(key, bytes) and key.startswith(prefixes):
+                records.append((key, value if isinstance(value, bytes) else None))
+    return follow(since, group_id, records, read_to=read_to, complete=read_to >= end)
+
+
+def _settings(config: Mapping[str, Any]) -> RetentionSettings:
+    minutes, interval = config["offsets.retention.minutes"], config["offsets.retention.check.interval.ms"]
+    return RetentionSettings.of_minutes(int(minutes.value), int(interval.value))
+
+
+def _commits(answer: Any) -> Commits:
+    offsets, pending = commits_of(answer)
+    return Commits({p: Commit(*row) for p, row in offsets.items()}, pending)
+
+
+def _code_of_fetch(answer: Any) -> int:
+    return int(answer.groups[0].error_code)
+
+
+def _code_of(answer: Any) -> int:
+    """Of a fetch or a commit: the first error code there is."""
+    if hasattr(answer, "groups"):
+        return _code_of_fetch(answer)
+    codes = (int(row.error_code) for topic in answer.topics for row in topic.partitions)
+    return next((code for code in codes if code != NO_ERROR), NO_ERROR)
+
+
+def _committed(answer: Any, what: str) -> frozenset[TopicPartition]:
+    """The partitions that were; those that are gone were not. Raises ``GroupNotEmpty`` and what else was answered."""
+    committed: set[TopicPartition] = set()
+    for topic in answer.topics:
+        for row in topic.partitions:
+            partition, code = TopicPartition(topic.name, row.partition_index), int(row.error_code)
+            if code in _HAS_MEMBERS:
+                raise GroupNotEmpty(f"{what}: it has members")
+            if code not in _GONE:
+                check(code, f"{what} ({partition})")
+                committed.add(partition)
+    return frozenset(committed)
