@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Topic
 from tidegate.kafka.names import is_internal
 from tidegate.kafka.topic_ids import topic_id_of_bytes
@@ -20,8 +21,8 @@ _PARTITION_HEAD: Final = 14
 """Error code, index, leader and leader epoch of a partition; its replicas follow."""
 
 
-class Unreadable(ValueError):
-    """The bytes are no such answer."""
+class Unreadable(Unavailable):
+    """The bytes are no such answer: another broker's may be."""
 
 
 def topics_start(answer: bytes) -> int:
@@ -34,7 +35,7 @@ def topics_start(answer: bytes) -> int:
             at = _after_tags(answer, at)
         return _after_text(answer, at) + 4
     except IndexError:
-        raise Unreadable("a Metadata answer that ends before its topics") from None
+        raise Unreadable("look at the topics: an answer that ends before them") from None
 
 
 def read_topics(data: bytes, at: int = 0) -> dict[str, Topic]:
@@ -57,7 +58,7 @@ def read_topics(data: bytes, at: int = 0) -> dict[str, Topic]:
             if error == _NO_ERROR and not marked_internal and not is_internal(text := name.decode()):
                 topics[text] = Topic(text, topic_id_of_bytes(topic_id), partitions)
     except (IndexError, UnicodeDecodeError):
-        raise Unreadable("a Metadata answer whose topics cannot be read") from None
+        raise Unreadable("look at the topics: an answer that cannot be read") from None
     return topics
 
 
