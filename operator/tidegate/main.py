@@ -18,10 +18,13 @@ import kopf
 
 from tidegate import health
 from tidegate.connection import handlers as connection_handlers
+from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
+from tidegate.discovery.keeper import DiscoveryKeeper
+from tidegate.discovery.keeper import Parts as DiscoveryParts
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure
@@ -103,6 +106,7 @@ class Operator:
     files: ConnectionFiles
     live: LiveConnections
     direct: DirectRunner
+    discovery: DiscoveryKeeper
     connections: LevelLoop
     policies: LevelLoop
     pauses: LevelLoop
@@ -135,6 +139,7 @@ class Operator:
         await self.pauses.stop()
         await self.policies.stop()
         await self.connections.stop()
+        await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
         for live in self.live:
             live.kafka.close()
@@ -214,6 +219,12 @@ def build(settings: Settings) -> Operator:
         expected=_EXPECTED,
         observe_pass=lambda seconds, failed: metrics.passed(CONNECTIONS.kind, seconds, failed=failed),
     )
+    topics = TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked)
+
+    def wake_policy(uid: str) -> None:
+        policies.wake(uid)
+
+    discovery = DiscoveryKeeper(DiscoveryParts(observer, topics, patient_executor, clock, wake_policy, metrics))
     policies = LevelLoop(
         PolicyReconciler(
             PolicyParts(
@@ -232,6 +243,7 @@ def build(settings: Settings) -> Operator:
                 idle_tick_s=settings.idle_tick_s,
                 deletion_limit=timedelta(seconds=settings.deletion_limit_s),
                 max_launches=settings.max_launches,
+                keepers=(discovery,),
             )
         ),
         expected=_EXPECTED,
@@ -251,6 +263,7 @@ def build(settings: Settings) -> Operator:
                 unmanaged=timedelta(seconds=settings.unmanaged_after_s),
                 deletion=timedelta(seconds=settings.deletion_limit_s),
             ),
+            topics=topics,
         )
     )
     pauses = LevelLoop(
@@ -267,6 +280,7 @@ def build(settings: Settings) -> Operator:
         files=files,
         live=live,
         direct=direct,
+        discovery=discovery,
         connections=connections,
         policies=policies,
         pauses=pauses,

@@ -99,6 +99,24 @@ class Metrics:
         self._described = Gauge(
             "tidegate_observed_groups", "Consumer groups described in one look.", ["connection"], registry=self.registry
         )
+        self._polls = Counter(
+            "tidegate_discovery_polls",
+            "Looks at the topics of a Kafka cluster for new partitions, by outcome.",
+            ["connection", "outcome"],
+            registry=self.registry,
+        )
+        self._poll_seconds = Histogram(
+            "tidegate_discovery_poll_seconds",
+            "How long a look for new partitions took.",
+            buckets=_LOOK_S,
+            registry=self.registry,
+        )
+        self._new_partitions = Counter(
+            "tidegate_new_partitions",
+            "New partitions of guarded groups, by how their start was: Given, Standing, Overtaken; and Backfilled.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self._up = Gauge(
             "tidegate_connection_up",
             "Whether a Kafka cluster answers (1) or not (0).",
@@ -190,6 +208,15 @@ class Metrics:
         self._described.labels(connection).set(groups)
         if unreadable is not None:
             self._unreadable.labels(connection).set(unreadable)
+
+    def polled(self, connection: str, seconds: float, *, failed: bool) -> None:
+        """A look for new partitions."""
+        self._polls.labels(connection, "failed" if failed else "ok").inc()
+        self._poll_seconds.observe(seconds)
+
+    def new_partition(self, outcome: str) -> None:
+        """One new partition of a guarded group is taken care of, or was begun at its end by somebody."""
+        self._new_partitions.labels(outcome).inc()
 
     def connection_is(self, connection: str, *, up: bool) -> None:
         self._up.labels(connection).set(int(up))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, assert_never
 
+from tidegate.connection.control_topics import TopicsOfConnections, trouble_of
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
@@ -35,7 +36,6 @@ from tidegate.pause.plan import (
     Wait,
     decide,
 )
-from tidegate.pause.topics import TopicsOfConnections, trouble_of
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PausePhase, PauseStatus
 
@@ -63,6 +63,7 @@ class Parts:
     metrics: Metrics
     tick: Tick
     patience: Patience
+    topics: TopicsOfConnections
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class PauseReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._memories: dict[str, _Memory] = {}
-        self._topics = TopicsOfConnections(parts.patient_executor, parts.tick.idle_s, parts.live.topics_checked)
+        self._topics = parts.topics
         self._swept: set[str] = set()
         """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,11 +15,13 @@ from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, grou
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic
+from tidegate.keeping import Keeper, KeptPolicy
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import (
     CONNECTIONS,
     POLICIES,
     Kube,
+    KubeFailure,
     NotFound,
     Object,
     name_of,
@@ -82,6 +84,7 @@ _WAIT_A_PASS_S: Final = 2.0
 """How long one pass waits for a run to be taken over before it looks around again."""
 
 _LISTING_S: Final = 1.0
+_KEEP_AGAIN_S: Final = 2.0
 
 T = TypeVar("T")
 
@@ -112,6 +115,7 @@ class Parts:
     idle_tick_s: float
     deletion_limit: timedelta
     max_launches: int
+    keepers: Sequence[Keeper] = ()
 
 
 @dataclass(slots=True)
@@ -124,6 +128,8 @@ class _Memory:
     died_at: datetime | None = None
     fenced: int = 0
     trouble: str = ""
+    keeping: str = ""
+    """Why a keeper failed last."""
     finished: set[str] = field(default_factory=set)
     taking_over: asyncio.Future[RunResult] | None = None
 
@@ -160,6 +166,8 @@ class PolicyReconciler:
 
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)
+        for keeper in self._parts.keepers:
+            await keeper.forget(uid)
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
         self._memories.pop(uid, None)
@@ -173,7 +181,7 @@ class PolicyReconciler:
 
     async def _pass(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Pass:
         seen = await self._see(body, spec, invalid, status)
-        decision = decide(seen)
+        decision = await self._kept(body, seen, decide(seen))
         body = await self._say(body, seen, decision)
         memory = self._memory(body)
         try:
@@ -188,6 +196,35 @@ class PolicyReconciler:
             if decision.action is not None:
                 memory.trouble = ""
         return Pass(body, decision.again_after_s)
+
+    # --- keep ---------------------------------------------------------------------------------------------------------
+
+    async def _kept(self, body: Object, seen: Seen, decision: Decision) -> Decision:
+        """The decision, with what the keepers did beside it. One that fails does not hold up the reset."""
+        spec, memory = seen.spec, self._memory(body)
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        if spec is None or live is None or live.trouble is not None or seen.deleting_since is not None:
+            return decision
+        for keeper in self._parts.keepers:
+            policy = KeptPolicy(
+                body, spec, decision.status, live, seen.now, resetting=under_way(decision.status) is not None
+            )
+            try:
+                kept = await keeper.keep(policy)
+            except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
+                if str(failure) != memory.keeping:
+                    memory.keeping = str(failure)
+                    _log.warning("%s/%s: %s; again soon", namespace_of(body), name_of(body), failure)
+                decision = replace(decision, again_after_s=min(decision.again_after_s, _KEEP_AGAIN_S))
+            else:
+                memory.keeping = ""
+                decision = replace(
+                    decision,
+                    status=kept.status,
+                    happenings=(*decision.happenings, *kept.happenings),
+                    again_after_s=min(decision.again_after_s, kept.again_after_s),
+                )
+        return decision
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

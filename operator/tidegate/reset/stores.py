@@ -19,6 +19,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -196,6 +197,32 @@ class _Document(ABC):
         if run.request.run_uid != request.run_uid:
             raise ValueError(f"{self.location} holds run {run.request.run_uid}, not {request.run_uid}")
         return run
+
+
+# --- nothing ----------------------------------------------------------------------------------------------------------
+
+
+class MemoryRunStore(_Document):
+    """A run that nobody goes on with when this process ends: whoever wants it done begins it anew. Thread-safe."""
+
+    def __init__(self, request: RunRequest) -> None:
+        self._lock = threading.Lock()
+        self._run = Run(request)
+
+    @property
+    def location(self) -> str:
+        return f"memory:{self._run.request.run_uid}"
+
+    def create(self, request: RunRequest) -> Run:
+        return self._same(self._run, request)
+
+    def load(self) -> Run:
+        return self._run
+
+    def _change(self, change: Change) -> Run:
+        with self._lock:
+            self._run = change(self._run)
+            return self._run
 
 
 # --- a folder ---------------------------------------------------------------------------------------------------------

@@ -545,13 +545,41 @@ class NewPartition(ResourceModel):
     seen_at: Timestamp | None = None
 
 
+class DiscoveredTopic(ResourceModel):
+    """What is known of one topic: those of its partitions below ``initial`` were there at the first discovery, those
+    below ``settled`` are taken care of. ``before``: the id of the topic that had this name before.
+    """
+
+    name: str
+    topic_id: str
+    initial: Count
+    settled: Count
+    before: str | None = None
+
+
+MAX_NEWEST: Final = 20
+MAX_DISCOVERED_TOPICS: Final = 10_000
+"""Keeps the resource below what the API server takes (1.5 MiB) with names of the usual length."""
+
+
 class DiscoveryStatus(ResourceModel):
-    """``unassigned_initial``: partitions there at the first discovery that nobody owned yet."""
+    """``selection``: the policy's topics that this is about, absent: those that the group reads.
+
+    ``unassigned_initial``: partitions there at the first discovery that nobody owned yet.
+
+    ``starts_committed``: new partitions whose start was committed for the group; ``began_at_end``: those that an owner
+    had begun at the end before; ``backfilled``: those of them that were sent back to their start.
+    """
 
     initial_discovery_finished: StrictBool = False
+    selection: Annotated[tuple[str, ...], Field(max_length=100)] | None = None
     assigned: Count | None = None
     unassigned_initial: Count | None = None
-    newest: Annotated[tuple[NewPartition, ...], Field(max_length=20)] = ()
+    starts_committed: Count | None = None
+    began_at_end: Count | None = None
+    backfilled: Count | None = None
+    newest: Annotated[tuple[NewPartition, ...], Field(max_length=MAX_NEWEST)] = ()
+    topics: Annotated[tuple[DiscoveredTopic, ...], Field(max_length=MAX_DISCOVERED_TOPICS)] = ()
 
 
 class RetentionStatus(ResourceModel):

@@ -12,6 +12,7 @@ import pytest
 from support.fake_control import FakeControlTopics
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.connection import Connection
@@ -123,6 +124,7 @@ class World:
                 patient_executor=self.executor,
                 now=self.clock.now,
                 metrics=Metrics(),
+                topics=TopicsOfConnections(self.executor, 100 * tick_s, self.live.topics_checked),
                 tick=Tick(tick_s, 10 * tick_s, 100 * tick_s),
                 patience=Patience(),
             )

@@ -1,4 +1,4 @@
-"""The control and ack topics of each connection: made when a pause first needs them, and checked."""
+"""The control and ack topics of each connection: made when something first needs them, and checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Known:
 
 
 class TopicsOfConnections:
-    """Whether pauses may go through a connection's topics. ``told`` learns of each answer.
+    """Whether a connection's topics may be used. ``told`` learns of each answer.
 
     Belongs to the event loop's thread; Kafka is asked in ``executor``.
     """

@@ -1,0 +1,221 @@
+"""What is known of one policy's new partitions while the operator runs, and what of it its status says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegate.discovery.starts import Outcome, Start
+from tidegate.discovery.state import DiscoveryState, KnownTopic, without
+from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
+from tidegate.kafka.names import is_allowed, is_internal, matches
+from tidegate.kube.ports import EventType, Happening
+from tidegate.resources.partitions import format_partitions
+from tidegate.resources.policy import (
+    MAX_NEWEST,
+    DiscoveredTopic,
+    DiscoverySpec,
+    DiscoveryStatus,
+    NewPartition,
+    NewPartitions,
+    OffsetResetPolicySpec,
+    Repair,
+)
+
+FOUND: Final = "PartitionsFound"
+BEGAN_AT_END: Final = "BeganAtEnd"
+BACKFILLED: Final = "Backfilled"
+BACKFILL_FAILED: Final = "BackfillFailed"
+
+_GONE_S: Final = 3600.0
+
+
+def discovery_of(spec: OffsetResetPolicySpec) -> DiscoverySpec | None:
+    """How new partitions are looked for; ``None``: not at all. ``latest.maxAge`` needs it, so it brings it along."""
+    discovery = spec.discovery
+    if discovery is None and spec.latest is not None and spec.latest.max_age is not None:
+        discovery = DiscoverySpec()
+    return discovery if discovery is not None and discovery.interval else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a policy asks for. ``patterns``: its topics; ``None``: ``read``, those that the group reads.
+
+    ``tells_agents``: consumers that run the agent decide by the partitions' ages, so these have to be told.
+    """
+
+    group: str
+    discovery: DiscoverySpec
+    patterns: tuple[str, ...] | None
+    allowed: tuple[str, ...]
+    tells_agents: bool
+
+    def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
+        """Those of the cluster's topics that are guarded."""
+
+        def is_meant(name: str) -> bool:
+            if is_internal(name) or not is_allowed(name, self.allowed):
+                return False
+            return name in read if self.patterns is None else any(matches(name, p) for p in self.patterns)
+
+        return {name: topic for name, topic in seen.items() if is_meant(name)}
+
+
+def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tuple[str, ...]) -> Wish:
+    has_rule = spec.latest is not None and spec.latest.max_age is not None
+    return Wish(spec.group, discovery, spec.topics, allowed, has_rule)
+
+
+@dataclass(slots=True)
+class Guard:
+    """One policy's discovery. Belongs to the event loop's thread.
+
+    ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
+    ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
+    start. ``resetting``: a run of the policy owns the group's offsets.
+    """
+
+    uid: str
+    wish: Wish
+    state: DiscoveryState
+    existed: Mapping[str, int]
+    read: frozenset[str] = frozenset()
+    resetting: bool = False
+    gone_since_s: dict[str, float] = field(default_factory=dict)
+    looked_at: Mapping[str, Topic] | None = None
+    announced: set[TopicPartition] = field(default_factory=set)
+    busy: set[TopicPartition] = field(default_factory=set)
+    overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
+    failures: int = 0
+    again_at_s: float = 0.0
+    starts_committed: int = 0
+    began_at_end: int = 0
+    backfilled: int = 0
+    newest: deque[NewPartition] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
+    happenings: list[Happening] = field(default_factory=list)
+    committed: Offsets = field(default_factory=dict)
+    committed_s: float | None = None
+
+    def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
+        """The policy asks for something else now. ``existed``: what is there, which is old for it."""
+        if wish.patterns != self.wish.patterns:
+            self.existed = existed
+        self.wish, self.looked_at = wish, None
+
+    def forget_gone(self, there: Collection[str], now_s: float) -> None:
+        """Forget topics that have been gone for so long that no broker just lags behind."""
+        self.gone_since_s = {
+            name: self.gone_since_s.get(name, now_s) for name in self.state.topics if name not in there
+        }
+        gone = {name for name, since_s in self.gone_since_s.items() if now_s - since_s > _GONE_S}
+        if gone:
+            self.state = without(self.state, gone)
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def found(self, new: Collection[TopicPartition], seen: Mapping[TopicPartition, NewPartition]) -> None:
+        """New partitions were seen for the first time."""
+        self.announced.update(new)
+        self.newest.extendleft(seen[p] for p in sorted(new))
+        where = {
+            NewPartitions.EARLIEST: "begins them at their start",
+            NewPartitions.LATEST: "begins them where its consumers say (newPartitions: latest)",
+            NewPartitions.NONE: "is given no start for them (newPartitions: none)",
+        }[self.wish.discovery.new_partitions]
+        self._tell(EventType.NORMAL, FOUND, f"new: {named(new)}; group {self.wish.group} {where}", new)
+
+    def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
+        """How the new partitions stand; those that are taken care of by that."""
+        self.starts_committed += sum(start.outcome is Outcome.GIVEN for start in starts.values())
+        late = {p: start for p, start in starts.items() if start.outcome is Outcome.OVERTAKEN}
+        if late:
+            self.began_at_end += len(late)
+            records = sum(start.records for start in late.values())
+            reports = self.wish.discovery.repair is Repair.REPORT
+            then = (
+                "repair is Report: nothing is done; reset them to earliest to have these records read"
+                if reports
+                else "they are sent back to their start, and what was read of them since is read again"
+            )
+            self._tell(
+                EventType.WARNING,
+                BEGAN_AT_END,
+                f"group {self.wish.group} began {named(late)} before their start was committed, and may have skipped "
+                f"up to {records} record(s): {then}",
+                late,
+            )
+            if not reports:
+                self.overtaken |= late
+        return frozenset(starts) - frozenset(self.overtaken)
+
+    def sent_back(self, partitions: Collection[TopicPartition]) -> None:
+        """Overtaken partitions were reset to their start."""
+        self.backfilled += len(partitions)
+        for partition in partitions:
+            self.overtaken.pop(partition, None)
+        message = f"group {self.wish.group} was sent back to the start of {named(partitions)}"
+        self._tell(EventType.NORMAL, BACKFILLED, message, partitions)
+
+    def not_sent_back(self, partitions: Collection[TopicPartition], why: str) -> None:
+        what = f"group {self.wish.group} could not be sent back to the start of {named(partitions)}"
+        self._tell(EventType.WARNING, BACKFILL_FAILED, f"{what}: {why}; again later", partitions)
+
+    def _tell(self, kind: EventType, reason: str, message: str, partitions: Collection[TopicPartition]) -> None:
+        first = min(partitions)
+        known = self.state.topics.get(first.topic)
+        key = f"{reason}/{known.topic_id if known is not None else ''}/{first.partition}/{len(partitions)}"
+        self.happenings.append(Happening(kind, reason, message, key))
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def restore(self, status: DiscoveryStatus | None) -> None:
+        """Go on from what an earlier process has said."""
+        if status is None:
+            return
+        if status.selection == self.wish.patterns is not None:
+            self.existed = {}  # what came while nobody looked is new
+        topics = {t.name: KnownTopic(t.topic_id, t.initial, t.settled, t.before or "") for t in status.topics}
+        self.state = DiscoveryState(status.initial_discovery_finished, topics)
+        self.starts_committed = status.starts_committed or 0
+        self.began_at_end = status.began_at_end or 0
+        self.backfilled = status.backfilled or 0
+        self.newest.extend(status.newest)
+
+    def status(self, group: Group) -> DiscoveryStatus:
+        """``group``: as it is now; ``committed`` is of a while ago."""
+        owned = frozenset(p for member in group.members for p in member.assignment)
+        known = self.state.topics
+        initial = (TopicPartition(name, n) for name, topic in known.items() for n in range(topic.initial))
+        return DiscoveryStatus(
+            initial_discovery_finished=self.state.initial_discovery_finished,
+            selection=self.wish.patterns,
+            assigned=sum(p.topic in known for p in owned),
+            unassigned_initial=sum(p not in owned and p not in self.committed for p in initial),
+            starts_committed=self.starts_committed,
+            began_at_end=self.began_at_end,
+            backfilled=self.backfilled,
+            newest=tuple(self.newest),
+            topics=tuple(
+                DiscoveredTopic(
+                    name=name,
+                    topic_id=topic.topic_id,
+                    initial=topic.initial,
+                    settled=topic.settled,
+                    before=topic.before or None,
+                )
+                for name, topic in sorted(known.items())
+            ),
+        )
+
+
+def named(partitions: Collection[TopicPartition]) -> str:
+    """``orders 4-5, refunds 0``, at most ten topics."""
+    numbers: dict[str, set[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, set()).add(partition.partition)
+    texts = [f"{topic} {format_partitions(found)}" for topic, found in sorted(numbers.items())]
+    more = f" and {len(texts) - 10} more topics" if len(texts) > 10 else ""
+    return ", ".join(texts[:10]) + more

@@ -1,0 +1,124 @@
+"""Discovery as one of a policy's keepers: who guards what, and what the status says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.connection.allow import group_not_allowed
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.live import Live
+from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
+from tidegate.discovery.state import DiscoveryState
+from tidegate.discovery.watch import ConnectionWatch, WatchParts
+from tidegate.keeping import Kept, KeptPolicy
+from tidegate.kube.ports import uid_of
+from tidegate.metrics import Metrics
+from tidegate.observe import Observer, Snapshot
+from tidegate.reset.clock import Clock
+
+_COMMITTED_S: Final = 30.0
+"""How old the group's offsets may be of which the status counts those without an owner."""
+
+_AGAIN_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What discovery acts through. ``executor``: for Kafka calls that may take their time."""
+
+    observer: Observer
+    topics: TopicsOfConnections
+    executor: Executor
+    clock: Clock
+    wake: Callable[[str], None]
+    metrics: Metrics
+
+
+class DiscoveryKeeper:
+    """Implements ``tidegate.keeping.Keeper``. Belongs to the event loop's thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._watches: dict[str, ConnectionWatch] = {}
+
+    async def keep(self, policy: KeptPolicy) -> Kept:
+        uid, live = uid_of(policy.body), policy.live
+        discovery = discovery_of(policy.spec)
+        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.spec.group) is not None:
+            await self.forget(uid)
+            return Kept(policy.status.model_copy(update={"discovery": None}))
+        wish = wish_of(policy.spec, discovery, live.allow.topics)
+        snapshot = await self._parts.observer.newest(live.uid, group=wish.group, gates=wish.tells_agents)
+        if snapshot.failure is not None:
+            raise snapshot.failure
+        watch = await self._watch(live, uid)
+        await watch.first_look()
+        guard = self._guard(watch, uid, wish, policy)
+        guard.resetting = policy.resetting
+        guard.forget_gone(watch.topics, self._parts.clock.monotonic())
+        await self._read_group(guard, live, snapshot)
+        if wish.tells_agents:
+            checked = await self._parts.topics.checked(live, snapshot)
+            watch.note_control(snapshot.gates, usable=checked.usable)
+        told, guard.happenings = tuple(guard.happenings), []
+        status = policy.status.model_copy(update={"discovery": guard.status(snapshot.groups[wish.group])})
+        return Kept(status, told, _AGAIN_S)
+
+    async def forget(self, uid: str) -> None:
+        for watch in tuple(self._watches.values()):
+            if watch.guards.pop(uid, None) is not None and not watch.guards:
+                del self._watches[watch.live.uid]
+                await watch.close()
+
+    async def stop(self) -> None:
+        watches, self._watches = tuple(self._watches.values()), {}
+        for watch in watches:
+            await watch.close()
+
+    async def _watch(self, live: Live, uid: str) -> ConnectionWatch:
+        """The connection's watch; a new one, with what the old one's policies know, where it was opened anew."""
+        watch = self._watches.get(live.uid)
+        if watch is not None and watch.live.kafka is live.kafka:
+            watch.live = live
+            return watch
+        for other in tuple(self._watches.values()):
+            if uid in other.guards and other.live.uid != live.uid:
+                await self.forget(uid)
+        parts = self._parts
+        fresh = self._watches[live.uid] = ConnectionWatch(
+            live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics)
+        )
+        if watch is not None:
+            fresh.guards.update(watch.guards)
+            await watch.close()
+        fresh.start()
+        return fresh
+
+    def _guard(self, watch: ConnectionWatch, uid: str, wish: Wish, policy: KeptPolicy) -> Guard:
+        guard = watch.guards.get(uid)
+        if guard is not None and guard.wish == wish:
+            return guard
+        existed = {topic.topic_id: topic.partitions for topic in watch.topics.values()}
+        if guard is not None:
+            guard.turn_to(wish, existed)
+            return guard
+        guard = watch.guards[uid] = Guard(uid, wish, DiscoveryState(), existed)
+        guard.restore(policy.status.discovery)
+        return guard
+
+    async def _read_group(self, guard: Guard, live: Live, snapshot: Snapshot) -> None:
+        """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
+        now = self._parts.clock.monotonic()
+        if guard.committed_s is None or now - guard.committed_s > _COMMITTED_S:
+            call = functools.partial(live.kafka.committed, guard.wish.group)
+            guard.committed = await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
+            guard.committed_s = now
+        members = snapshot.groups[guard.wish.group].members
+        read = frozenset(p.topic for m in members for p in m.assignment) | {p.topic for p in guard.committed}
+        if read != guard.read:
+            guard.read, guard.looked_at = guard.read | read, None

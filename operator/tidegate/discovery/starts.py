@@ -1,0 +1,112 @@
+"""A new partition's start is committed for a group, by transaction, before an owner can begin at its end.
+
+An owner that finds no committed offset begins where ``auto.offset.reset`` says: at ``latest``, behind the records that
+are there already. It looks for one when it is assigned the partition, so a start that can be read before that is where
+it begins. Whether it was, the group's description tells: whoever is assigned the partition later has looked later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import Group, GroupState, Offsets, TopicPartition
+from tidegate.kafka.ports import ClusterReader, Kafka
+from tidegate.reset.clock import Clock
+
+PURPOSE: Final = "starts"
+"""Of the writer: a reset of the group that is under way must not be fenced."""
+
+_TRANSACTION_S: Final = 10.0
+_VISIBLE_S: Final = 10.0
+_LOOK_S: Final = 0.02
+_HIDDEN: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
+
+class Outcome(StrEnum):
+    """How a new partition stands for the group."""
+
+    GIVEN = "Given"
+    """Its start was committed before anybody owned it."""
+    STANDING = "Standing"
+    """The group has an offset at its start, or its owner runs the agent, which decides by itself where to begin."""
+    OVERTAKEN = "Overtaken"
+    """An owner was there first, and has begun at the end as far as anybody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """``begin``: the first record there is; ``records``: how many of those after it were skipped, at most."""
+
+    outcome: Outcome
+    begin: int
+    records: int = 0
+
+
+def give_starts(
+    kafka: Kafka, clock: Clock, group_id: str, partitions: Collection[TopicPartition], *, agents_decide: bool = False
+) -> Mapping[TopicPartition, Start]:
+    """Commit the start of each new partition for which the group has no offset; how each stands then.
+
+    ``agents_decide``: owners that run the agent were told to begin new partitions at their start. Harmless when
+    repeated; where an earlier call was cut off, an owner counts as too early, for whether it was nobody can tell any
+    more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also while a transaction of
+    somebody else holds one.
+    """
+    before = kafka.groups([group_id])[group_id]
+    begins = {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
+    pending = kafka.pending(group_id, partitions)
+    if pending:
+        raise Unavailable(f"group {group_id}: another transaction is committing an offset of {min(pending)}")
+    committed = kafka.committed(group_id, partitions)
+    free = {p: begin for p, begin in begins.items() if p not in committed}
+    if free:
+        _commit(kafka, clock, group_id, free)
+    after = kafka.groups([group_id])[group_id]
+    managed = kafka.managed_members(group_id) if agents_decide and after.has_members else frozenset()
+    ends = kafka.log_bounds(partitions)
+    starts = {}
+    for partition, begin in begins.items():
+        owner = after.owner(partition)
+        if owner is not None and owner.member_id in managed:
+            starts[partition] = Start(Outcome.STANDING, begin)
+        elif committed.get(partition, begin) > begin:
+            starts[partition] = Start(Outcome.OVERTAKEN, begin, committed[partition] - begin)
+        elif _was_free(partition, before, after):
+            starts[partition] = Start(Outcome.GIVEN if partition in free else Outcome.STANDING, begin)
+        else:
+            starts[partition] = Start(Outcome.OVERTAKEN, begin, max(0, ends[partition].latest - begin))
+    return starts
+
+
+def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:
+    """Whether whoever owns the partition, now or later, was assigned it after the start could be read.
+
+    ``before`` was seen before the commit, ``after`` when it could be read. A rebalance of a classic group hides who
+    owns what; one that had not begun before has not assigned anything yet.
+    """
+    if after.state in _HIDDEN:
+        return before.state not in _HIDDEN and before.owner(partition) is None
+    return after.owner(partition) is None
+
+
+def _commit(kafka: Kafka, clock: Clock, group_id: str, offsets: Offsets) -> None:
+    writer = kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)
+    try:
+        with writer.transaction() as transaction:
+            transaction.send(group_id, offsets)
+            transaction.commit()
+    finally:
+        writer.close()
+    _wait_visible(kafka, clock, group_id, offsets)
+
+
+def _wait_visible(kafka: ClusterReader, clock: Clock, group_id: str, partitions: Collection[TopicPartition]) -> None:
+    deadline = clock.monotonic() + _VISIBLE_S
+    while kafka.pending(group_id, partitions):
+        if clock.monotonic() > deadline:
+            raise Unavailable(f"starts of group {group_id} are still pending after {_VISIBLE_S:.0f} s")
+        clock.sleep(_LOOK_S)

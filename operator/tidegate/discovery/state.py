@@ -1,0 +1,95 @@
+"""What a policy knows of its topics' partitions, and which of those it finds are new (FLIP-288). Pure.
+
+Flink's enumerator keeps, for each partition, whether it was there at the first discovery (``unassignedInitial``: it
+begins as the application says) or is taken care of (``assigned``), and whether a first discovery there was at all, for
+one that found nothing is not the same as none. Kafka's partition numbers only grow, so two numbers a topic say as much:
+those below ``initial`` were there first, those below ``settled`` are taken care of. A topic that was removed and made
+anew is another topic, by its id (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegate.kafka.model import Topic, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """``initial``: how many partitions were there at the first discovery. ``settled``: how many are taken care of.
+
+    ``before``: the id of the topic of this name that was removed, empty for none; a broker that lags may still show it.
+    """
+
+    topic_id: str
+    initial: int
+    settled: int
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryState:
+    """Survives a restart in the policy's status. ``topics`` by name, with those that were removed meanwhile."""
+
+    initial_discovery_finished: bool = False
+    topics: Mapping[str, KnownTopic] = field(default_factory=dict)
+
+    def is_initial(self, partition: TopicPartition) -> bool:
+        """Whether it was there at the first discovery; not so for what this policy does not know."""
+        known = self.topics.get(partition.topic)
+        return known is not None and partition.partition < known.initial
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """One look's outcome. ``new``: partitions that came after the first discovery and are not settled, sorted."""
+
+    state: DiscoveryState
+    new: tuple[TopicPartition, ...] = ()
+
+
+def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[str, int]) -> Discovered:
+    """What a look at all guarded topics tells.
+
+    The first one makes every partition an initial one. Later, ``existed`` says by topic id how many partitions there
+    were before the policy asked for the topic (which may have long been there): they are initial too. A look that shows
+    fewer partitions, no topic, or the one before is a broker's that lags behind: nothing is taken back.
+    """
+    first = not state.initial_discovery_finished
+    topics = dict(state.topics)
+    new: list[TopicPartition] = []
+    for name, topic in seen.items():
+        known = topics.get(name)
+        if first:
+            known = KnownTopic(topic.topic_id, topic.partitions, topic.partitions)
+        elif known is None:
+            initial = min(topic.partitions, existed.get(topic.topic_id, 0))
+            known = KnownTopic(topic.topic_id, initial, initial)
+        elif known.before == topic.topic_id:
+            continue
+        elif known.topic_id != topic.topic_id:
+            known = KnownTopic(topic.topic_id, 0, 0, before=known.topic_id)
+        topics[name] = known
+        new += [TopicPartition(name, number) for number in range(known.settled, topic.partitions)]
+    return Discovered(DiscoveryState(True, topics), tuple(sorted(new)))
+
+
+def settle(state: DiscoveryState, partitions: Collection[TopicPartition]) -> DiscoveryState:
+    """These new partitions are taken care of. One above another that is not stays new itself, and is found again."""
+    done = frozenset(partitions)
+    topics = dict(state.topics)
+    for name in {p.topic for p in done}:
+        known = topics.get(name)
+        if known is None:
+            continue
+        settled = known.settled
+        while TopicPartition(name, settled) in done:
+            settled += 1
+        topics[name] = replace(known, settled=settled)
+    return replace(state, topics=topics)
+
+
+def without(state: DiscoveryState, names: Collection[str]) -> DiscoveryState:
+    """Forget topics that have been gone for long: one that comes under such a name is new."""
+    return replace(state, topics={name: known for name, known in state.topics.items() if name not in names})

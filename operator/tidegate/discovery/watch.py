@@ -1,0 +1,337 @@
+"""One connection's topics, looked at several times a second on behalf of all policies that guard some of them.
+
+Looking, telling agents of a new partition, and giving it its start are three things that do not wait for one another: a
+look that takes long delays no start, a control topic that cannot be written delays neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from tidegate.connection.live import Live
+from tidegate.control.gates import Gates
+from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery.backfill import backfill
+from tidegate.discovery.brokertime import BrokerTime
+from tidegate.discovery.guard import Guard
+from tidegate.discovery.starts import give_starts
+from tidegate.discovery.state import discover, settle
+from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.metrics import Metrics
+from tidegate.reset.clock import Clock
+from tidegate.reset.model import Phase
+from tidegate.reset.store import StaleAttempt
+from tidegate.resources.policy import NewPartition, NewPartitions
+
+_log = logging.getLogger(__name__)
+
+CLOCK_S: Final = 5.0
+"""How often the broker's time is told to agents."""
+
+_LAST_BACKOFF_S: Final = 5.0
+_LEAST_WAIT_S: Final = 0.5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchParts:
+    """What a watch acts through. ``executor``: for what may take its time; the looks have a thread of their own.
+
+    ``wake``: a policy has something new to say.
+    """
+
+    executor: Executor
+    clock: Clock
+    wake: Callable[[str], None]
+    metrics: Metrics
+
+
+class ConnectionWatch:
+    """Belongs to the event loop's thread. Looks for as long as somebody guards something."""
+
+    def __init__(self, live: Live, parts: WatchParts) -> None:
+        self.live = live
+        self.guards: dict[str, Guard] = {}
+        self.topics: Mapping[str, Topic] = {}
+        """As last seen; another object whenever something has changed."""
+        self._parts = parts
+        self._name = f"{live.namespace}/{live.name}"
+        self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
+        self._looking = live.kafka.topic_watch()
+        self._has_looked = False
+        self._absent_s: float | None = None
+        """When the look before the newest one began: what is new in the newest was not there yet."""
+        self._time: BrokerTime | None = None
+        self._previous_clock_ms: int | None = None
+        """The last clock record of whoever watched before: until then nothing was overlooked."""
+        self._seen: dict[PartitionKey, PartitionSeen] = {}
+        """When partitions were made that this process has seen come."""
+        self._written: Mapping[PartitionKey, PartitionSeen] = {}
+        self._known: tuple[object, ...] = ()
+        """What ``_unwritten`` was found out from."""
+        self._usable = False
+        self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._trouble = ""
+
+    def start(self) -> None:
+        self._spawn(self._always(self._look_always))
+        self._spawn(self._always(self._tell_always))
+
+    async def close(self) -> None:
+        """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._poller.submit(self._looking.close)
+        self._poller.shutdown(wait=False)
+
+    def note_control(self, gates: Gates | None, *, usable: bool) -> None:
+        """What the control topic says, as read by others; ``usable``: whether it may be written."""
+        self._usable = usable
+        if gates is not None:
+            if self._time is None and gates.clock_ms is not None:
+                self._previous_clock_ms = gates.clock_ms
+            self._written = gates.partitions
+            known = (gates.partitions, self.topics, *(guard.state for guard in self.guards.values()))
+            if len(known) != len(self._known) or any(a is not b for a, b in zip(known, self._known, strict=True)):
+                self._known = known
+                self._find_unwritten()
+
+    async def first_look(self) -> None:
+        """Return once the topics have been seen. Raises ``KafkaFailure``."""
+        if not self._has_looked:
+            await self._look()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def _look_always(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            began = loop.time()
+            try:
+                await self._look()
+            except KafkaFailure as failure:
+                failures += 1
+                self._say(f"cannot look for new partitions: {failure}")
+            else:
+                failures = 0
+                self._say("")
+            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
+            delay = interval if failures == 0 else max(interval, _backoff(failures))
+            await asyncio.sleep(max(0.0, began + delay - loop.time()))
+
+    async def _look(self) -> None:
+        began = self._parts.clock.monotonic()
+        failed = True
+        try:
+            told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll)
+            failed = False
+        finally:
+            self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
+        if told is not None:
+            self.topics = told
+        self._has_looked = True
+        seen_s = self._parts.clock.monotonic()
+        for guard in tuple(self.guards.values()):
+            if guard.looked_at is not self.topics or guard.failures:
+                self._look_for(guard, seen_s)
+        self._absent_s = began
+
+    def _look_for(self, guard: Guard, seen_s: float) -> None:
+        found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
+        guard.looked_at = self.topics
+        if found.state != guard.state:
+            guard.state = found.state
+            self._parts.wake(guard.uid)
+        new = [p for p in found.new if p not in guard.busy]
+        if not new or seen_s < guard.again_at_s:
+            return
+        fresh = [p for p in new if p not in guard.announced]
+        if fresh:
+            self._announce(guard, fresh, seen_s)
+        guard.busy.update(new)
+        self._spawn(self._take_care(guard, new))
+
+    def _announce(self, guard: Guard, new: Collection[TopicPartition], seen_s: float) -> None:
+        seen_ms, absent_ms = None, None
+        if self._time is not None:
+            seen_ms, absent_ms = self._time.latest_ms(seen_s), self._previous_clock_ms
+            if self._absent_s is not None:
+                absent_ms = self._time.earliest_ms(self._absent_s)
+        at = self._parts.clock.now() if seen_ms is None else datetime.fromtimestamp(seen_ms / 1000, UTC)
+        rows = {p: NewPartition(topic=p.topic, partition=p.partition, seen_at=at) for p in new}
+        guard.found(new, rows)
+        for partition in new:
+            key = self._key(partition)
+            if seen_ms is not None and key not in self._written and key not in self._seen:
+                self._seen[key] = PartitionSeen(seen_ms, absent_ms)
+                if guard.wish.tells_agents:
+                    self._unwritten[key] = self._seen[key]
+                    self._news.set()
+
+    # --- giving starts ------------------------------------------------------------------------------------------------
+
+    async def _take_care(self, guard: Guard, new: Collection[TopicPartition]) -> None:
+        try:
+            if guard.wish.discovery.new_partitions is NewPartitions.EARLIEST:
+                await self._give_starts(guard, new)
+            else:
+                self._settle(guard, new)
+        except (KafkaFailure, StaleAttempt) as failure:
+            is_early = isinstance(failure, UnknownPartitions)
+            _log.log(
+                logging.DEBUG if is_early else logging.WARNING,
+                "%s: starts of new partitions for group %s: %s; again soon",
+                self._name,
+                guard.wish.group,
+                failure,
+            )
+        finally:
+            guard.busy.difference_update(new)
+            if all(self._is_settled(guard, p) for p in new):
+                guard.failures = 0
+            else:
+                guard.failures += 1
+                guard.again_at_s = self._parts.clock.monotonic() + _backoff(guard.failures)
+
+    async def _give_starts(self, guard: Guard, new: Collection[TopicPartition]) -> None:
+        parts, kafka, wish = self._parts, self.live.kafka, guard.wish
+        unknown = [p for p in new if p not in guard.overtaken]
+        if unknown:
+            starts = await self._do(
+                functools.partial(give_starts, kafka, parts.clock, wish.group, unknown, agents_decide=wish.tells_agents)
+            )
+            for start in starts.values():
+                parts.metrics.new_partition(start.outcome.value)
+            self._settle(guard, guard.stood(starts))
+        late = tuple(sorted(guard.overtaken))
+        if late and not guard.resetting:
+            result = await self._do(
+                functools.partial(backfill, kafka, parts.clock, self.live.connection, wish.group, late)
+            )
+            if result.phase is Phase.SUCCEEDED:
+                guard.sent_back(late)
+                for _ in late:
+                    parts.metrics.new_partition("Backfilled")
+                self._settle(guard, late)
+            else:
+                guard.not_sent_back(late, result.message)
+                parts.wake(guard.uid)
+
+    def _settle(self, guard: Guard, partitions: Collection[TopicPartition]) -> None:
+        guard.state = settle(guard.state, partitions)
+        self._parts.wake(guard.uid)
+
+    def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:
+        known = guard.state.topics.get(partition.topic)
+        return known is not None and partition.partition < known.settled
+
+    # --- telling agents -----------------------------------------------------------------------------------------------
+
+    async def _tell_always(self) -> None:
+        loop = asyncio.get_running_loop()
+        clock_due, failures = loop.time(), 0
+        while True:
+            self._news.clear()
+            try:
+                if self._usable and any(guard.wish.tells_agents for guard in self.guards.values()):
+                    if loop.time() >= clock_due:
+                        await self._tell_time()
+                        clock_due = loop.time() + CLOCK_S
+                    await self._write()
+            except KafkaFailure as failure:
+                failures += 1
+                _log.warning("%s: agents cannot be told of partitions: %s", self._name, failure)
+                await asyncio.sleep(_backoff(failures))
+            else:
+                failures = 0
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(max(clock_due, loop.time() + _LEAST_WAIT_S)):
+                        await self._news.wait()
+
+    async def _tell_time(self) -> None:
+        clock = self._parts.clock
+        sent_s = clock.monotonic()
+        at_ms = await self._do(self.live.kafka.control.write_clock)
+        self._time = BrokerTime(at_ms, sent_s, clock.monotonic())
+
+    async def _write(self) -> None:
+        records = dict(self._unwritten)
+        if records:
+            await self._do(functools.partial(self.live.kafka.control.write_partitions, records))
+            self._unwritten = {key: value for key, value in self._unwritten.items() if records.get(key) != value}
+
+    def _find_unwritten(self) -> None:
+        """What the control topic lacks of what guarded topics have, and what it has of topics that are no more."""
+        for guard in self.guards.values():
+            if not guard.wish.tells_agents:
+                continue
+            for name, known in guard.state.topics.items():
+                topic = self.topics.get(name)
+                if topic is None or topic.topic_id != known.topic_id:
+                    continue
+                for number in range(known.settled):
+                    key = PartitionKey(name, known.topic_id, number)
+                    if key not in self._written:
+                        self._unwritten[key] = self._seen.get(key, PartitionSeen(initial=True))
+        for key in self._written:
+            topic = self.topics.get(key.topic)
+            if topic is not None and topic.topic_id != key.topic_id:
+                self._unwritten[key] = None
+        if self._unwritten:
+            self._news.set()
+
+    def _key(self, partition: TopicPartition) -> PartitionKey:
+        return PartitionKey(partition.topic, self.topics[partition.topic].topic_id, partition.partition)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _say(self, trouble: str) -> None:
+        """Once for as long as it is the same."""
+        if trouble and trouble != self._trouble:
+            _log.warning("%s: %s", self._name, trouble)
+        elif self._trouble and not trouble:
+            _log.info("%s: new partitions are looked for again", self._name)
+        self._trouble = trouble
+
+    async def _do(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: a step of discovery ended with an unexpected error", self._name, exc_info=error)
+
+    async def _always(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin again after a defect of the code: one look that goes wrong must not be the last."""
+        while True:
+            task = asyncio.create_task(work())
+            try:
+                await asyncio.wait([task])
+            finally:
+                task.cancel()
+            self._ended(task)
+            await asyncio.sleep(_LAST_BACKOFF_S)
+
+
+def _backoff(failures: int) -> float:
+    return float(min(_LAST_BACKOFF_S, 0.2 * 2 ** min(failures - 1, 6)))

@@ -1,0 +1,114 @@
+"""FLIP-288's state, with a number of partitions in place of a set of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.discovery import state as core
+from tidegate.discovery.state import Discovered, DiscoveryState, KnownTopic, settle, without
+from tidegate.kafka.model import Topic, TopicPartition
+
+ORDERS = Topic("orders", "id-1", 3)
+
+
+def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[str, int] | None = None) -> Discovered:
+    return core.discover(state, seen, existed or {})
+
+
+def parts(topic: str, *numbers: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for number in numbers)
+
+
+def after_first(*topics: Topic) -> DiscoveryState:
+    return discover(DiscoveryState(), {t.name: t for t in topics}).state
+
+
+def test_what_the_first_discovery_finds_is_initial_and_not_new() -> None:
+    found = discover(DiscoveryState(), {"orders": ORDERS})
+
+    assert found.new == ()
+    assert found.state == DiscoveryState(True, {"orders": KnownTopic("id-1", 3, 3)})
+    assert found.state.is_initial(TopicPartition("orders", 2))
+    assert not found.state.is_initial(TopicPartition("orders", 3))
+
+
+def test_a_first_discovery_that_finds_nothing_is_one_all_the_same() -> None:
+    state = after_first()
+
+    assert state.initial_discovery_finished
+    assert discover(state, {"orders": ORDERS}).new == parts("orders", 0, 1, 2)
+
+
+def test_partitions_added_later_are_new_until_they_are_settled() -> None:
+    state = after_first(ORDERS)
+    grown = {"orders": Topic("orders", "id-1", 5)}
+
+    found = discover(state, grown)
+    again = discover(found.state, grown)
+    settled = settle(again.state, parts("orders", 3, 4))
+
+    assert found.new == again.new == parts("orders", 3, 4)
+    assert discover(settled, grown).new == ()
+    assert not settled.is_initial(TopicPartition("orders", 3))
+
+
+def test_a_partition_above_one_that_is_not_settled_is_found_again() -> None:
+    state = after_first(ORDERS)
+    grown = {"orders": Topic("orders", "id-1", 5)}
+
+    assert discover(settle(state, parts("orders", 4)), grown).new == parts("orders", 3, 4)
+
+
+def test_a_topic_made_anew_under_its_name_is_another_topic() -> None:
+    state = after_first(ORDERS)
+    anew = {"orders": Topic("orders", "id-2", 2)}
+
+    found = discover(state, anew)
+
+    assert found.new == parts("orders", 0, 1)
+    assert not found.state.is_initial(TopicPartition("orders", 0))
+
+
+def test_a_broker_that_lags_behind_takes_nothing_back() -> None:
+    state = settle(discover(after_first(ORDERS), {"orders": Topic("orders", "id-2", 2)}).state, parts("orders", 0, 1))
+
+    for lagging in ({"orders": ORDERS}, {"orders": Topic("orders", "id-2", 1)}, {}):
+        found = discover(state, lagging)
+        assert found.new == ()
+        assert found.state == state
+
+
+def test_a_topic_the_group_turns_to_has_its_old_partitions_as_initial_ones() -> None:
+    state = after_first()
+
+    found = discover(state, {"orders": ORDERS}, existed={"id-1": 2})
+
+    assert found.new == parts("orders", 2)
+    assert found.state.topics["orders"] == KnownTopic("id-1", 2, 2)
+
+
+def test_a_topic_that_has_long_been_gone_is_forgotten() -> None:
+    state = without(after_first(ORDERS), {"orders"})
+
+    assert state == DiscoveryState(True, {})
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=8), st.data())
+def test_every_partition_after_the_first_look_is_new_exactly_until_it_is_settled(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    state, settled, top = DiscoveryState(), set[TopicPartition](), 0
+    for look, size in enumerate(sizes):
+        found = discover(state, {"t": Topic("t", "id", size)})
+        state = found.state
+        top = max(top, size)
+        expected = set() if look == 0 else set(parts("t", *range(sizes[0], size))) - settled
+        assert set(found.new) == expected
+        if found.new:
+            first = min(p.partition for p in found.new)
+            done = parts("t", *range(first, first + data.draw(st.integers(0, len(found.new)))))
+            state = settle(state, done)
+            settled |= set(done)

@@ -1,0 +1,182 @@
+"""Starts of new partitions: given before anybody owns them, or known to have come too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from tidegate.discovery.backfill import backfill
+from tidegate.discovery.starts import Outcome, Start, give_starts
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable, UnknownPartitions
+from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.reset.model import Phase
+
+GROUP = "payments"
+OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
+HEARTBEAT_S = 3.0
+
+
+@dataclass
+class Scene:
+    """A topic of one partition, which a group reads, and which is expanded by one."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 1)
+        self.kafka.fill("orders", 50)
+
+    def consumer(self, protocol: GroupType = GroupType.CLASSIC, *, managed: bool = False) -> FakeConsumer:
+        consumer = FakeConsumer(
+            self.kafka,
+            GROUP,
+            ["orders"],
+            protocol=protocol,
+            assignor="range" if protocol is GroupType.CLASSIC else "uniform",
+            heartbeat_s=HEARTBEAT_S,
+            auto_commit_s=1.0,
+            managed=managed,
+            begins_at_end=True,
+        ).start()
+        self.clock.sleep(2 * HEARTBEAT_S)
+        return consumer
+
+    def expand(self, records: int = 10) -> None:
+        self.kafka.add_partitions("orders", 2)
+        self.kafka.append(NEW, [START] * records)
+
+    def give(self, *, agents_decide: bool = False) -> Start:
+        return give_starts(self.kafka, self.clock, GROUP, [NEW], agents_decide=agents_decide)[NEW]
+
+    def hand_out(self, consumer: FakeConsumer) -> None:
+        """The group gets the new partition: its members look at the topic again."""
+        if consumer.protocol is GroupType.CLASSIC:
+            self.kafka.membership.rebalance(GROUP)
+        else:
+            self.kafka._retarget(self.kafka._group(GROUP))
+        self.clock.sleep(4 * HEARTBEAT_S)
+
+    def read(self, consumer: FakeConsumer) -> list[int]:
+        return [offset for partition, offset in consumer.read if partition == NEW]
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CLASSIC, GroupType.CONSUMER])
+def test_a_start_that_comes_before_the_owner_loses_nothing(protocol: GroupType) -> None:
+    scene = Scene()
+    consumer = scene.consumer(protocol)
+    scene.expand()
+
+    start = scene.give()
+    scene.hand_out(consumer)
+
+    assert start == Start(Outcome.GIVEN, 0)
+    assert scene.read(consumer) == list(range(10))
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CLASSIC, GroupType.CONSUMER])
+def test_without_a_start_the_records_are_lost(protocol: GroupType) -> None:
+    scene = Scene()
+    consumer = scene.consumer(protocol)
+    scene.expand()
+
+    scene.hand_out(consumer)
+
+    assert scene.read(consumer) == []
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CLASSIC, GroupType.CONSUMER])
+def test_an_owner_that_was_there_first_is_noticed_and_sent_back(protocol: GroupType) -> None:
+    scene = Scene()
+    consumer = scene.consumer(protocol)
+    scene.expand()
+    scene.hand_out(consumer)
+
+    start = scene.give()
+    result = backfill(scene.kafka, scene.clock, Connection("fake:9092"), GROUP, [NEW])
+    scene.clock.sleep(4 * HEARTBEAT_S)
+
+    assert start == Start(Outcome.OVERTAKEN, 0, 10)
+    assert result.phase is Phase.SUCCEEDED
+    assert scene.read(consumer)[:10] == list(range(10))
+
+
+def test_an_owner_that_has_committed_already_tells_how_much_it_skipped() -> None:
+    scene = Scene()
+    consumer = scene.consumer()
+    scene.expand(7)
+    scene.hand_out(consumer)
+    scene.kafka.append(NEW, [START] * 5)
+    scene.clock.sleep(3)
+
+    assert scene.give() == Start(Outcome.OVERTAKEN, 0, 12)
+
+
+def test_an_owner_whose_agent_decides_is_left_alone() -> None:
+    scene = Scene()
+    consumer = scene.consumer(managed=True)
+    scene.expand()
+    scene.hand_out(consumer)
+
+    assert scene.give(agents_decide=True).outcome is Outcome.STANDING
+    assert scene.give(agents_decide=False).outcome is Outcome.OVERTAKEN
+
+
+def test_a_group_without_members_wakes_up_at_the_start() -> None:
+    scene = Scene()
+    scene.kafka.commit_directly(GROUP, {OLD: 50})
+    scene.expand()
+
+    assert scene.give().outcome is Outcome.GIVEN
+    assert scene.give().outcome is Outcome.STANDING
+    assert scene.read(scene.consumer()) == list(range(10))
+
+
+def test_records_that_retention_took_before_are_not_asked_for() -> None:
+    scene = Scene()
+    scene.expand()
+    scene.kafka.delete_records(NEW, 4)
+
+    scene.give()
+
+    assert scene.kafka.committed(GROUP, [NEW]) == {NEW: 4}
+
+
+def test_an_offset_that_a_transaction_is_committing_is_waited_for() -> None:
+    scene = Scene()
+    scene.expand()
+    writer = scene.kafka.writer(GROUP, transaction_timeout_s=60)
+    with writer.transaction() as transaction:
+        transaction.send(GROUP, {NEW: 3})
+        with pytest.raises(Unavailable, match="another transaction"):
+            scene.give()
+
+
+def test_a_reset_of_the_group_is_not_fenced() -> None:
+    scene = Scene()
+    scene.expand()
+    writer = scene.kafka.writer(GROUP, transaction_timeout_s=60)
+    with writer.transaction() as transaction:
+        transaction.send(GROUP, {OLD: 3})
+        scene.give()
+        transaction.commit()
+
+    assert scene.kafka.pending(GROUP, [OLD]) or scene.kafka.committed(GROUP, [OLD]) == {OLD: 3}
+
+
+def test_a_partition_that_the_broker_does_not_know_yet_is_said_to_be_unknown() -> None:
+    with pytest.raises(UnknownPartitions):
+        Scene().give()
+
+
+def test_whether_an_owner_came_before_an_earlier_call_s_start_nobody_can_tell() -> None:
+    """That call may have died before it looked: an owner is taken for too early, so that nothing is lost."""
+    scene = Scene()
+    scene.expand()
+    scene.give()
+    scene.hand_out(scene.consumer())
+
+    assert scene.give().outcome is Outcome.OVERTAKEN
