@@ -170,3 +170,20 @@ def test_values_are_read_as_they_are(cluster: Cluster) -> None:
 
     assert cluster.kube.secret(cluster.users.namespace, "login") == {"password": b"pa ss\n"}
     assert cluster.kube.config_map(cluster.users.namespace, "offsets") == {"csv": "t,0,1\n"}
+
+
+def test_a_config_map_is_written_and_written_anew_for_its_owner_alone(cluster: Cluster) -> None:
+    namespace = cluster.users.namespace
+    owner, other = cluster.users.create("p"), cluster.users.create("q")
+
+    cluster.kube.put_config_map(owner, "place", {"a": "1", "b": "2"})
+    assert cluster.kube.config_map(namespace, "place") == {"a": "1", "b": "2"}
+    cluster.kube.put_config_map(owner, "place", {"a": "3"})
+
+    assert cluster.kube.config_map(namespace, "place") == {"a": "3"}
+    with pytest.raises(Conflict):
+        cluster.kube.put_config_map(other, "place", {"a": "4"})
+    cluster.users.config_map("theirs", "a", "5")
+    with pytest.raises(Conflict):
+        cluster.kube.put_config_map(owner, "theirs", {"a": "6"})
+    assert cluster.kube.config_map(namespace, "theirs") == {"a": "5"}

@@ -20,6 +20,7 @@ class FakeKube:
         self._happenings: list[tuple[str, Happening]] = []
         self.secrets: dict[tuple[str, str], dict[str, bytes]] = {}
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
+        self._config_map_owners: dict[tuple[str, str], str] = {}
         self.writes = 0
 
     # --- users --------------------------------------------------------------------------------------------------------
@@ -116,6 +117,13 @@ class FakeKube:
 
     def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         return _found(self.config_maps, namespace, name, "ConfigMap")
+
+    def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
+        key = (namespace_of(owner), name)
+        with self._lock:
+            if key in self.config_maps and self._config_map_owners.get(key) != uid_of(owner):
+                raise Conflict(f"ConfigMap {name} is not {name_of(owner)}'s")
+            self.config_maps[key], self._config_map_owners[key] = dict(data), uid_of(owner)
 
     def _newest(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         found = self._objects.get((kind.plural, namespace, name))

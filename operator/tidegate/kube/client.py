@@ -150,6 +150,32 @@ class KubeClient:
         )
         return dict(config_map.data or {})
 
+    def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
+        namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": name_of(owner),
+            "uid": uid_of(owner),
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "tidegate"},
+            "ownerReferences": [reference],
+        }
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+        try:
+            self._call(what, self._core.create_namespaced_config_map, namespace, body)
+        except Conflict:
+            there = self._call(what, self._core.read_namespaced_config_map, name, namespace)
+            if not any(r.uid == uid_of(owner) for r in there.metadata.owner_references or ()):
+                raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
+            body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
+            self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
+
     def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
         answer = self._call(what, method, *arguments, **options)
         if not isinstance(answer, dict):

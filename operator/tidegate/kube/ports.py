@@ -93,6 +93,12 @@ class Kube(Protocol):
         """The text values. Raises ``NotFound``."""
         ...
 
+    def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
+        """Write a ConfigMap beside its owner, with which it goes. Raises ``Conflict`` where one of this name is not
+        the owner's, or was changed just now, and ``NotFound`` without the namespace.
+        """
+        ...
+
 
 def uid_of(body: Object) -> str:
     return str(body["metadata"]["uid"])

@@ -583,11 +583,21 @@ class DiscoveryStatus(ResourceModel):
 
 
 class RetentionStatus(ResourceModel):
-    """``state`` is the group's, in Kafka's words; ``expires_at`` when its offsets would go if nothing were done."""
+    """``state`` is the group's, in Kafka's words; ``expires_at`` when the first of its offsets would go if nothing were
+    done: ``exact``, or at the earliest.
+
+    ``offsets``: those looked after; ``kept``: those of them with a retention of their own. ``snapshot``: the ConfigMap
+    with the last known ones.
+    """
 
     state: str | None = None
     expires_at: Timestamp | None = None
+    exact: StrictBool = False
     guarded: StrictBool = False
+    offsets: Count | None = None
+    kept: Count | None = None
+    renewed_at: Timestamp | None = None
+    snapshot: str | None = None
 
 
 MAX_HISTORY: Final = 10

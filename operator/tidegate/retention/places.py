@@ -1,0 +1,160 @@
+"""Where a group last stood: what is known of each of its offsets, from look to look and beyond. Pure.
+
+Kept in memory, and as one document (:func:`encode`) in a ConfigMap, which outlives this process and the offsets. Times
+are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.retention.ports import Commit, Commits
+
+PLAIN: Final = "offsets.json"
+PACKED: Final = "offsets.json.gz.b64"
+INLINE_LIMIT_BYTES: Final = 64 * 1024
+"""A document up to this size stays readable text; a larger one is compressed."""
+LIMIT_BYTES: Final = 1_000_000
+"""A little below what the API server takes (1 MiB)."""
+
+
+class TooLarge(Exception):
+    """The group has more offsets than fit into a ConfigMap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the group stands, or stood, in one partition.
+
+    ``committed_after_ms``: the commit is not older than this; ``None``: it was there at the first look. ``seen_ms``:
+    since when it was seen there. ``kept_ms``: when we committed it again, with a retention of its own.
+    ``lasts_until_ms``: it could not have expired before; ``None``: unknown. ``lost_ms``: when it was missed.
+    """
+
+    commit: Commit
+    topic_id: str
+    seen_ms: int
+    committed_after_ms: int | None = None
+    kept_ms: int | None = None
+    lasts_until_ms: int | None = None
+    lost_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All places of one group. ``looked_ms``: the last look; ``occupied_ms``: the last one at which it had members."""
+
+    rows: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    looked_ms: int | None = None
+    occupied_ms: int | None = None
+
+    @property
+    def is_vacant(self) -> bool:
+        """At the last look it had no members."""
+        return self.looked_ms != self.occupied_ms
+
+    def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
+        return replace(self, rows={**self.rows, **rows})
+
+    @property
+    def substance(self) -> Mapping[TopicPartition, tuple[Commit, str, int | None, int | None]]:
+        """What is worth a write when it changes."""
+        return {p: (row.commit, row.topic_id, row.kept_ms, row.lost_ms) for p, row in self.rows.items()}
+
+
+def after_look(before: Places, commits: Commits, topics: Mapping[str, Topic], *, vacant: bool, now_ms: int) -> Places:
+    """What is known after a look. ``commits``: those that are looked after; ``topics``: all that exist.
+
+    An offset that is not there any more is *lost* if it may have expired, and if nobody has taken its place since:
+    forgotten is what members have left behind, what was deleted on purpose (it went before it could expire), and what
+    belongs to a topic that is gone or was created anew.
+    """
+    rows: dict[TopicPartition, Place] = {}
+    for partition, commit in commits.offsets.items():
+        topic_id = _topic_id(partition, topics)
+        row = before.rows.get(partition)
+        if row is None or row.commit != commit or row.topic_id != topic_id or row.lost_ms is not None:
+            row = Place(commit, topic_id, now_ms, before.looked_ms)
+        rows[partition] = row
+    for partition, row in before.rows.items():
+        if partition in rows:
+            continue
+        if partition in commits.pending:
+            rows[partition] = row  # it is there; what it will be is not decided
+        elif row.topic_id and row.topic_id == _topic_id(partition, topics) and vacant:
+            if row.lost_ms is not None:
+                rows[partition] = row
+            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms:
+                rows[partition] = replace(row, lost_ms=now_ms)
+    return Places(rows, now_ms, before.occupied_ms if vacant else now_ms)
+
+
+def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
+    """Empty for a partition that does not exist."""
+    topic = topics.get(partition.topic)
+    return topic.topic_id if topic is not None and partition.partition < topic.partitions else ""
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+
+def encode(places: Places, group_id: str) -> dict[str, str]:
+    """The ConfigMap's data: one line a partition, or compressed where that is long. Raises ``TooLarge``."""
+    head = {"group": group_id, "lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms}
+    lines = ",\n".join(_line(p, row) for p, row in sorted(places.rows.items()))
+    text = f'{json.dumps(head)[:-1]}, "offsets": [\n{lines}\n]}}\n'
+    raw = text.encode()
+    if len(raw) <= INLINE_LIMIT_BYTES:
+        return {PLAIN: text}
+    packed = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode()
+    if len(packed) > LIMIT_BYTES:
+        raise TooLarge(f"{len(places.rows):,} offsets take {len(packed):,} bytes, and {LIMIT_BYTES:,} fit")
+    return {PACKED: packed}
+
+
+def _line(partition: TopicPartition, row: Place) -> str:
+    fields = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": row.commit.offset,
+        "metadata": row.commit.metadata or None,
+        "topicId": row.topic_id,
+        "seenMs": row.seen_ms,
+        "committedAfterMs": row.committed_after_ms,
+        "keptMs": row.kept_ms,
+        "lastsUntilMs": row.lasts_until_ms,
+        "lostMs": row.lost_ms,
+    }
+    return json.dumps({name: value for name, value in fields.items() if value is not None})
+
+
+def decode(data: Mapping[str, str], group_id: str) -> Places:
+    """What :func:`encode` wrote; nothing of another group's. Raises ``ValueError`` for anything else."""
+    try:
+        text = data[PLAIN] if PLAIN in data else gzip.decompress(base64.b64decode(data[PACKED]))
+        document = json.loads(text)
+        if document["group"] != group_id:
+            return Places()
+        rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
+        return Places(rows, document["lookedMs"], document["occupiedMs"])
+    except (KeyError, TypeError, AttributeError, binascii.Error, gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(f"not a snapshot of offsets: {error!r}") from error
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return Place(
+        Commit(int(row["offset"]), str(row.get("metadata", ""))),
+        str(row["topicId"]),
+        int(row["seenMs"]),
+        row.get("committedAfterMs"),
+        row.get("keptMs"),
+        row.get("lastsUntilMs"),
+        row.get("lostMs"),
+    )
