@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -232,8 +233,9 @@ class _Driver:
             self._thread.start()
 
     def _collected(self, _ref: object) -> None:
-        self._ended = True
-        self._wake.set()
+        if process.is_of_this_process(self.pid):
+            self._ended = True
+            self._wake.set()
 
     def end(self) -> None:
         """The consumer is about to be closed: no call of the driver's is under way in it, and none will be."""
@@ -466,6 +468,15 @@ class _Driver:
 _of_metadata: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
 """Consumers' group metadata by identity, and whose it is; kept alive, so that no other object has the same identity."""
 _metadata_lock = threading.Lock()
+
+
+def _forked() -> None:
+    global _metadata_lock  # noqa: PLW0603 -- a thread of the parent's may have had it
+    _metadata_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class ManagedConsumer(_Consumer):  # type: ignore[misc]

@@ -6,6 +6,7 @@ Both clients send every commit, whoever asked for it, from one place; there its 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -162,6 +163,12 @@ class ConsumerGate:
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
+    def told(self) -> None:
+        """The link knows something new. A gate may be open again when the client is driven the next time."""
+        with self._lock:
+            self.core.know(self.link.known)
+        self.wake()
+
     def work(self) -> Effect | None:
         with self._lock:
             self.core.know(self.link.known)
@@ -194,8 +201,23 @@ class ConsumerGate:
             log.exception("group %s: the agent cannot %s", self.core.group, type(effect).__name__.lower())
         self.failed(effect)
 
+    def forked(self) -> None:
+        """This is the copy in a forked process, where the consumer is not managed; another thread had the lock."""
+        self.closed, self._lock = True, threading.RLock()
+
 
 _of_group: dict[str, weakref.WeakSet[ConsumerGate]] = {}
+
+
+def _forked() -> None:
+    for gates in _of_group.values():
+        for gate in gates:
+            gate.forked()
+    _of_group.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def transaction_begins(group: str, offsets: Mapping[Partition, int]) -> Passed:

@@ -143,13 +143,13 @@ class Gatekeeper:
             open_unread_after_s=settings.open_unread_after_s,
         )
         self.gate = ConsumerGate(core, link, self.delivered, self._has_news)
-        link.listen(self._has_news)
+        link.listen(self.gate.told)
 
     def close(self) -> None:
         """Nothing is done any more; what was sealed stays sealed for the client's last commit."""
         if not self.gate.closed:
             self.gate.closed = True
-            self._link.unlisten(self._has_news)
+            self._link.unlisten(self.gate.told)
 
     def _has_news(self) -> None:
         self.news = True
