@@ -8,7 +8,7 @@ from datetime import UTC
 import pytest
 
 from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
-from tidegate.kafka.errors import GroupNotEmpty, Unavailable
+from tidegate.kafka.errors import GroupNotEmpty, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, Offsets, TopicPartition
 from tidegate.retention.ports import Commit, OffsetRetention
 from tidegate.retention.records import GroupLog
@@ -26,12 +26,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 def commit(world: World, group_id: str, offsets: Offsets) -> None:
     writer = world.kafka.writer(group_id, transaction_timeout_s=20)
+    world.kafka.committed(group_id)  # waits for the coordinator: on a new broker the first request makes its topic
 
     def done() -> bool:
         try:
             writer.alter(group_id, offsets)
-        except Unavailable:
-            return False  # the coordinator is not there yet: nothing was done
+        except (Unavailable, OutcomeUnknown):
+            return False  # done again, it is the same
         return True
 
     until(world, done, f"offsets of group {group_id} are committed")

@@ -1,4 +1,4 @@
-"""What is due to keep a group's place, and when its offsets go: from what was seen, by the time as an argument. Pure."""
+"""What is due to keep a group's place, and when its offsets go: by what was seen and the time as an argument. Pure."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def decide(seen: Seen) -> Plan:
     due = {p: offsets[p] for p, at in due_ms.items() if at is not None and at <= seen.now_ms}
     later = [at for p, at in due_ms.items() if at is not None and p not in due]
     lost = {p: row for p, row in seen.places.rows.items() if row.lost_ms is not None and vacant}
-    known = [end.at_ms for end in ends.values() if end.at_ms is not None]
+    known = [end.at_ms for p, end in ends.items() if end.at_ms is not None and seen.places.rows[p].topic_id]
     rows = {p: replace(seen.places.rows[p], lasts_until_ms=_lasts_until_ms(seen, p, end)) for p, end in ends.items()}
     return Plan(
         places=seen.places.with_rows(rows),
