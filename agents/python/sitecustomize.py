@@ -12,8 +12,9 @@ from pathlib import Path
 
 def _next_sitecustomize() -> None:
     here = Path(__file__).resolve().parent
-    path = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != here]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    path = [Path(entry or os.curdir).resolve() for entry in sys.path]
+    further = [str(entry) for entry in path[path.index(here) + 1 :] if entry != here] if here in path else []
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", further)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
