@@ -46,6 +46,8 @@ def start() -> None:
 def _install_with(adapter: str, function: str) -> Callable[[Any], None]:
     def install(module: Any) -> None:
         try:
+            # The way to the control topic needs it; imported from there, its own adapter would find that half imported.
+            importlib.import_module("confluent_kafka.cimpl")
             getattr(importlib.import_module(adapter), function)(module)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             log.error("the agent stays out of %s: %r", module.__name__, error)
