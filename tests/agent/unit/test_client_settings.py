@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from devstack.certificates import CertificateAuthority
+from tidegate_agent.adapters.certificates import client_certificate, note_certificates
 from tidegate_agent.adapters.client_settings import TOKEN_LIFETIME_S, Untranslatable, librdkafka_settings, token_end
 
 NOW = 1_000.0
@@ -122,3 +126,36 @@ def test_a_way_that_librdkafka_does_not_have_cannot_be_translated(name: str) -> 
 )
 def test_a_token_that_does_not_tell_its_end_is_asked_for_again_soon(token: str) -> None:
     assert token_end(token, NOW) == NOW + TOKEN_LIFETIME_S
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", ssl.SSLContext.load_cert_chain)
+    note_certificates()
+    note_certificates()
+
+
+@pytest.mark.parametrize("password", [None, "4711", b"4711", lambda: "4711"])
+@pytest.mark.usefixtures("noted")
+def test_of_a_context_the_client_certificate_is_taken_along(tmp_path: Path, password: Any) -> None:
+    made = CertificateAuthority.create(tmp_path).issue("me")
+    key = made.key
+    if password is not None:
+        key = tmp_path / "locked.key"
+        lock = ("pkcs8", "-topk8", "-in", str(made.key), "-out", str(key), "-passout", "pass:4711")
+        subprocess.run(["openssl", *lock], check=True)
+    context = ssl.create_default_context()
+    context.load_cert_chain(made.certificate, key, password)
+    settings = translated(security_protocol="SSL", ssl_context=context)
+    assert settings["ssl.certificate.location"] == str(made.certificate)
+    assert settings["ssl.key.location"] == str(key)
+    assert settings.get("ssl.key.password") == (None if password is None else "4711")
+    assert "4711" not in repr(client_certificate(context))
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_context_into_which_nothing_could_be_loaded_has_no_client_certificate(tmp_path: Path) -> None:
+    context = ssl.create_default_context()
+    with pytest.raises(OSError, match="No such file"):
+        context.load_cert_chain(tmp_path / "none.crt")
+    assert "ssl.certificate.location" not in translated(security_protocol="SSL", ssl_context=context)

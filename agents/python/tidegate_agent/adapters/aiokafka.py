@@ -30,6 +30,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from tidegate_agent import process
 from tidegate_agent.adapters.aiokafka_offsets import StableOffsetFetch, committed_offsets
+from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
@@ -425,6 +426,7 @@ def install_consumer(module: ModuleType) -> None:
     Raises ``SettingsError``.
     """
     plain = module.AIOKafkaConsumer
+    note_certificates()
     replace_parts(module)
     replace_class(
         plain, consumer_class(plain, process.settings(), process.link), module, "aiokafka.consumer", "aiokafka"

@@ -1,5 +1,5 @@
-"""How a consumer of a pure Python client reaches its brokers, said in librdkafka's terms. Pure, but for certificates
-that are read out of an ``ssl.SSLContext``.
+"""How a consumer of a pure Python client reaches its brokers, said in librdkafka's terms. Pure, but for what an
+``ssl.SSLContext`` was given.
 
 aiokafka and kafka-python name their settings alike; where one of them has a setting the other lacks, it is absent.
 """
@@ -12,6 +12,8 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from tidegate_agent.adapters.certificates import client_certificate
 
 TOKEN_LIFETIME_S: Final = 300.0
 """How long an OAuth token is used whose end it does not tell itself; it is asked for again before (RFC 7519, "exp")."""
@@ -111,7 +113,7 @@ def token_end(token: str, now: float) -> float:
 
 
 def _of_context(context: ssl.SSLContext) -> dict[str, Any]:
-    """What a context tells: whom it trusts. A client certificate that was loaded into it stays hidden (see ssl)."""
+    """What a context tells, whom it trusts, and the client certificate that was loaded into it."""
     settings: dict[str, Any] = {}
     authorities = context.get_ca_certs(binary_form=True)
     if authorities:
@@ -120,4 +122,10 @@ def _of_context(context: ssl.SSLContext) -> dict[str, Any]:
         settings["enable.ssl.certificate.verification"] = "false"
     if not context.check_hostname:
         settings["ssl.endpoint.identification.algorithm"] = "none"
+    certificate = client_certificate(context)
+    if certificate is not None:
+        settings["ssl.certificate.location"] = certificate.certificate
+        settings["ssl.key.location"] = certificate.key
+        if certificate.password is not None:
+            settings["ssl.key.password"] = certificate.password
     return settings

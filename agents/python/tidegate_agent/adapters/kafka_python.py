@@ -31,6 +31,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import Timer
 
 from tidegate_agent import process
+from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
@@ -475,6 +476,7 @@ def install_consumer(module: ModuleType) -> None:
     Raises ``SettingsError``.
     """
     plain = module.KafkaConsumer
+    note_certificates()
     replace_parts(module)
     replace_class(plain, consumer_class(plain, process.settings(), process.link), module, "kafka.consumer", "kafka")
 
