@@ -404,6 +404,9 @@ class ControlLink:
                 if error.code() == KafkaError._PARTITION_EOF:
                     position = max(position, message.offset())
                 else:
+                    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        # Looking at it takes a smaller right: the keeper does not notice.
+                        self._say("reach", f"cannot read control topic {self._topic}: {error.str()}")
                     self._suspect()
                 continue
             if message.offset() < position:
