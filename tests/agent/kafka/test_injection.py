@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -52,6 +53,21 @@ def test_an_application_that_has_a_sitecustomize_of_its_own_keeps_it(tmp_path: P
     (tmp_path / "sitecustomize.py").write_text("print('its own', end=' ')\n")
     done = run("-c", TELL, TIDEGATE_AGENT="1", PYTHONPATH=os.pathsep.join([str(AGENT), str(tmp_path)]))
     assert (done.stdout, done.stderr) == ("its own True True\n", "")
+
+
+def test_an_application_with_two_copies_of_the_agent_on_its_path_has_one(tmp_path: Path) -> None:
+    shutil.copytree(AGENT, tmp_path / "copy")
+    done = run("-c", TELL, TIDEGATE_AGENT="1", PYTHONPATH=os.pathsep.join([str(AGENT), str(tmp_path / "copy")]))
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
+@pytest.mark.parametrize("first", ["aiokafka", "kafka", "confluent_kafka"])
+def test_an_application_may_use_several_client_libraries_whichever_it_imports_first(first: str) -> None:
+    classes = {"aiokafka": "AIOKafkaConsumer", "kafka": "KafkaConsumer", "confluent_kafka": "Consumer"}
+    imports = [f"from {module} import {name}" for module, name in sorted(classes.items(), key=lambda m: m[0] != first)]
+    tell = "print(*(k.__mro__[1].__name__ == k.__name__ for k in (AIOKafkaConsumer, KafkaConsumer, Consumer)))"
+    done = run("-c", "; ".join([*imports, tell]), TIDEGATE_AGENT="1", PYTHONPATH=str(AGENT))
+    assert (done.stdout, done.stderr) == ("True True True\n", "")
 
 
 @pytest.mark.parametrize("way", ["script", "module"])

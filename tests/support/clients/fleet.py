@@ -116,7 +116,7 @@ class ConsumerFleet:
     thread. The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
 
     `agent`: the processes run Tidegate's agent, as a user lets it in: by environment alone. `control_topic`: where it
-    looks for holds, if not at its default.
+    looks for holds, if not at its default. `worker`: another program that does what ``worker.py`` does.
     """
 
     def __init__(
@@ -145,7 +145,9 @@ class ConsumerFleet:
         config: Mapping[str, ConfigValue] | None = None,
         agent: bool = False,
         control_topic: str | None = None,
+        worker: Path = _WORKER,
     ) -> None:
+        self._worker = worker
         self._environment = _agent_environment(control_topic) if agent else {}
         self.options = ConsumerOptions(
             kind=ClientKind(kind),
@@ -169,7 +171,7 @@ class ConsumerFleet:
             config=config or {},
         )
         self._first = member_names(members)
-        if not 1 <= processes <= len(self._first):
+        if not 1 <= processes <= max(1, len(self._first)):
             raise ValueError(f"{len(self._first)} members cannot be spread over {processes} processes")
         self._first_processes = processes
         self._processes: list[_Process] = []
@@ -286,13 +288,24 @@ class ConsumerFleet:
 
     # Doing something to them.
 
-    def add(self, member: str | None = None, process: int | None = None) -> str:
-        """Join one more member, in a process of its own or in the existing one of that index; returns its name."""
+    def add(
+        self,
+        member: str | None = None,
+        process: int | None = None,
+        *,
+        forked: bool = False,
+        config: Mapping[str, ConfigValue] | None = None,
+    ) -> str:
+        """Join one more member, in a process of its own or in the existing one of that index; returns its name.
+
+        `forked`: in a process that is forked off that one. `config`: settings that only this member has.
+        """
         with self._changed:
             name = member or next(n for n in (f"c{i}" for i in range(len(self._named) + 1)) if n not in self._named)
             if name in self._named:
                 raise ValueError(f"there was a member {name} already")
         spec = {**self._spec(name, 0, 1), "delay_s": 0.0}
+        spec["config"] |= config or {}
         if process is None:
             self._start_process([spec])
         else:
@@ -301,7 +314,7 @@ class ConsumerFleet:
                 self._named.append(name)
                 self._alive.add(name)
                 target.members.append(name)
-            target.tell("start " + json.dumps(spec))
+            target.tell(("fork " if forked else "start ") + json.dumps(spec))
         return name
 
     def stop_member(self, member: str, timeout: float = _STOP_S) -> None:
@@ -380,7 +393,7 @@ class ConsumerFleet:
         }
         java = options.kind is ClientKind.JAVA
         # -P: the worker's folder must not come before the libraries in its module path.
-        command = java_command(len(specs)) if java else [sys.executable, "-P", str(_WORKER)]
+        command = java_command(len(specs)) if java else [sys.executable, "-P", str(self._worker)]
         errors = Path(self._logs.name) / f"process-{len(self._processes)}.err"
         with errors.open("wb") as stderr:
             popen = subprocess.Popen(

@@ -10,9 +10,9 @@ Standard output, one JSON object a line: ``t`` (epoch seconds), ``m`` (member), 
 * ``error`` | ``died`` (an exception that ended the member): ``error`` = text
 * ``ready`` (subscribed) and ``closed``: nothing more
 
-Standard input, one command a line: ``start {"name", "config", "delay_s"}``, ``stop <member>``, ``stop`` (all). Its end
-stops all members gracefully and ends the process, within 20 s in any case: a process never outlives the one that
-started it.
+Standard input, one command a line: ``start {"name", "config", "delay_s"}``, ``fork {...}`` (in a forked process
+of its own, while this one's members go on), ``stop <member>``, ``stop`` (all). Its end stops all members gracefully and
+ends the process, within 20 s in any case: a process never outlives the one that started it.
 
 Each record is reported before the poll loop goes on, so what a killed process had been given is known (a record may be
 missing from the report only if the kill fell between its delivery and the write, some microseconds).
@@ -23,13 +23,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 Partition = tuple[str, int]
 
@@ -40,9 +41,9 @@ _POLL_S = 0.1
 class Reporter:
     """Writes event lines to standard output; used by all threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: BinaryIO) -> None:
         self._lock = threading.Lock()
-        self._out = sys.stdout.buffer
+        self._out = out
 
     def event(self, member: str, event: str, **fields: Any) -> None:
         line = json.dumps({"t": time.time(), "m": member, "e": event, **fields}, separators=(",", ":")) + "\n"
@@ -269,7 +270,7 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
     }
-    consumer = AIOKafkaConsumer(**_with_assignor_classes(spec.config, assignors))
+    consumer = AIOKafkaConsumer(**_with_ssl_context(_with_assignor_classes(spec.config, assignors)))
     consumer.subscribe(list(job.topics), listener=Listener())
     await consumer.start()
     report.event(name, "ready")
@@ -312,6 +313,17 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
 def _with_assignor_classes(config: dict[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:
     named = config.get("partition_assignment_strategy")
     return config if named is None else {**config, "partition_assignment_strategy": tuple(classes[n] for n in named)}
+
+
+def _with_ssl_context(config: dict[str, Any]) -> dict[str, Any]:
+    """aiokafka takes a context where kafka-python takes the files' names."""
+    from aiokafka.helpers import create_ssl_context
+
+    files = {name: config[f"ssl_{name}"] for name in ("cafile", "certfile", "keyfile") if f"ssl_{name}" in config}
+    if not files:
+        return config
+    rest = {name: value for name, value in config.items() if name.removeprefix("ssl_") not in files}
+    return {**rest, "ssl_context": create_ssl_context(**files)}
 
 
 def _report_polled(
@@ -402,26 +414,77 @@ class LoopHost:
             self._report.event(spec.name, "closed")
 
 
+class Children:
+    """Forked processes, one member each, which end when this one closes their pipes, or ends itself."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._pipes: dict[int, int] = {}
+
+    def start(self, spec: MemberSpec) -> None:
+        ending, pipe = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(ending)
+            self._pipes[pid] = pipe
+            return
+        try:
+            for inherited in (pipe, *self._pipes.values()):
+                os.close(inherited)
+            # Of its own: a thread of the parent's may just have had the lock of the other.
+            host = _host(self._job, Reporter(os.fdopen(os.dup(1), "wb")))
+            host.start(spec)
+            os.read(ending, 1)
+            host.stop(None)
+            host.join(time.monotonic() + SHUTDOWN_S)
+        finally:
+            os._exit(0)
+
+    def stop(self) -> None:
+        for pipe in self._pipes.values():
+            os.close(pipe)
+
+    def join(self, deadline: float) -> None:
+        """Those that do not end in time are killed."""
+        for pid in self._pipes:
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(0.01)
+
+
+def _host(job: Job, report: Reporter) -> ThreadHost | LoopHost:
+    return LoopHost(job, report) if job.kind == "aiokafka" else ThreadHost(job, report)
+
+
+def _member(given: Mapping[str, Any]) -> MemberSpec:
+    return MemberSpec(given["name"], given["config"], given["delay_s"])
+
+
 def main(argument: str) -> int:
     """Run until standard input ends; 1 when a member did not close in time."""
     given = json.loads(argument)
     job = Job(given["kind"], tuple(given["topics"]), given["commit"], given["commit_every_s"], given["hold_s"])
-    report = Reporter()
-    host: ThreadHost | LoopHost = LoopHost(job, report) if job.kind == "aiokafka" else ThreadHost(job, report)
+    host, children = _host(job, Reporter(sys.stdout.buffer)), Children(job)
     for member in given["members"]:
-        host.start(MemberSpec(member["name"], member["config"], member["delay_s"]))
+        host.start(_member(member))
     for line in sys.stdin:
         command, _, rest = line.strip().partition(" ")
         match command:
             case "start":
-                member = json.loads(rest)
-                host.start(MemberSpec(member["name"], member["config"], member["delay_s"]))
+                host.start(_member(json.loads(rest)))
+            case "fork":
+                children.start(_member(json.loads(rest)))
             case "stop":
                 host.stop(rest or None)
             case _:
                 raise ValueError(f"unknown command {line!r}")
     host.stop(None)
-    return 0 if host.join(time.monotonic() + SHUTDOWN_S) else 1
+    children.stop()
+    deadline = time.monotonic() + SHUTDOWN_S
+    is_ended = host.join(deadline)
+    children.join(deadline)
+    return 0 if is_ended else 1
 
 
 if __name__ == "__main__":
