@@ -11,14 +11,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from confluent_kafka.cimpl import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.cimpl import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
+from tidegate_agent.ages import Clock, PartitionTable
 from tidegate_agent.gates import Gate, GateTable, Known, Partition
-from tidegate_agent.records import Ack, AckKey, HoldKey, Unreadable, decode, encode_key, encode_value
+from tidegate_agent.records import (
+    Ack,
+    AckKey,
+    ClockKey,
+    HoldKey,
+    PartitionKey,
+    Unreadable,
+    decode,
+    encode_key,
+    encode_value,
+)
 
 log = logging.getLogger("tidegate_agent")
 
@@ -98,6 +117,27 @@ def _topic_id(admin: Any, topic: str) -> str:
     return str(described.result(_REQUEST_S + 1).topic_id)
 
 
+def _topic_ids(admin: Any, topics: Collection[str]) -> dict[str, str]:
+    """By name the ids of those topics of which the brokers tell it."""
+    from confluent_kafka import TopicCollection
+
+    found = {}
+    for topic, described in admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S).items():
+        try:
+            found[topic] = str(described.result(_REQUEST_S + 1).topic_id)
+        except (KafkaException, TimeoutError) as error:
+            log.debug("topic %s cannot be described: %s", topic, error)
+    return found
+
+
+def _clock(message: Any, *, is_live: bool) -> Clock | None:
+    """What a clock record says; ``None`` where its timestamp is not the broker's, or where it was taken back."""
+    kind, at_ms = message.timestamp()
+    if kind != TIMESTAMP_LOG_APPEND_TIME or message.value() is None:
+        return None
+    return Clock(at_ms, time.monotonic(), is_live)
+
+
 class _Silent(logging.Handler):
     """The clients' own log lines say what the agent says itself, once."""
 
@@ -127,6 +167,8 @@ class ControlLink:
         self._known = Known()
         self._listeners: list[Callable[[], None]] = []
         self._asked = 0
+        self._named: dict[str, int] = {}
+        """Topics whose ids are asked for, with the newest question."""
         self._wanted: _Topic | None = None
         self._reading = ""
         """The id of the topic that ``_position`` and ``_table`` are of."""
@@ -135,6 +177,9 @@ class ControlLink:
         self._doubted = False
         self._position = -1
         self._table = GateTable()
+        self._partitions = PartitionTable()
+        self._clock: Clock | None = None
+        self._was_at_end = False
         self._kept: dict[tuple[str, Partition], Gate] = {}
         """Gates that were closed by an earlier control topic, and of which this one has not spoken yet."""
         self._kept_until = 0.0
@@ -154,10 +199,15 @@ class ControlLink:
     def known(self) -> Known:
         return self._known
 
-    def ask(self) -> int:
-        """Have the control topic read to its end as it is now; the ticket that ``known.answered`` will reach."""
+    def ask(self, topics: Collection[str] = ()) -> int:
+        """Have the control topic read to its end as it is now; the ticket that ``known.answered`` will reach.
+
+        ``topics``: those whose ids are to be in ``known`` with the answer, as far as discovery has spoken of them and
+        the brokers tell.
+        """
         with self._changed:
             self._asked += 1
+            self._named.update(dict.fromkeys(topics, self._asked))
             self._start()
             self._changed.notify_all()
             return self._asked
@@ -324,7 +374,7 @@ class ControlLink:
                 read = self._changed.wait_for(self._is_wanted_read, _REQUEST_S)
             if read:
                 answered = asked
-                self._publish(answered=asked)
+                self._publish(answered=asked, **self._identified(admin, asked))
                 self._say_again("reach", f"control topic {self._topic} is read again")
                 self._say_again("gone", f"there is a control topic {self._topic} again: it was read from its start")
                 self._said.discard("none")
@@ -341,6 +391,17 @@ class ControlLink:
             return _Topic(topic_id, found.result(_REQUEST_S + 1).offset)
 
         return _unless_absent(look)
+
+    def _identified(self, admin: Any, asked: int) -> dict[str, Any]:
+        """The change of ``known`` by the ids of the topics that were named with the questions so far."""
+        with self._changed:
+            named = {topic for topic, ticket in self._named.items() if ticket <= asked}
+            self._named = {topic: ticket for topic, ticket in self._named.items() if ticket > asked}
+        discovered = named & self._known.discovered.keys()
+        if not discovered and not named & self._known.topic_ids.keys():
+            return {}
+        kept = {topic: topic_id for topic, topic_id in self._known.topic_ids.items() if topic not in named}
+        return {"topic_ids": kept | (_topic_ids(admin, discovered) if discovered else {})}
 
     def _is_lost(self, admin: Any, topic: _Topic | None) -> bool:
         """Whether there was a control topic, and this is none, or none that could be read. Raises KafkaException."""
@@ -389,6 +450,7 @@ class ControlLink:
                     consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
                     with self._changed:
                         self._table, self._position, self._reading = GateTable(), 0, reading
+                        self._partitions, self._clock, self._was_at_end = PartitionTable(), None, False
                     self._take([])
                 first = consumer.poll(_POLL_S)
                 if first is not None and self._wanted is not None and self._wanted.topic_id == reading:
@@ -397,12 +459,12 @@ class ControlLink:
             consumer.close()
 
     def _take(self, messages: list[Any]) -> None:
-        position = self._position
+        position, is_live = self._position, self._was_at_end
         for message in messages:
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
-                    position = max(position, message.offset())
+                    position, self._was_at_end = max(position, message.offset()), True
                 else:
                     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                         # Looking at it takes a smaller right: the keeper does not notice.
@@ -422,6 +484,10 @@ class ControlLink:
                 self._table.take(key, value, message.offset())
                 if isinstance(key, HoldKey):
                     self._kept.pop((key.group, Partition(key.topic, key.partition)), None)
+                elif isinstance(key, PartitionKey):
+                    self._partitions.take(key, value, message.offset())
+                elif isinstance(key, ClockKey):
+                    self._clock = _clock(message, is_live=is_live)
         with self._changed:
             self._position = position
             is_new = self._published != self._reading
@@ -434,8 +500,14 @@ class ControlLink:
                 self._kept = {g: replace(gate, epoch=0) for g, gate in self._known.gates.items() if g not in table}
                 self._kept_until = time.monotonic() + _REBUILT_S
             generation = self._known.generation + (1 if is_new else 0)
-            gates = {**self._kept, **self._table.gates()}
-        self._publish(gates=gates, taken=position - 1, generation=generation)
+            # Before the keeper sees that the end was reached, or its answer would come before what was read.
+            self._publish(
+                gates={**self._kept, **self._table.gates()},
+                taken=position - 1,
+                generation=generation,
+                discovered=self._partitions.view(),
+                clock=self._clock,
+            )
 
     def _let_go_of_kept(self) -> None:
         with self._changed:

@@ -12,6 +12,9 @@ A partition's way::
     OPEN → DRAINING ─────────────────→ CLOSED                   pause, wait for the commits of what was delivered, ack
     CLOSED → OPENING ────────────────────────────→ OPEN         committed offset, seek to it, resume, ack
 
+Before a partition is resumed for the first time, the rule for new partitions (``tidegate_agent.start``), where there is
+one, may say where it begins. Until that is decided it is *unplaced*.
+
 A partition that is *sealed* has its commits dropped: from shortly before the ack until it is open again.
 """
 
@@ -24,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tidegate_agent.gates import Gate, Known, Partition
+from tidegate_agent.start import PATIENCE_S, Rule, Start, Verdict, judge
 
 log = logging.getLogger("tidegate_agent")
 
@@ -108,6 +112,14 @@ class Seek:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """Go on from the first record there is, or after the last one, once resumed. Result: as that of ``Seek``."""
+
+    start: Start
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
 class SendAcks:
     """Send an ack for each: its epoch, and the offset of the next record it would deliver (−1: cannot tell)."""
 
@@ -120,7 +132,7 @@ class SendAcks:
         return tuple(self.acks)
 
 
-Effect: TypeAlias = Pause | Resume | Position | Commit | Committed | Forget | Seek | SendAcks
+Effect: TypeAlias = Pause | Resume | Position | Commit | Committed | Forget | Seek | Begin | SendAcks
 
 
 class _Step(enum.IntEnum):
@@ -128,15 +140,18 @@ class _Step(enum.IntEnum):
 
     PAUSE = 1
     SEEK = 2
-    RESUME = 3
-    POSITION = 4
-    COMMIT = 5
-    DRAINED = 6  # committed offset: has what was delivered been committed?
-    RECHECK = 7  # position once more, now that no commit passes
-    FORGET = 8
-    BARRIER = 9  # committed offset after the last commit that passed
-    TARGET = 10  # committed offset to go on from
-    ACK = 11
+    BEGIN = 3
+    RESUME = 4
+    POSITION = 5
+    COMMIT = 6
+    DRAINED = 7  # committed offset: has what was delivered been committed?
+    RECHECK = 8  # position once more, now that no commit passes
+    FORGET = 9
+    BARRIER = 10  # committed offset after the last commit that passed
+    TARGET = 11  # committed offset to go on from
+    PLACE = 12  # committed offset: is there one to begin at?
+    ACK = 13
+    JUDGE = 14  # no effect: what would decide where to begin may still come
 
 
 @dataclass
@@ -167,6 +182,9 @@ class _State:
     timed_out: bool = False
     running: frozenset[int] = frozenset()
     """The application's commit calls that were under way when it was sealed."""
+    unplaced: bool = False
+    """The rule for new partitions has not said yet where it begins."""
+    judge_by: float = 0.0
     acked: tuple[int, int] | None = None
     """Generation and epoch of the newest ack."""
     warned: bool = False
@@ -197,13 +215,15 @@ class Core:
     ``client_commits``: the client commits by itself what is stored (auto-commit), so draining asks it to do so now.
     ``client_stores``: it stores by itself what it has delivered. With both, draining goes on after its time-out until
     it has committed, for it would do so later, and nothing can stop it. ``open_unread_after_s``: partitions whose
-    gate cannot be read for so long are delivered all the same; ``None``: they wait.
+    gate cannot be read for so long are delivered all the same; ``None``: they wait. ``rule``: where new partitions
+    begin, ``None``: where the client begins.
     """
 
     group: str
     client_commits: bool = False
     client_stores: bool = False
     open_unread_after_s: float | None = None
+    rule: Rule | None = None
     known: Known = field(default_factory=Known)
     _states: dict[Partition, _State] = field(default_factory=dict)
     _commits: set[int] = field(default_factory=set)
@@ -222,9 +242,12 @@ class Core:
         """
         new = tuple(partitions)
         for partition in new:
-            state = self._states[partition] = _State(Stage.UNREAD, ticket, now, app_sought=partition in sought)
+            is_sought = partition in sought
+            is_unplaced = self.rule is not None and not is_sought
+            state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced)
+            self._states[partition] = state
             lost = self._lost.pop(partition, None)
-            if lost is not None and partition not in sought:
+            if lost is not None and not is_sought:
                 state.in_hand = lost.in_hand
                 state.late_from = 0 if lost.is_gated and lost.in_hand is not None else None
         return new
@@ -271,8 +294,11 @@ class Core:
         state = self._states.get(partition)
         if state is not None:
             state.app_sought = True
+            state.unplaced = False
             state.in_hand = state.late_from = None
-            if state.stage is Stage.OPENING and state.step is _Step.SEEK and state.target == state.before:
+            is_moved_back = state.stage is Stage.OPENING and state.step is _Step.SEEK and state.target == state.before
+            if is_moved_back or state.step in (_Step.JUDGE, _Step.BEGIN):
+                state.effect = None
                 state.need(_Step.RESUME)
 
     # --- commits ------------------------------------------------------------------------------------------------------
@@ -339,6 +365,10 @@ class Core:
     def sealed(self) -> frozenset[Partition]:
         """The partitions of which nothing may be committed."""
         return frozenset(partition for partition, state in self._states.items() if state.sealed)
+
+    def unplaced(self) -> frozenset[Partition]:
+        """The partitions whose position is the client's own for now, and is not where they begin."""
+        return frozenset(partition for partition, state in self._states.items() if state.unplaced)
 
     def stage(self, partition: Partition) -> Stage | None:
         """Where a partition is; ``None``: not this consumer's."""
@@ -407,14 +437,17 @@ class Core:
         now: float,
         result: Mapping[Partition, int | None] | Collection[Partition] = (),
     ) -> None:
-        """The effect was carried out. ``result``: of ``Position`` and ``Committed`` the offsets, of ``Seek`` where."""
+        """The effect was carried out.
+
+        ``result``: of ``Position`` and ``Committed`` the offsets, of ``Seek`` and ``Begin`` where.
+        """
         offsets = result if isinstance(result, Mapping) else {}
         for partition in effect.partitions:
             state = self._of(effect, partition)
             if state is None or state.step is None:
                 continue
             step = state.step
-            missing = isinstance(effect, (Position, Committed, Seek)) and partition not in result
+            missing = isinstance(effect, (Position, Committed, Seek, Begin)) and partition not in result
             if step is _Step.PAUSE:
                 state.need(_Step.POSITION, now + SETTLE_S)
             elif step is _Step.BARRIER and missing and now < state.give_up:
@@ -438,7 +471,12 @@ class Core:
             elif step is _Step.BARRIER:
                 self._close(partition, state, offsets.get(partition, state.committed))
             elif step is _Step.TARGET:
-                self._aim(state, offsets[partition])
+                self._aim(partition, state, offsets[partition], now)
+            elif step is _Step.PLACE:
+                self._place(partition, state, offsets[partition], now)
+            elif step is _Step.BEGIN:
+                state.unplaced = False
+                state.need(_Step.RESUME)
             elif step is _Step.SEEK:
                 state.need(_Step.RESUME)
             elif step is _Step.RESUME:
@@ -492,6 +530,8 @@ class Core:
             return Commit(partitions)
         if step is _Step.FORGET:
             return Forget(partitions)
+        if step is _Step.BEGIN and self.rule is not None:
+            return Begin(self.rule.start, partitions)
         if step is _Step.ACK:
             return SendAcks({p: self._ack(p, self._states[p]) for p in partitions}, self.known.generation)
         return Committed(partitions)
@@ -529,6 +569,8 @@ class Core:
                 state.need(_Step.BARRIER)
         elif gate is not None:
             self._close_again(state, gate, now)
+        if state.step is _Step.JUDGE and self.rule is not None:
+            self._judge(self.rule, partition, state, now)
 
     def _overtake(self, partition: Partition, state: _State, acks: SendAcks, now: float) -> None:
         """Nothing waits for an ack that is on its way: what it says may be out of date already."""
@@ -553,7 +595,7 @@ class Core:
                     state.stage, state.sealed = Stage.OPENING, True
                     state.need(_Step.TARGET)
                 elif state.step is None:
-                    state.need(_Step.RESUME)
+                    state.need(_Step.PLACE if state.unplaced else _Step.RESUME)
                 return
             if state.in_hand is not None:
                 state.late_from = 0
@@ -637,10 +679,36 @@ class Core:
             f": {'; '.join(gate.reasons)}" if gate is not None and gate.reasons else "",
         )
 
-    def _aim(self, state: _State, committed: int | None) -> None:
+    def _place(self, partition: Partition, state: _State, committed: int | None, now: float) -> None:
+        """Where to begin: at the group's offset where it has one, as its client does by itself."""
+        if committed is None and state.unplaced and self.rule is not None:
+            state.judge_by = now + PATIENCE_S
+            self._judge(self.rule, partition, state, now)
+        else:
+            state.unplaced = False
+            state.need(_Step.RESUME)
+
+    def _judge(self, rule: Rule, partition: Partition, state: _State, now: float) -> None:
+        verdict = judge(rule, self.known, partition, assigned=state.since, now=now, deadline=state.judge_by)
+        if not isinstance(verdict, Verdict):
+            state.need(_Step.JUDGE, verdict)
+            return
+        state.unplaced = verdict.start is not None
+        state.need(_Step.RESUME if verdict.start is None else _Step.BEGIN)
+        log.info(
+            "group %s: %s-%d has no committed offset and begins %s: %s",
+            self.group,
+            *partition,
+            "where its client does" if verdict.start is None else f"at {verdict.start.value}",
+            verdict.why,
+        )
+
+    def _aim(self, partition: Partition, state: _State, committed: int | None, now: float) -> None:
         """Where to go on: at the group's offset, as the resetting of it is what closing is for."""
         state.target = committed
-        if committed is None or (state.app_sought and committed == state.before):
+        if committed is None and state.position is None and state.unplaced:
+            self._place(partition, state, committed, now)
+        elif committed is None or (state.app_sought and committed == state.before):
             state.target = state.position if committed is None else None
             state.need(_Step.RESUME)
         else:
@@ -653,6 +721,7 @@ class Core:
             # What was handed out may still be in hand, and be committed although the group was reset.
             state.late_from = state.target
         state.stage, state.sealed, state.timed_out, state.warned = Stage.OPEN, False, False, False
+        state.unplaced = False
         if state.read:
             state.need(_Step.ACK)
         else:

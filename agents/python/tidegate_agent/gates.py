@@ -1,4 +1,4 @@
-"""What the control topic adds up to: which gates are closed, since which epoch, and why. Pure."""
+"""What the control topic adds up to: which gates are closed, since when, and why, and when partitions came. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegate_agent.ages import Clock, Discovered
 from tidegate_agent.records import Hold, HoldKey, Key, Value
 
 
@@ -32,12 +33,18 @@ class Known:
     ``taken``: the offset of the last record that is in it, −1 when there was none. ``answered``: the newest question
     ("read to the end as it is now") that it answers. ``generation`` counts the control topics there have been: epochs
     of different ones cannot be compared; 0: none has been read.
+
+    ``discovered``, by topic name: when partitions were first seen. ``topic_ids``: of the topics that were asked for
+    with a question, the id each has now. ``clock``: ``None`` where the topic does not tell the broker's time.
     """
 
     gates: Mapping[tuple[str, Partition], Gate] = field(default_factory=dict)
     taken: int = -1
     answered: int = 0
     generation: int = 0
+    discovered: Mapping[str, tuple[Discovered, ...]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock | None = None
 
     def gate(self, group: str, partition: Partition) -> Gate | None:
         """The gate if it is closed."""

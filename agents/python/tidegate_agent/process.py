@@ -43,6 +43,8 @@ def settings() -> Settings:
     if _process.settings is None:
         _process.settings = read_settings(os.environ)
         _log_as(_process.settings)
+        for complaint in _process.settings.complaints:
+            log.error("%s", complaint)
     return _process.settings
 
 

@@ -55,14 +55,30 @@ class Ack:
 
 
 @dataclass(frozen=True)
-class OtherKey:
-    """A kind of the contract that says nothing of gates: ``partition`` or ``clock``."""
+class PartitionKey:
+    """A partition that was discovered; ``topic_id`` tells a recreated topic from the one before."""
 
-    kind: str
+    topic: str
+    topic_id: str
+    partition: int
 
 
-Key: TypeAlias = HoldKey | AckKey | OtherKey
-Value: TypeAlias = Hold | Ack | None
+@dataclass(frozen=True)
+class PartitionSeen:
+    """Bounds of its creation by the broker's clock (epoch milliseconds), or: it was there at the first discovery."""
+
+    seen_ms: int | None = None
+    seen_absent_ms: int | None = None
+    initial: bool = False
+
+
+@dataclass(frozen=True)
+class ClockKey:
+    """The record's LogAppendTime is the broker's time."""
+
+
+Key: TypeAlias = HoldKey | AckKey | PartitionKey | ClockKey
+Value: TypeAlias = Hold | Ack | PartitionSeen | None
 
 
 def encode_key(key: HoldKey | AckKey) -> bytes:
@@ -73,7 +89,7 @@ def encode_key(key: HoldKey | AckKey) -> bytes:
     return _json({**body, "kind": "ack"})
 
 
-def encode_value(value: Value) -> bytes | None:
+def encode_value(value: Hold | Ack | None) -> bytes | None:
     """A value; ``None`` is a tombstone."""
     if value is None:
         return None
@@ -94,8 +110,11 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Key, Value]:
     if kind == "ack":
         ack_key = AckKey(_text(body, "group"), _text(body, "topic"), _count(body, "partition"))
         return ack_key, None if value is None else _ack(_object(value, "value"))
-    if kind in ("partition", "clock"):
-        return OtherKey(kind), None
+    if kind == "partition":
+        partition_key = PartitionKey(_text(body, "topic"), _text(body, "topic_id"), _count(body, "partition"))
+        return partition_key, None if value is None else _seen(_object(value, "value"))
+    if kind == "clock":
+        return ClockKey(), None
     raise Unreadable(f"its key is of kind {kind!r}, which this version does not know")
 
 
@@ -105,6 +124,13 @@ def _hold(body: Mapping[str, Any]) -> Hold:
 
 def _ack(body: Mapping[str, Any]) -> Ack:
     return Ack(_count(body, "epoch"), _count(body, "offset", least=-1), _text(body, "member", empty=True))
+
+
+def _seen(body: Mapping[str, Any]) -> PartitionSeen:
+    if body.get("initial") is True:
+        return PartitionSeen(initial=True)
+    absent = None if body.get("seen_absent_ms") is None else _count(body, "seen_absent_ms")
+    return PartitionSeen(_count(body, "seen_ms"), absent)
 
 
 def _json(body: Mapping[str, Any]) -> bytes:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tidegate_agent.start import Options, RuleError, parse_max_age, parse_new_partitions
 
 AGENT = "TIDEGATE_AGENT"
 CONTROL_TOPIC = "TIDEGATE_CONTROL_TOPIC"
 ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
 UNREACHABLE_AFTER = "TIDEGATE_UNREACHABLE_AFTER_S"
+LATEST_MAX_AGE = "TIDEGATE_LATEST_MAX_AGE"
+NEW_PARTITIONS = "TIDEGATE_NEW_PARTITIONS"
 LOG = "TIDEGATE_LOG"
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -25,14 +29,17 @@ class Settings:
     """How the agent behaves in this process.
 
     ``open_unread``: partitions whose gate could not be read for ``unreachable_after_s`` seconds are delivered all the
-    same; otherwise they wait. ``log_level``: of the agent's own handler on standard error; ``None``: the agent's log
-    records go where the application sends its own.
+    same; otherwise they wait. ``new_partitions``: for consumers whose own configuration says nothing of these.
+    ``log_level``: of the agent's own handler on standard error; ``None``: the agent's log records go where the
+    application sends its own. ``complaints``: of variables that mean nothing and count as absent, for people.
     """
 
     control_topic: str = "__tidegate"
     open_unread: bool = False
     unreachable_after_s: float = 30.0
+    new_partitions: Options = field(default_factory=Options)
     log_level: str | None = None
+    complaints: tuple[str, ...] = ()
 
     @property
     def acks_topic(self) -> str:
@@ -63,12 +70,31 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     level = (environ.get(LOG) or "").strip().upper() or None
     if level is not None and level not in _LEVELS:
         raise SettingsError(f"{LOG} must be one of {', '.join(_LEVELS)}, not {level!r}")
+    new_partitions, complaints = _new_partitions(environ)
     return Settings(
         control_topic=(environ.get(CONTROL_TOPIC) or default.control_topic).strip(),
         open_unread=unread == "open",
         unreachable_after_s=_seconds(environ, UNREACHABLE_AFTER, default.unreachable_after_s),
+        new_partitions=new_partitions,
         log_level=level,
+        complaints=complaints,
     )
+
+
+def _new_partitions(environ: Mapping[str, str]) -> tuple[Options, tuple[str, ...]]:
+    """What is said of new partitions, and what is wrong with it: a mistake here must not open gates."""
+    age, new = (environ.get(name) or "" for name in (LATEST_MAX_AGE, NEW_PARTITIONS))
+    options, complaints = Options(), []
+    try:
+        options = Options(latest_max_age_ms=parse_max_age(age.strip()) if age.strip() else None)
+    except RuleError as error:
+        complaints.append(f"{LATEST_MAX_AGE} {error}: it counts as absent")
+    try:
+        if new.strip().lower() not in ("", "none"):
+            options = Options(new_partitions=parse_new_partitions(new)).over(options)
+    except RuleError as error:
+        complaints.append(f"{NEW_PARTITIONS} {error}, or none: it counts as absent")
+    return options, tuple(complaints)
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from tidegate_agent.ages import Clock, PartitionTable
 from tidegate_agent.core import (
+    Begin,
     Commit,
     Committed,
     Core,
@@ -18,7 +20,8 @@ from tidegate_agent.core import (
     SendAcks,
 )
 from tidegate_agent.gates import GateTable, Known, Partition
-from tidegate_agent.records import Hold, HoldKey
+from tidegate_agent.records import Hold, HoldKey, PartitionKey, PartitionSeen
+from tidegate_agent.start import Rule, Start
 
 P0 = Partition("orders", 0)
 P1 = Partition("orders", 1)
@@ -26,7 +29,10 @@ P1 = Partition("orders", 1)
 
 @dataclass
 class Client:
-    """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it."""
+    """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it.
+
+    Without a committed offset it begins at the log's end.
+    """
 
     committed: dict[Partition, int] = field(default_factory=dict)
     position: dict[Partition, int | None] = field(default_factory=dict)
@@ -34,9 +40,10 @@ class Client:
     stored: dict[Partition, int] = field(default_factory=dict)
     paused: set[Partition] = field(default_factory=set)
     delivered: list[tuple[Partition, int]] = field(default_factory=list)
+    log_end: dict[Partition, int] = field(default_factory=dict)
 
     def begin(self, partition: Partition) -> None:
-        self.next[partition] = self.committed.get(partition, 0)
+        self.next[partition] = self.committed.get(partition, self.log_end.get(partition, 0))
         self.position[partition] = None
         self.stored.pop(partition, None)
         self.paused.discard(partition)
@@ -55,13 +62,21 @@ class Consumer:
     """The core with a simulated client below it and a control topic above."""
 
     def __init__(
-        self, *, auto_commit: bool = False, open_unread_after_s: float | None = None, client: Client | None = None
+        self,
+        *,
+        auto_commit: bool = False,
+        open_unread_after_s: float | None = None,
+        client: Client | None = None,
+        rule: Rule | None = None,
     ) -> None:
         self.client = client or Client()
         self.auto_commit = auto_commit
-        self.core = Core("g", auto_commit, auto_commit, open_unread_after_s)
+        self.core = Core("g", auto_commit, auto_commit, open_unread_after_s, rule)
         self.now = 0.0
         self.table = GateTable()
+        self.partitions = PartitionTable()
+        self.clock: Clock | None = None
+        self.topic_ids: dict[str, str] = {}
         self.taken = 0
         """The first record is no hold: epoch 0 would say nothing."""
         self.answered = 0
@@ -85,6 +100,26 @@ class Consumer:
         self.table.take(HoldKey("g", *partition, holder), None, self.taken)
         self._tell()
 
+    def discover(
+        self, partition: Partition, seen_ms: int | None = None, *, gone: bool = False, topic_id: str = "id"
+    ) -> None:
+        """A partition record; without a time: it was there at the first discovery."""
+        self.taken += 1
+        seen = None if gone else PartitionSeen(seen_ms, initial=seen_ms is None)
+        self.partitions.take(PartitionKey(partition.topic, topic_id, partition.partition), seen, self.taken)
+        self._tell()
+
+    def tick(self, broker_ms: int, *, is_live: bool = True) -> None:
+        """A clock record arrives now."""
+        self.taken += 1
+        self.clock = Clock(broker_ms, self.now, is_live)
+        self._tell()
+
+    def identify(self, topic: str = "orders", topic_id: str = "id") -> None:
+        """The brokers told the topic's id."""
+        self.topic_ids[topic] = topic_id
+        self._tell()
+
     def recreate_control_topic(self, held: Collection[Partition] = ()) -> None:
         """Read to its end, with holds on these in it."""
         self.table, self.taken, self.generation = GateTable(), len(held), self.generation + 1
@@ -98,7 +133,17 @@ class Consumer:
         self._tell()
 
     def _tell(self) -> None:
-        self.core.know(Known(self.table.gates(), self.taken, self.answered, self.generation))
+        self.core.know(
+            Known(
+                self.table.gates(),
+                self.taken,
+                self.answered,
+                self.generation,
+                self.partitions.view(),
+                dict(self.topic_ids),
+                self.clock,
+            )
+        )
 
     # --- the application ----------------------------------------------------------------------------------------------
 
@@ -157,6 +202,12 @@ class Consumer:
                 for partition, offset in effect.offsets.items():
                     client.next[partition], client.position[partition] = offset, None
                 result = list(effect.offsets)
+            case Begin():
+                for partition in effect.partitions:
+                    is_first = effect.start is Start.EARLIEST
+                    client.next[partition] = 0 if is_first else client.log_end.get(partition, 0)
+                    client.position[partition] = None
+                result = list(effect.partitions)
             case SendAcks():
                 self.acks += [(p, epoch, offset) for p, (epoch, offset) in effect.acks.items()]
         self.core.done(effect, self.now, result)

@@ -3,6 +3,7 @@
 import pytest
 
 from tidegate_agent.settings import Settings, SettingsError, is_on, read_settings
+from tidegate_agent.start import Options, Start
 
 
 def test_without_a_word_the_agent_is_off_and_everything_has_its_default() -> None:
@@ -17,10 +18,13 @@ def test_what_is_said_is_taken() -> None:
         "TIDEGATE_ON_UNREACHABLE": "Open",
         "TIDEGATE_UNREACHABLE_AFTER_S": "2.5",
         "TIDEGATE_LOG": "info",
+        "TIDEGATE_LATEST_MAX_AGE": " 3600000 ",
+        "TIDEGATE_NEW_PARTITIONS": "Earliest",
     }
     assert is_on(environ)
     found = read_settings(environ)
-    assert found == Settings("ops.gates", open_unread=True, unreachable_after_s=2.5, log_level="INFO")
+    options = Options(3_600_000, Start.EARLIEST)
+    assert found == Settings("ops.gates", True, 2.5, new_partitions=options, log_level="INFO")
     assert found.acks_topic == "ops.gates_acks"
 
 
@@ -42,3 +46,30 @@ def test_a_value_that_means_nothing_is_refused_by_its_name(name: str, value: str
 def test_an_agent_that_is_neither_on_nor_off_is_refused() -> None:
     with pytest.raises(SettingsError, match="TIDEGATE_AGENT"):
         is_on({"TIDEGATE_AGENT": "perhaps"})
+
+
+@pytest.mark.parametrize(("name", "value"), [("TIDEGATE_LATEST_MAX_AGE", "-1"), ("TIDEGATE_NEW_PARTITIONS", "none")])
+def test_what_turns_the_rule_for_new_partitions_off_is_no_mistake(name: str, value: str) -> None:
+    found = read_settings({name: value})
+    assert found.complaints == ()
+    assert found.new_partitions in (Options(), Options(latest_max_age_ms=-1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIDEGATE_LATEST_MAX_AGE", "-2"),
+        ("TIDEGATE_LATEST_MAX_AGE", "1h"),
+        ("TIDEGATE_LATEST_MAX_AGE", "1.5"),
+        ("TIDEGATE_LATEST_MAX_AGE", str(2**63)),
+        ("TIDEGATE_NEW_PARTITIONS", "newest"),
+        ("TIDEGATE_NEW_PARTITIONS", "by_duration:PT1H"),
+    ],
+)
+def test_a_mistake_about_new_partitions_is_said_and_changes_nothing_else(name: str, value: str) -> None:
+    found = read_settings({name: value, "TIDEGATE_CONTROL_TOPIC": "ops.gates"})
+    assert found.new_partitions == Options()
+    assert found.control_topic == "ops.gates"
+    [complaint] = found.complaints
+    assert complaint.startswith(name)
+    assert repr(value) in complaint

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import pytest
 
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, transaction_begins
-from tidegate_agent.core import Committed, Core, Position, Seek, SendAcks
+from tidegate_agent.ages import Clock
+from tidegate_agent.core import Begin, Committed, Core, Position, Seek, SendAcks
 from tidegate_agent.gates import Gate, Known, Partition
+from tidegate_agent.start import Rule, Start
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 
@@ -23,8 +25,10 @@ class FakeLink:
     def __init__(self) -> None:
         self.known = Known(taken=1, answered=1, generation=1)
         self.acks: dict[Partition, tuple[int, int]] = {}
+        self.named: set[str] = set()
 
-    def ask(self) -> int:
+    def ask(self, topics: Collection[str] = ()) -> int:
+        self.named |= set(topics)
         return 1
 
     def listen(self, changed: Callable[[], None]) -> None: ...
@@ -52,13 +56,14 @@ class FakeLink:
 class Client:
     """A consumer that was given what ``delivered`` says; the core's work is done at once."""
 
-    def __init__(self, group: str | None = None) -> None:
+    def __init__(self, group: str | None = None, rule: Rule | None = None) -> None:
         self.group = group or f"g-{uuid.uuid4().hex}"
         self.link = FakeLink()
         self.delivered: dict[Partition, int | None] = {}
         self.committed: dict[Partition, int] = {}
         self.woken = 0
-        self.gate = ConsumerGate(Core(self.group), self.link, self._delivered, self._wake)
+        self.begun: set[Partition] = set()
+        self.gate = ConsumerGate(Core(self.group, rule=rule), self.link, self._delivered, self._wake)
 
     def _delivered(self, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
         return {p: self.delivered.get(p) for p in partitions}
@@ -89,6 +94,9 @@ class Client:
                         self.gate.committed(effect, {p: self.committed.get(p) for p in effect.partitions})
                     case Seek():
                         self.gate.done(effect, list(effect.offsets))
+                    case Begin():
+                        self.begun |= set(effect.partitions)
+                        self.gate.done(effect, effect.partitions)
                     case SendAcks():
                         self.link.send_acks(self.group, "m", effect.acks, effect.generation, lambda _: None)
                         self.gate.done(effect)
@@ -188,3 +196,25 @@ def test_what_the_application_paused_is_told_apart(client: Client) -> None:
     assert client.gate.app_paused == {P0}
     assert client.gate.resume([P0, P1]) == (P0,)
     assert client.gate.app_paused == set()
+
+
+def test_the_clients_own_position_is_not_committed_before_it_is_decided_where_the_partition_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(rule=Rule(Start.EARLIEST))
+    client.link.known = replace(client.link.known, answered=0, clock=Clock(0, time.monotonic(), is_live=True))
+    assert set(client.gate.reassign((), (P0, P1))) == {P0, P1}
+    client.committed[P1] = 4
+    with caplog.at_level(logging.WARNING, "tidegate_agent"):
+        assert client.commit({P0: 100, P1: 100}) == set()
+    assert caplog.text == "", "it is the client that commits by itself"
+    client.link.known = replace(client.link.known, answered=1, clock=None)
+    client.work()
+    assert client.commit({P0: 100, P1: 5}) == {P0, P1}
+
+
+@pytest.mark.parametrize(("rule", "named"), [(Rule(Start.EARLIEST), {"orders"}), (None, set())])
+def test_topics_are_named_only_where_new_partitions_are_told_apart(rule: Rule | None, named: set[str]) -> None:
+    client = Client(rule=rule)
+    client.assign(P0, P1)
+    assert client.link.named == named

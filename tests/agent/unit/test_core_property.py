@@ -6,8 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.unit.simulated import P0, Consumer
+from agent.unit.simulated import P0, Client, Consumer
 from tidegate_agent.core import Stage
+from tidegate_agent.start import Rule, Start
+
+NOW_MS = 1_763_700_000_000
 
 
 class PausesResetsAndRebalances(RuleBasedStateMachine):
@@ -15,13 +18,16 @@ class PausesResetsAndRebalances(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.consumer = Consumer()
+        self.consumer = self.member()
         self.ticket = 1
         self.consumer.assign(P0)
         self.held: set[str] = set()
         self.in_hand: list[int] = []
         self.expected = 0
         """The next record an uninterrupted application would be given, at most."""
+
+    def member(self) -> Consumer:
+        return Consumer()
 
     @property
     def client_is_stopped(self) -> bool:
@@ -103,3 +109,31 @@ class PausesResetsAndRebalances(RuleBasedStateMachine):
 
 TestPausesResetsAndRebalances = PausesResetsAndRebalances.TestCase
 TestPausesResetsAndRebalances.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+class PausesResetsAndRebalancesOfANewPartition(PausesResetsAndRebalances):
+    """The same at ``latest``, of a partition with records that was made a moment ago: none of them is left out.
+
+    Discovery comes to it sometime or never; that the topic was made anew is known from the start.
+    """
+
+    def member(self) -> Consumer:
+        consumer = Consumer(client=Client(log_end={P0: 50}), rule=Rule(Start.EARLIEST, 3_600_000))
+        consumer.tick(NOW_MS)
+        consumer.discover(P0, topic_id="before")
+        consumer.identify()
+        return consumer
+
+    @rule()
+    def tell_the_broker_s_time(self) -> None:
+        self.consumer.tick(NOW_MS + round(self.consumer.now * 1000))
+
+    @rule()
+    def discover(self) -> None:
+        self.consumer.discover(P0, NOW_MS)
+
+
+TestPausesResetsAndRebalancesOfANewPartition = PausesResetsAndRebalancesOfANewPartition.TestCase
+TestPausesResetsAndRebalancesOfANewPartition.settings = settings(
+    max_examples=100, stateful_step_count=30, deadline=None
+)

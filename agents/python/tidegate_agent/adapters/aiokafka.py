@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import time
 import weakref
@@ -23,7 +24,7 @@ from typing import Any, Final, cast
 import aiokafka.errors as errors
 from aiokafka.client import ConnectionGroup
 from aiokafka.consumer import fetcher, subscription_state
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.consumer.fetcher import FetchResult, OffsetResetStrategy
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -34,9 +35,11 @@ from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
-from tidegate_agent.core import Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.adapters.reset_options import OwnOptions, take_out
+from tidegate_agent.core import Begin, Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
+from tidegate_agent.start import Rule, Start
 
 log = logging.getLogger("tidegate_agent")
 
@@ -45,6 +48,8 @@ REQUEST_S: Final = 10.0
 
 TOKEN_S: Final = 30.0
 """How long the application's token provider may take."""
+
+_STRATEGY_OF: Final = {Start.EARLIEST: OffsetResetStrategy.EARLIEST, Start.LATEST: OffsetResetStrategy.LATEST}
 
 OpenLink = Callable[[Mapping[str, Any]], Link]
 
@@ -123,7 +128,7 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]
 class Gatekeeper:
     """Carries out one consumer's effects, in its event loop."""
 
-    def __init__(self, consumer: Any, group: str, link: Link, settings: Settings) -> None:
+    def __init__(self, consumer: Any, group: str, link: Link, settings: Settings, rule: Rule | None = None) -> None:
         self._loop: asyncio.AbstractEventLoop = consumer._loop
         self._subscription = consumer._subscription
         self._consumer = weakref.ref(consumer)
@@ -137,6 +142,7 @@ class Gatekeeper:
             client_commits=auto_commit,
             client_stores=auto_commit,
             open_unread_after_s=settings.open_unread_after_s,
+            rule=rule,
         )
         self.gate = ConsumerGate(core, link, self._delivered, self._woken_from_outside)
         link.listen(self.gate.told)
@@ -211,6 +217,8 @@ class Gatekeeper:
             self.gate.done(effect)
         elif isinstance(effect, Seek):
             self.gate.done(effect, self._seek(effect))
+        elif isinstance(effect, Begin):
+            self.gate.done(effect, self._begin(effect))
         elif isinstance(effect, SendAcks):
             self._send_acks(effect)
         else:
@@ -226,6 +234,17 @@ class Gatekeeper:
         for partition in sought:
             consumer._fetcher.seek_to(TopicPartition(*partition), effect.offsets[partition])
         return sought
+
+    def _begin(self, effect: Begin) -> list[Partition]:
+        """Also of what is paused aiokafka looks the position up; an answer under way would be taken for ours."""
+        consumer = self._consumer()
+        if consumer is None or consumer._fetcher is None:
+            return []
+        states = {p: self._state(p) for p in effect.partitions}
+        free = [p for p, state in states.items() if state is not None and not state.awaiting_reset]
+        if free:
+            consumer._fetcher.request_offset_reset([TopicPartition(*p) for p in free], _STRATEGY_OF[effect.start])
+        return free
 
     def _send_acks(self, effect: SendAcks) -> None:
         consumer = self._consumer()
@@ -304,13 +323,15 @@ class Gatekeeper:
 
 def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) -> type[Any]:
     """A subclass of ``AIOKafkaConsumer`` whose consumers of a group obey gates."""
+    known = inspect.signature(plain.__init__).parameters.keys()
 
     class AIOKafkaConsumer(plain):  # type: ignore[misc]
         _gatekeeper: Gatekeeper | None = None
 
         def __init__(self, *topics: str, **arguments: Any) -> None:
-            super().__init__(*topics, **arguments)
-            self._tidegate_arguments = arguments
+            own = _own_options(arguments, known)
+            super().__init__(*topics, **own.rest)
+            self._tidegate_own = own
 
         async def start(self) -> None:
             if (
@@ -318,8 +339,10 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
                 and self._gatekeeper is None
                 and isinstance(self._subscription, _Subscription)
             ):
-                link = _link(self._tidegate_arguments, self._loop, open_link)
-                self._gatekeeper = Gatekeeper(self, self._group_id, link, settings)
+                own = self._tidegate_own
+                link = _link(own.rest, self._loop, open_link)
+                rule = own.rule(self._group_id, self._auto_offset_reset, settings.new_partitions)
+                self._gatekeeper = Gatekeeper(self, self._group_id, link, settings, rule)
                 weakref.finalize(self, self._gatekeeper.close).atexit = False
                 self._subscription.gatekeeper = self._gatekeeper
                 self._gatekeeper.assignment_changed()
@@ -393,6 +416,11 @@ def _transaction(offsets: Any, group: Any) -> Passed | None:
     except (AttributeError, IndexError, TypeError):
         return None
     return transaction_begins(group, named) if named and isinstance(group, str) else None
+
+
+def _own_options(arguments: Mapping[str, Any], known: Collection[str]) -> OwnOptions:
+    """Raises ``ValueError``, as aiokafka does for a setting that is none."""
+    return take_out(arguments, lambda option: option.replace(".", "_"), lambda name, _: name in known)
 
 
 def _link(arguments: Mapping[str, Any], loop: asyncio.AbstractEventLoop, open_link: OpenLink) -> Link:

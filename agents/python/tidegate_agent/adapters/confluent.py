@@ -27,10 +27,25 @@ from typing import Any, Final
 from confluent_kafka import cimpl
 
 from tidegate_agent import process
+from tidegate_agent.adapters.reset_options import OwnOptions, take_out
 from tidegate_agent.control import ControlLink, plain
-from tidegate_agent.core import Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks, Stage
+from tidegate_agent.core import (
+    Begin,
+    Commit,
+    Committed,
+    Core,
+    Effect,
+    Forget,
+    Pause,
+    Position,
+    Resume,
+    Seek,
+    SendAcks,
+    Stage,
+)
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import SettingsError
+from tidegate_agent.start import RuleError, Start
 
 log = logging.getLogger("tidegate_agent")
 
@@ -38,6 +53,7 @@ _Consumer: Final[Any] = plain(cimpl.Consumer)
 _Producer: Final[Any] = plain(cimpl.Producer)
 _TopicPartition: Final[Any] = cimpl.TopicPartition
 _OFFSET_INVALID: Final = cimpl.OFFSET_INVALID
+_OFFSET_OF: Final = {Start.EARLIEST: cimpl.OFFSET_BEGINNING, Start.LATEST: cimpl.OFFSET_END}
 
 _COMMITTED_S: Final = 1.0
 _LET_IN_S: Final = 0.005
@@ -137,12 +153,15 @@ class _Driver:
         sought = {_key(p) for p in partitions if p.offset not in (_OFFSET_INVALID, cimpl.OFFSET_STORED)}
         with self._state:
             self._forget(new if lost is None else self.core.owned(), lost or {})
-            stopped = self.core.assigned(new, self.link.ask(), time.monotonic(), sought=sought) if new else ()
+            stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought) if new else ()
         if stopped:
             _Consumer.pause(consumer, _listed(stopped))
             self._watch(consumer)
             self._start()
         self._wake.set()
+
+    def _ask(self, new: Iterable[Partition]) -> int:
+        return self.link.ask({partition.topic for partition in new} if self.core.rule is not None else ())
 
     def revoked(self, delivered: Mapping[Partition, int | None], partitions: Iterable[Partition] | None = None) -> None:
         """These (``None``: all) are gone; ``delivered``: what it tells of them."""
@@ -354,6 +373,8 @@ class _Driver:
                     self._enter(_Consumer.store_offsets, consumer, offsets=nothing)
             case Seek():
                 return self._seek(consumer, effect.offsets)
+            case Begin():
+                return self._seek(consumer, dict.fromkeys(effect.partitions, _OFFSET_OF[effect.start]))
             case SendAcks():
                 self._send_acks(consumer, effect)
         return []
@@ -396,7 +417,7 @@ class _Driver:
                 continue
             sought.append(partition)
             with self._state:
-                if offset < self._highest.get(partition, 0):
+                if 0 <= offset < self._highest.get(partition, 0):
                     self._behind[partition] = offset
                     self._settle_s = _SETTLE_S
         return sought
@@ -486,9 +507,9 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tidegate: _Driver | None = None
+        args, kwargs, own = _own_options(args, kwargs)
         super().__init__(*args, **kwargs)
-        config = {**(args[0] if args and isinstance(args[0], dict) else {}), **kwargs}
-        self._tidegate = _driver(self, config)
+        self._tidegate = _driver(self, own)
 
     @property
     def _driven(self) -> _Driver | None:
@@ -581,9 +602,12 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
                 super().resume(allowed, *args, **kwargs)
 
     def seek(self, partition: Any, *args: Any, **kwargs: Any) -> None:
-        super().seek(partition, *args, **kwargs)
         driver = self._driven
-        if driver is not None:
+        if driver is None:
+            super().seek(partition, *args, **kwargs)
+            return
+        with driver.calls():
+            super().seek(partition, *args, **kwargs)
             with driver._state:
                 driver.core.app_sought(_key(partition))
 
@@ -686,7 +710,44 @@ class ManagedProducer(_Producer):  # type: ignore[misc]
         return outcome
 
 
-def _driver(consumer: Any, config: Mapping[str, Any]) -> _Driver | None:
+def _own_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], OwnOptions]:
+    """What the library is to be made with, and what it would not know. Raises ``KafkaException`` as it would."""
+    given = args[0] if args and isinstance(args[0], dict) else None
+    try:
+        first = take_out(given or {}, str, _is_known)
+        named = take_out(kwargs, str, _is_known)
+    except RuleError as error:
+        raise cimpl.KafkaException(cimpl.KafkaError(cimpl.KafkaError._INVALID_ARG, str(error))) from None
+    own = OwnOptions(
+        {**first.rest, **named.rest}, named.options.over(first.options), first.is_native or named.is_native
+    )
+    return (args if given is None else (first.rest, *args[1:])), named.rest, own
+
+
+_known_properties: dict[str, bool] = {}
+
+
+def _is_known(name: str, value: Any) -> bool:
+    """Whether librdkafka has this property; it is asked once, by a consumer that reaches no broker."""
+    if name not in _known_properties:
+        try:
+            _Consumer({"group.id": "tidegate-agent", name: value, "log_level": 0}).close()
+        except cimpl.KafkaException as error:
+            # It tells a value that it does not like otherwise.
+            _known_properties[name] = "No such configuration property" not in error.args[0].str()
+        else:
+            _known_properties[name] = True
+    return _known_properties[name]
+
+
+def _auto_offset_reset(config: Mapping[str, Any]) -> object:
+    of_topics = config.get("default.topic.config")
+    default = of_topics.get("auto.offset.reset") if isinstance(of_topics, Mapping) else None
+    return config.get("auto.offset.reset") or default or "largest"
+
+
+def _driver(consumer: Any, own: OwnOptions) -> _Driver | None:
+    config = own.rest
     group = config.get("group.id")
     if not group:
         return None
@@ -701,6 +762,7 @@ def _driver(consumer: Any, config: Mapping[str, Any]) -> _Driver | None:
         client_commits=_is_true(config.get("enable.auto.commit"), True),
         client_stores=_is_true(config.get("enable.auto.offset.store"), True),
         open_unread_after_s=settings.open_unread_after_s,
+        rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions),
     )
     return _Driver(consumer, config, link, core)
 

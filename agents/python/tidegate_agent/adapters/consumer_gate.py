@@ -26,7 +26,7 @@ class Link(Protocol):
     @property
     def known(self) -> Known: ...
 
-    def ask(self) -> int: ...
+    def ask(self, topics: Collection[str] = (), /) -> int: ...
 
     def listen(self, changed: Callable[[], None]) -> None: ...
 
@@ -48,7 +48,7 @@ class Unreachable:
 
     known = Known()
 
-    def ask(self) -> int:
+    def ask(self, _topics: Collection[str] = (), /) -> int:
         return 1
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -118,7 +118,10 @@ class ConsumerGate:
             for partition in (*lost, *got):
                 self._committed.pop(partition, None)
             self.core.revoked(lost, lost)
-            return self.core.assigned(got, self.link.ask(), time.monotonic()) if got else ()
+            if not got:
+                return ()
+            topics = {partition.topic for partition in got} if self.core.rule is not None else ()
+            return self.core.assigned(got, self.link.ask(topics), time.monotonic())
 
     # --- the application ----------------------------------------------------------------------------------------------
 
@@ -146,6 +149,8 @@ class ConsumerGate:
             self.core.know(self.link.known)
             # An auto-commit has all positions in it, also those that it need not commit: nothing to be said of these.
             old = {p for p in self.core.sealed() if p in offsets and offsets[p] == self._committed.get(p, -1)}
+            # Both clients also commit positions at which nothing was delivered yet.
+            old |= self.core.unplaced() & offsets.keys()
             rest = {p: offset for p, offset in offsets.items() if p not in old}
             dropped = self.core.dropped(rest, self.delivered) | old
             return Passed(dropped, ((self, self.core.commit_begins()),))

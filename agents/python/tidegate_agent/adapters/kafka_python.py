@@ -26,7 +26,7 @@ import kafka.errors as errors
 from kafka.consumer import subscription_state
 from kafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.consumer import OffsetFetchRequest, OffsetResetStrategy
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import Timer
 
@@ -35,9 +35,11 @@ from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
-from tidegate_agent.core import Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.adapters.reset_options import OwnOptions, take_out
+from tidegate_agent.core import Begin, Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
+from tidegate_agent.start import Rule, RuleError, Start
 
 log = logging.getLogger("tidegate_agent")
 
@@ -51,6 +53,8 @@ REQUEST_S: Final = 10.0
 """After so many seconds without an answer an effect is tried again."""
 
 UNSTABLE_OFFSET_COMMIT: Final = 88
+
+_STRATEGY_OF: Final = {Start.EARLIEST: OffsetResetStrategy.EARLIEST, Start.LATEST: OffsetResetStrategy.LATEST}
 
 OpenLink = Callable[[Mapping[str, Any]], Link]
 
@@ -123,7 +127,7 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
 class Gatekeeper:
     """Carries out one consumer's effects, when the application polls."""
 
-    def __init__(self, consumer: Any, link: Link, settings: Settings) -> None:
+    def __init__(self, consumer: Any, link: Link, settings: Settings, rule: Rule | None = None) -> None:
         self._consumer = weakref.ref(consumer)
         self._subscription = consumer._subscription
         self._link = link
@@ -142,6 +146,7 @@ class Gatekeeper:
             client_commits=auto_commit,
             client_stores=auto_commit,
             open_unread_after_s=settings.open_unread_after_s,
+            rule=rule,
         )
         self.gate = ConsumerGate(core, link, self.delivered, self._has_news)
         link.listen(self.gate.told)
@@ -234,6 +239,10 @@ class Gatekeeper:
                 self._subscription.seek(tp, effect.offsets[Partition(*tp)])
             # The rest of a batch that is being iterated over is of before.
             self.sought, consumer._iterator = True, None
+            self.gate.done(effect, [Partition(*tp) for tp in assigned])
+        elif isinstance(effect, Begin):
+            for tp in assigned:
+                self._subscription.request_offset_reset(tp, _STRATEGY_OF[effect.start])
             self.gate.done(effect, [Partition(*tp) for tp in assigned])
         elif isinstance(effect, SendAcks):
             self._send_acks(consumer, effect)
@@ -335,9 +344,11 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
         _gatekeeper: Gatekeeper | None = None
 
         def __init__(self, *topics: str, **configs: Any) -> None:
-            super().__init__(*topics, **configs)
+            own = _own_options(configs, plain.DEFAULT_CONFIG)
+            super().__init__(*topics, **own.rest)
             if self.config["group_id"] is not None and isinstance(self._subscription, _Subscription):
-                self._gatekeeper = Gatekeeper(self, _link(configs, open_link), settings)
+                rule = own.rule(self.config["group_id"], self.config["auto_offset_reset"], settings.new_partitions)
+                self._gatekeeper = Gatekeeper(self, _link(own.rest, open_link), settings, rule)
                 weakref.finalize(self, self._gatekeeper.close).atexit = False
                 self._subscription.gatekeeper = self._gatekeeper
 
@@ -445,6 +456,14 @@ def _transaction(offsets: Any, group_metadata: Any) -> Passed | None:
     except (AttributeError, TypeError):
         return None
     return transaction_begins(group, named) if named and isinstance(group, str) else None
+
+
+def _own_options(configs: Mapping[str, Any], known: Mapping[str, Any]) -> OwnOptions:
+    """Raises ``KafkaConfigurationError``, as kafka-python does for a setting that is none."""
+    try:
+        return take_out(configs, lambda option: option.replace(".", "_"), lambda name, _: name in known)
+    except RuleError as error:
+        raise errors.KafkaConfigurationError(str(error)) from None
 
 
 def _link(configs: Mapping[str, Any], open_link: OpenLink) -> Link:

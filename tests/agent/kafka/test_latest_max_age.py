@@ -1,0 +1,220 @@
+"""New partitions under ``latest``, as KIP-1327 has them, for each client library and protocol on a real broker.
+
+All clients live through the same at once, each with a group of its own:
+
+* orders-0 is new, but the group has committed an offset that is out of range; orders-1 was there at the first discovery
+* while they run, the topic is expanded: orders-2 is new; orders-3 is old, and so is only its own record, not the one of
+  a topic of that name that was there before
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from agent.kafka.confluent_application import Application as ConfluentApplication
+from devstack import KafkaCluster
+from devstack.processes import eventually
+from support.gated_applications import KINDS, Job, parts_replaced
+from tidegate.control.records import CLOCK_VALUE, ClockKey, Key, PartitionKey, PartitionSeen, encode_key, encode_value
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate_agent.settings import Settings
+
+MAX_AGE_MS = 60_000
+EARLIER = 20
+OUT_OF_RANGE = 10**15
+WITHIN_S = 60.0
+CLIENTS = {
+    "librdkafka, range": {"protocol": "range"},
+    "librdkafka, cooperative": {"protocol": "cooperative"},
+    "librdkafka, KIP-848": {"protocol": "kip-848"},
+    "librdkafka, assigned by hand": {"by_hand": True},
+    "aiokafka": {},
+    "kafka-python": {},
+}
+EXPANDED = [name for name in CLIENTS if "by hand" not in name]
+
+
+class Reader:
+    """One client's application; ``offsets`` has what it was given, by partition and in order."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+        self.group = f"{topic}-{name.replace(', ', '-').replace(' ', '-')}"
+        librdkafka: dict[str, Any] = {
+            "auto.offset.reset": "latest",
+            "auto.offset.reset.latest.max.age": MAX_AGE_MS,
+            "topic.metadata.refresh.interval.ms": 300,
+        }
+        python: dict[str, Any] = {
+            "auto_offset_reset": "latest",
+            "auto_offset_reset_latest_max_age": MAX_AGE_MS,
+            "metadata_max_age_ms": 300,
+        }
+        self._confluent: ConfluentApplication | None = None
+        if name in KINDS:
+            self._python = KINDS[name](Job(bootstrap, self.group, [topic], Settings(), config=python))
+            self._start = self._python.start
+        else:
+            options = CLIENTS[name]
+            self._start = lambda: setattr(
+                self, "_confluent", ConfluentApplication(bootstrap, self.group, topic, config=librdkafka, **options)
+            )
+
+    def start(self) -> None:
+        self._start()
+
+    def offsets(self, partition: int) -> list[int]:
+        if self._confluent is not None:
+            assert self._confluent.error is None, self._confluent.error
+            return self._confluent.offsets(partition)
+        assert not self._python.errors, self._python.errors
+        return [given.offset for given in list(self._python.given) if given.partition == partition]
+
+    def stop(self) -> None:
+        if self._confluent is not None:
+            self._confluent.close()
+        else:
+            self._python.stop()
+
+
+class Discovery:
+    """Writes the control topic as the operator does, with a plain producer, and the broker's time ever again."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client = KafkaClient(Connection(bootstrap))
+        assert self._client.control.ensure() == ()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+        self._broker_ms = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert eventually(lambda: self._broker_ms > 0, WITHIN_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._client.close()
+
+    def _tick(self) -> None:
+        while not self._stopping.wait(0.3):
+            self._write(ClockKey(), CLOCK_VALUE)
+
+    def _write(self, key: Key, value: bytes | None) -> None:
+        def written(error: object, message: Any) -> None:
+            assert error is None
+            kind, self._broker_ms = message.timestamp()
+            assert kind == TIMESTAMP_LOG_APPEND_TIME
+
+        self._producer.produce("__tidegate", value, encode_key(key), partition=0, on_delivery=written)
+        assert self._producer.flush(WITHIN_S) == 0
+
+    def tell(self, topic: str, topic_id: str, partition: int, age_ms: int | None) -> None:
+        """So long ago it was first seen; ``None``: at the first discovery."""
+        seen = PartitionSeen(initial=True) if age_ms is None else PartitionSeen(self._broker_ms - age_ms)
+        self._write(PartitionKey(topic, topic_id, partition), encode_value(seen))
+
+
+@dataclass
+class Expanded:
+    """What every client was given, once each has something of every partition it has."""
+
+    offsets: dict[str, dict[int, list[int]]]
+
+
+@pytest.fixture(scope="module")
+def expanded(kafka: KafkaCluster) -> Iterator[Expanded]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.refresh.interval.ms": 100})
+    topic = f"expanded-{time.time_ns()}"
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    topic_id = str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+
+    def produce(*partitions: int, count: int = EARLIER) -> None:
+        for partition in partitions:
+            for _ in range(count):
+                assert eventually(partial(took, partition), WITHIN_S, every=0.02)
+        assert producer.flush(WITHIN_S) == 0
+
+    def took(partition: int) -> bool:
+        """The producer comes to know of new partitions when it looks at the topic again."""
+        try:
+            producer.produce(topic, b"x", partition=partition)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            return False
+        return True
+
+    readers = {name: Reader(kafka.bootstrap, topic, name) for name in CLIENTS}
+
+    def read_on(names: list[str], *partitions: int) -> None:
+        """Until each of these was given something of each partition."""
+
+        def flows() -> bool:
+            produce(*partitions, count=1)
+            return all(readers[name].offsets(partition) for name in names for partition in partitions)
+
+        assert eventually(flows, WITHIN_S, every=0.2), {
+            name: [len(reader.offsets(partition)) for partition in range(4)] for name, reader in readers.items()
+        }
+
+    with parts_replaced(), Discovery(kafka.bootstrap) as discovery, ExitStack() as stack:
+        produce(0, 1)
+        discovery.tell(topic, topic_id, 0, 0)
+        discovery.tell(topic, topic_id, 1, None)
+        for reader in readers.values():
+            out_of_range = ConsumerGroupTopicPartitions(reader.group, [ClientPartition(topic, 0, OUT_OF_RANGE)])
+            [altered] = admin.alter_consumer_group_offsets([out_of_range]).values()
+            altered.result(30)
+            reader.start()
+            stack.callback(reader.stop)
+        read_on(list(CLIENTS), 0, 1)
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+        produce(2, 3)
+        discovery.tell(topic, topic_id, 2, 0)
+        discovery.tell(topic, topic_id, 3, MAX_AGE_MS + 1)
+        discovery.tell(topic, "AAAAAAAAAAAAAAAAAAAAAQ", 3, 0)
+        read_on(EXPANDED, 2, 3)
+        yield Expanded({name: {p: reader.offsets(p) for p in range(4)} for name, reader in readers.items()})
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_a_partition_added_under_a_live_group_is_delivered_from_its_first_record(expanded: Expanded, name: str) -> None:
+    offsets = expanded.offsets[name][2]
+    assert offsets == list(range(len(offsets)))
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_a_partition_that_is_older_begins_at_latest(expanded: Expanded, name: str) -> None:
+    assert expanded.offsets[name][3][0] >= EARLIER
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_partition_of_the_first_discovery_begins_at_latest(expanded: Expanded, name: str) -> None:
+    assert expanded.offsets[name][1][0] >= EARLIER
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_committed_offset_out_of_range_is_reset_to_latest_whatever_the_age(expanded: Expanded, name: str) -> None:
+    assert expanded.offsets[name][0][0] >= EARLIER
