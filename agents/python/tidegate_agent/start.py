@@ -124,7 +124,7 @@ def judge(
     What counts is its age when it was ``assigned``. From ``deadline`` on it is a verdict. Seconds of one clock.
     """
     said = known.discovered.get(partition.topic, ())
-    topic = _current(said, known.topic_ids.get(partition.topic))
+    topic = _current(said, known.topic_ids.get(partition.topic), partition.partition)
     seen = topic.seen(partition.partition) if topic is not None else NEVER
     if seen == INITIAL:
         return Verdict(None, "it was there at the first discovery")
@@ -159,8 +159,8 @@ def _judge_by_age(
     return Verdict(rule.start, age)
 
 
-def _current(said: tuple[Discovered, ...], topic_id: str | None) -> Discovered | None:
-    """What is said of the topic that is there now; where nobody knows its id, of the newest of that name."""
+def _current(said: tuple[Discovered, ...], topic_id: str | None, partition: int) -> Discovered | None:
+    """What is said of the topic that is there now; where nobody knows its id, what was said last of the partition."""
     if topic_id is None:
-        return max(said, key=lambda topic: topic.newest, default=None)
+        return max(said, key=lambda topic: (topic.seen(partition) != NEVER, topic.newest), default=None)
     return next((topic for topic in said if topic.topic_id == topic_id), None)

@@ -245,8 +245,10 @@ def test_a_record_of_a_topic_that_was_made_anew_since_does_not_decide() -> None:
     assert start(asked(rule, newest_is_of_the_old, AFTER)) is None
 
 
-def test_where_the_brokers_do_not_tell_the_topics_id_the_newest_record_counts() -> None:
+def test_where_the_brokers_do_not_tell_the_topics_id_the_newest_record_of_the_partition_counts() -> None:
     rule = Rule(Start.EARLIEST, HOUR)
+    of_another_partition = known((4, aged(1)), (5, INITIAL, "another"), clock=now(), topic_id=None)
+    assert start(asked(rule, of_another_partition, AFTER)) is Start.EARLIEST
     said = known((4, aged(2 * HOUR)), (4, aged(1), "another"), clock=now(), topic_id=None)
     assert start(asked(rule, said, AFTER)) is Start.EARLIEST
 
