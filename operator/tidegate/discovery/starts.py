@@ -47,17 +47,27 @@ class Start:
 
 
 def give_starts(
-    kafka: Kafka, clock: Clock, group_id: str, partitions: Collection[TopicPartition], *, agents_decide: bool = False
+    kafka: Kafka,
+    clock: Clock,
+    group_id: str,
+    partitions: Collection[TopicPartition],
+    *,
+    just_made: Collection[TopicPartition] = (),
+    agents_decide: bool = False,
 ) -> Mapping[TopicPartition, Start]:
     """Commit the start of each new partition for which the group has no offset; how each stands then.
 
-    ``agents_decide``: owners that run the agent were told to begin new partitions at their start. Harmless when
-    repeated; where an earlier call was cut off, an owner counts as too early, for whether it was nobody can tell any
-    more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also while a transaction of
-    somebody else holds one.
+    ``just_made``: those that were not there moments ago: their logs begin at 0, which need not be asked of a leader
+    that they may not have yet. ``agents_decide``: owners that run the agent were told to begin new partitions at their
+    start. Harmless when repeated; where an earlier call was cut off, an owner counts as too early, for whether it was
+    nobody can tell any more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also
+    while a transaction of somebody else holds one.
     """
     before = kafka.groups([group_id])[group_id]
-    begins = {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
+    begins = dict.fromkeys(just_made, 0)
+    older = [p for p in partitions if p not in begins]
+    if older:
+        begins |= {p: bounds.earliest for p, bounds in kafka.log_bounds(older).items()}
     pending = kafka.pending(group_id, partitions)
     if pending:
         raise Unavailable(f"group {group_id}: another transaction is committing an offset of {min(pending)}")
@@ -67,8 +77,7 @@ def give_starts(
         _commit(kafka, clock, group_id, free)
     after = kafka.groups([group_id])[group_id]
     managed = kafka.managed_members(group_id) if agents_decide and after.has_members else frozenset()
-    ends = kafka.log_bounds(partitions)
-    starts = {}
+    starts, doubtful = {}, []
     for partition, begin in begins.items():
         owner = after.owner(partition)
         if owner is not None and owner.member_id in managed:
@@ -78,8 +87,9 @@ def give_starts(
         elif _was_free(partition, before, after):
             starts[partition] = Start(Outcome.GIVEN if partition in free else Outcome.STANDING, begin)
         else:
-            starts[partition] = Start(Outcome.OVERTAKEN, begin, max(0, ends[partition].latest - begin))
-    return starts
+            doubtful.append(partition)
+    ends = kafka.log_bounds(doubtful) if doubtful else {}
+    return starts | {p: Start(Outcome.OVERTAKEN, begins[p], bounds.latest - begins[p]) for p, bounds in ends.items()}
 
 
 def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:

@@ -56,6 +56,22 @@ class WatchParts:
     metrics: Metrics
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """When a look ended; what the one before showed, and when that began (``None``: there was none)."""
+
+    at_s: float
+    before: Mapping[str, Topic]
+    before_s: float | None
+
+    def shows_the_making_of(self, partition: TopicPartition, topics: Mapping[str, Topic]) -> bool:
+        """Whether it was not there at the look before."""
+        if self.before_s is None:
+            return False
+        before, now = self.before.get(partition.topic), topics[partition.topic]
+        return before is None or before.topic_id != now.topic_id or partition.partition >= before.partitions
+
+
 class ConnectionWatch:
     """Belongs to the event loop's thread. Looks for as long as somebody guards something."""
 
@@ -68,9 +84,8 @@ class ConnectionWatch:
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
-        self._has_looked = False
-        self._absent_s: float | None = None
-        """When the look before the newest one began: what is new in the newest was not there yet."""
+        self._looked_s: float | None = None
+        """When the newest look began: what a later one shows and this one did not was made after that."""
         self._time: BrokerTime | None = None
         self._previous_clock_ms: int | None = None
         """The last clock record of whoever watched before: until then nothing was overlooked."""
@@ -112,7 +127,7 @@ class ConnectionWatch:
 
     async def first_look(self) -> None:
         """Return once the topics have been seen. Raises ``KafkaFailure``."""
-        if not self._has_looked:
+        if self._looked_s is None:
             await self._look()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -142,53 +157,60 @@ class ConnectionWatch:
             failed = False
         finally:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
+        look = _Look(self._parts.clock.monotonic(), self.topics if self._looked_s is not None else {}, self._looked_s)
         if told is not None:
             self.topics = told
-        self._has_looked = True
-        seen_s = self._parts.clock.monotonic()
+        self._looked_s = began
         for guard in tuple(self.guards.values()):
             if guard.looked_at is not self.topics or guard.failures:
-                self._look_for(guard, seen_s)
-        self._absent_s = began
+                self._look_for(guard, look)
 
-    def _look_for(self, guard: Guard, seen_s: float) -> None:
+    def _look_for(self, guard: Guard, look: _Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
         guard.looked_at = self.topics
         if found.state != guard.state:
             guard.state = found.state
             self._parts.wake(guard.uid)
         new = [p for p in found.new if p not in guard.busy]
-        if not new or seen_s < guard.again_at_s:
+        if not new or look.at_s < guard.again_at_s:
             return
         fresh = [p for p in new if p not in guard.announced]
         if fresh:
-            self._announce(guard, fresh, seen_s)
+            self._announce(guard, fresh, look)
         guard.busy.update(new)
-        self._spawn(self._take_care(guard, new))
+        self._spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
 
-    def _announce(self, guard: Guard, new: Collection[TopicPartition], seen_s: float) -> None:
-        seen_ms, absent_ms = None, None
-        if self._time is not None:
-            seen_ms, absent_ms = self._time.latest_ms(seen_s), self._previous_clock_ms
-            if self._absent_s is not None:
-                absent_ms = self._time.earliest_ms(self._absent_s)
-        at = self._parts.clock.now() if seen_ms is None else datetime.fromtimestamp(seen_ms / 1000, UTC)
-        rows = {p: NewPartition(topic=p.topic, partition=p.partition, seen_at=at) for p in new}
-        guard.found(new, rows)
+    def _announce(self, guard: Guard, new: Collection[TopicPartition], look: _Look) -> None:
+        rows = {}
         for partition in new:
-            key = self._key(partition)
-            if seen_ms is not None and key not in self._written and key not in self._seen:
-                self._seen[key] = PartitionSeen(seen_ms, absent_ms)
-                if guard.wish.tells_agents:
+            bounds = self._bounds(partition, look)
+            at = self._parts.clock.now()
+            if bounds is not None and bounds.seen_ms is not None:
+                at = datetime.fromtimestamp(bounds.seen_ms / 1000, UTC)
+                key = self._key(partition)
+                if key not in self._written and self._seen.setdefault(key, bounds) and guard.wish.tells_agents:
                     self._unwritten[key] = self._seen[key]
                     self._news.set()
+            rows[partition] = NewPartition(topic=partition.topic, partition=partition.partition, seen_at=at)
+        guard.found(new, rows)
+
+    def _bounds(self, partition: TopicPartition, look: _Look) -> PartitionSeen | None:
+        """When it was made, by the broker's clock; ``None`` while that is not known."""
+        if self._time is None:
+            return None
+        absent_ms = self._previous_clock_ms
+        if look.before_s is not None and look.shows_the_making_of(partition, self.topics):
+            absent_ms = self._time.earliest_ms(look.before_s)
+        return PartitionSeen(self._time.latest_ms(look.at_s), absent_ms)
 
     # --- giving starts ------------------------------------------------------------------------------------------------
 
-    async def _take_care(self, guard: Guard, new: Collection[TopicPartition]) -> None:
+    async def _take_care(
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+    ) -> None:
         try:
             if guard.wish.discovery.new_partitions is NewPartitions.EARLIEST:
-                await self._give_starts(guard, new)
+                await self._give_starts(guard, new, just_made)
             else:
                 self._settle(guard, new)
         except (KafkaFailure, StaleAttempt) as failure:
@@ -208,12 +230,22 @@ class ConnectionWatch:
                 guard.failures += 1
                 guard.again_at_s = self._parts.clock.monotonic() + _backoff(guard.failures)
 
-    async def _give_starts(self, guard: Guard, new: Collection[TopicPartition]) -> None:
+    async def _give_starts(
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+    ) -> None:
         parts, kafka, wish = self._parts, self.live.kafka, guard.wish
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown:
             starts = await self._do(
-                functools.partial(give_starts, kafka, parts.clock, wish.group, unknown, agents_decide=wish.tells_agents)
+                functools.partial(
+                    give_starts,
+                    kafka,
+                    parts.clock,
+                    wish.group,
+                    unknown,
+                    just_made=[p for p in just_made if p in unknown],
+                    agents_decide=wish.tells_agents,
+                )
             )
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)

@@ -203,8 +203,11 @@ class PolicyReconciler:
         """The decision, with what the keepers did beside it. One that fails does not hold up the reset."""
         spec, memory = seen.spec, self._memory(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
-        if spec is None or live is None or live.trouble is not None or seen.deleting_since is not None:
+        if spec is None or seen.deleting_since is not None:
             return decision
+        if live is None or live.trouble is not None:
+            again_after_s = _KEEP_AGAIN_S if spec.keeps_something else decision.again_after_s
+            return replace(decision, again_after_s=min(decision.again_after_s, again_after_s))
         for keeper in self._parts.keepers:
             policy = KeptPolicy(
                 body, spec, decision.status, live, seen.now, resetting=under_way(decision.status) is not None

@@ -457,6 +457,11 @@ class OffsetResetPolicySpec(SpecModel):
 
     transitions: ClassVar[tuple[Transition, ...]] = (_group_is_immutable, _reset_is_immutable_under_one_id)
 
+    @property
+    def keeps_something(self) -> bool:
+        """Whether it asks for more than a reset."""
+        return any(part is not None for part in (self.latest, self.discovery, self.retention))
+
     @model_validator(mode="after")
     def _other_group(self) -> Self:
         if self.reset is not None and self.reset.to.group == self.group:
