@@ -695,7 +695,8 @@ class Core:
             return
         state.unplaced = verdict.start is not None
         state.need(_Step.RESUME if verdict.start is None else _Step.BEGIN)
-        log.info(
+        log.log(
+            logging.INFO if verdict.is_known else logging.WARNING,
             "group %s: %s-%d has no committed offset and begins %s: %s",
             self.group,
             *partition,

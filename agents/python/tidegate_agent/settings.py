@@ -13,6 +13,7 @@ ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
 UNREACHABLE_AFTER = "TIDEGATE_UNREACHABLE_AFTER_S"
 LATEST_MAX_AGE = "TIDEGATE_LATEST_MAX_AGE"
 NEW_PARTITIONS = "TIDEGATE_NEW_PARTITIONS"
+GROUP = "TIDEGATE_GROUP"
 LOG = "TIDEGATE_LOG"
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -29,7 +30,8 @@ class Settings:
     """How the agent behaves in this process.
 
     ``open_unread``: partitions whose gate could not be read for ``unreachable_after_s`` seconds are delivered all the
-    same; otherwise they wait. ``new_partitions``: for consumers whose own configuration says nothing of these.
+    same; otherwise they wait. ``new_partitions``: for consumers whose own configuration says nothing of these; of this
+    ``group``, where one is named.
     ``log_level``: of the agent's own handler on standard error; ``None``: the agent's log records go where the
     application sends its own. ``complaints``: of variables that mean nothing and count as absent, for people.
     """
@@ -38,12 +40,17 @@ class Settings:
     open_unread: bool = False
     unreachable_after_s: float = 30.0
     new_partitions: Options = field(default_factory=Options)
+    group: str | None = None
     log_level: str | None = None
     complaints: tuple[str, ...] = ()
 
     @property
     def acks_topic(self) -> str:
         return self.control_topic + "_acks"
+
+    def new_partitions_of(self, group: str) -> Options:
+        """What the environment says about new partitions of this group."""
+        return self.new_partitions if self.group in (None, group) else Options()
 
     @property
     def open_unread_after_s(self) -> float | None:
@@ -76,6 +83,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         open_unread=unread == "open",
         unreachable_after_s=_seconds(environ, UNREACHABLE_AFTER, default.unreachable_after_s),
         new_partitions=new_partitions,
+        group=environ.get(GROUP) or None,
         log_level=level,
         complaints=complaints,
     )

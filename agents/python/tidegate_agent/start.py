@@ -75,10 +75,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``start`` ``None``: where the client itself begins. ``why``: for people."""
+    """``start`` ``None``: where the client itself begins. ``why``: for people. ``is_known``: whether it is new or not."""
 
     start: Start | None
     why: str
+    is_known: bool = True
 
 
 def reset_policy(value: object) -> Start | None:
@@ -138,7 +139,7 @@ def judge(
         return deadline
     if is_later:
         return Verdict(rule.start, "it was made since its topic was looked at last")
-    return Verdict(None, "its age is not known")
+    return Verdict(None, "its age is not known", is_known=False)
 
 
 def _judge_by_age(
@@ -149,7 +150,7 @@ def _judge_by_age(
     if clock is None:
         if wait_until is not None:
             return wait_until
-        return Verdict(None, "its age is not known, for want of the broker's time")
+        return Verdict(None, "its age is not known, for want of the broker's time", is_known=False)
     least = max(0, clock.reads(assigned) - seen_ms)
     age = f"it is {'' if clock.is_live else 'at least '}{least} ms old, and new up to {rule.max_age_ms} ms"
     if least > rule.max_age_ms:

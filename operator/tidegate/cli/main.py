@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Final
 
 from tidegate import __version__
+from tidegate.cli.env import env_parser, run_env
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
@@ -21,7 +22,8 @@ INTERRUPTED: Final = 130
 
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
-       tidegate groups --help       its options
+       tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
+       tidegate COMMAND --help      its options
        tidegate --version
 """
 
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         case ["groups", *rest]:
             return _groups(rest, screen)
+        case ["env", *rest]:
+            return _env(rest, screen)
         case _:
             screen.err.write(_USAGE)
             return BAD_USAGE
@@ -55,6 +59,15 @@ def _groups(arguments: Sequence[str], screen: Screen) -> int:
     except KeyboardInterrupt:
         screen.note("Interrupted; see --paused-partitions for what is held.")
         return INTERRUPTED
+
+
+def _env(arguments: Sequence[str], screen: Screen) -> int:
+    try:
+        return run_env(arguments, screen)
+    except UsageError as error:
+        screen.note(str(error))
+        screen.err.write(env_parser().format_usage())
+        return BAD_USAGE
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -73,3 +73,11 @@ def test_a_mistake_about_new_partitions_is_said_and_changes_nothing_else(name: s
     [complaint] = found.complaints
     assert complaint.startswith(name)
     assert repr(value) in complaint
+
+
+def test_what_is_said_for_one_group_is_for_no_other() -> None:
+    settings = read_settings({"TIDEGATE_GROUP": "payments", "TIDEGATE_LATEST_MAX_AGE": "5"})
+
+    assert settings.new_partitions_of("payments").latest_max_age_ms == 5
+    assert settings.new_partitions_of("refunds").latest_max_age_ms is None
+    assert read_settings({"TIDEGATE_LATEST_MAX_AGE": "5"}).new_partitions_of("refunds").latest_max_age_ms == 5

@@ -341,7 +341,7 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
             ):
                 own = self._tidegate_own
                 link = _link(own.rest, self._loop, open_link)
-                rule = own.rule(self._group_id, self._auto_offset_reset, settings.new_partitions)
+                rule = own.rule(self._group_id, self._auto_offset_reset, settings.new_partitions_of(self._group_id))
                 self._gatekeeper = Gatekeeper(self, self._group_id, link, settings, rule)
                 weakref.finalize(self, self._gatekeeper.close).atexit = False
                 self._subscription.gatekeeper = self._gatekeeper

@@ -762,7 +762,7 @@ def _driver(consumer: Any, own: OwnOptions) -> _Driver | None:
         client_commits=_is_true(config.get("enable.auto.commit"), True),
         client_stores=_is_true(config.get("enable.auto.offset.store"), True),
         open_unread_after_s=settings.open_unread_after_s,
-        rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions),
+        rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions_of(str(group))),
     )
     return _Driver(consumer, config, link, core)
 

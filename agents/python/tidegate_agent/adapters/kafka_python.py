@@ -347,7 +347,8 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
             own = _own_options(configs, plain.DEFAULT_CONFIG)
             super().__init__(*topics, **own.rest)
             if self.config["group_id"] is not None and isinstance(self._subscription, _Subscription):
-                rule = own.rule(self.config["group_id"], self.config["auto_offset_reset"], settings.new_partitions)
+                group, reset = self.config["group_id"], self.config["auto_offset_reset"]
+                rule = own.rule(group, reset, settings.new_partitions_of(group))
                 self._gatekeeper = Gatekeeper(self, _link(own.rest, open_link), settings, rule)
                 weakref.finalize(self, self._gatekeeper.close).atexit = False
                 self._subscription.gatekeeper = self._gatekeeper

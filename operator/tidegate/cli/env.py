@@ -1,0 +1,111 @@
+"""``tidegate env``: what a policy's consumers have to find in their environment, for a shell or a pod template."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.screen import Screen
+from tidegate.inject.environment import NamedPolicy, environment_of
+from tidegate.kube.client import KubeClient
+from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, name_of
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.stores import StoreFailure, default_api_client
+from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
+from tidegate.resources.policy import OffsetResetPolicySpec
+
+DEFAULT_CONTROL_TOPIC: Final = ControlTopicSpec().name
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise UsageError(message)
+
+
+def env_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tidegate env",
+        description="Print the environment that an OffsetResetPolicy gives to its consumers.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("policy", help="the policy's name")
+    parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
+    parser.add_argument(
+        "--filename", "-f", type=Path, help="read the policy, and its connection, from a YAML file; no cluster is asked"
+    )
+    parser.add_argument(
+        "--output",
+        "-o",
+        choices=("shell", "yaml"),
+        default="shell",
+        help="NAME=value lines (default), or the env list of a container",
+    )
+    return parser
+
+
+def run_env(arguments: Sequence[str], screen: Screen) -> int:
+    """0, or 1 where there is no such policy. Raises ``UsageError``."""
+    options = env_parser().parse_args(list(arguments))
+    try:
+        if options.filename is not None:
+            policy, connection = _from_file(options.filename, options.policy)
+        else:
+            policy, connection = _from_cluster(options.namespace, options.policy)
+        named = _named(policy, connection)
+    except (CommandFailed, KubeFailure, StoreFailure, InvalidResource) as failure:
+        screen.note(f"tidegate env: {failure}")
+        return 1
+    environment = environment_of(named)
+    if options.output == "yaml":
+        screen.show(yaml.safe_dump([{"name": n, "value": v} for n, v in environment.items()], sort_keys=False))
+    else:
+        screen.show("".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()))
+    if named.spec.consumers is None:
+        screen.note("The policy has no spec.consumers: nothing injects this by itself.")
+    return 0
+
+
+def _named(policy: Object, connection: Object | None) -> NamedPolicy:
+    spec = parse_spec(OffsetResetPolicySpec, policy)
+    topic = (
+        DEFAULT_CONTROL_TOPIC if connection is None else parse_spec(KafkaConnectionSpec, connection).control_topic.name
+    )
+    return NamedPolicy(name_of(policy), spec, topic)
+
+
+def _from_cluster(namespace: str, name: str) -> tuple[Object, Object | None]:
+    kube = KubeClient(default_api_client(), SystemClock(), [namespace])
+    try:
+        policy = kube.get(POLICIES, namespace, name)
+    except NotFound:
+        raise CommandFailed(f"there is no OffsetResetPolicy {name} in namespace {namespace}") from None
+    connection = str(policy["spec"]["connectionRef"]["name"])
+    try:
+        return policy, kube.get(CONNECTIONS, namespace, connection)
+    except NotFound:
+        raise CommandFailed(
+            f"the policy refers to KafkaConnection {connection}, which is not there in namespace {namespace}"
+        ) from None
+
+
+def _from_file(path: Path, name: str) -> tuple[Object, Object | None]:
+    try:
+        documents = [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if isinstance(d, Mapping)]
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{path} cannot be read: {error}") from error
+    policies = [d for d in documents if d.get("kind") == POLICIES.kind and d.get("metadata", {}).get("name") == name]
+    if not policies:
+        raise CommandFailed(f"{path} has no OffsetResetPolicy {name}")
+    policy = policies[0]
+    wanted = policy.get("spec", {}).get("connectionRef", {}).get("name")
+    connections = (
+        d for d in documents if d.get("kind") == CONNECTIONS.kind and d.get("metadata", {}).get("name") == wanted
+    )
+    return policy, next(connections, None)

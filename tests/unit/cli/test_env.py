@@ -1,0 +1,67 @@
+"""``tidegate env`` on a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tidegate.cli.main import BAD_USAGE, main
+
+RESOURCES = """\
+apiVersion: tidegate.io/v1alpha1
+kind: KafkaConnection
+metadata: {name: prod}
+spec: {bootstrapServers: "kafka:9092", controlTopic: {name: __gates}}
+---
+apiVersion: tidegate.io/v1alpha1
+kind: OffsetResetPolicy
+metadata: {name: keep}
+spec:
+  connectionRef: {name: prod}
+  group: payments & refunds
+  latest: {maxAge: 1h}
+  consumers: {selector: {matchLabels: {app: payments}}}
+"""
+
+
+@pytest.fixture
+def resources(tmp_path: Path) -> str:
+    path = tmp_path / "resources.yaml"
+    path.write_text(RESOURCES)
+    return str(path)
+
+
+def test_lines_for_a_shell(resources: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "keep", "-f", resources]) == 0
+
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        "TIDEGATE_AGENT=1",
+        "TIDEGATE_CONTROL_TOPIC=__gates",
+        "TIDEGATE_GROUP='payments & refunds'",
+        "TIDEGATE_LATEST_MAX_AGE=3600000",
+    ]
+    assert told.err == ""
+
+
+def test_the_env_of_a_container(resources: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "keep", "--filename", resources, "--output", "yaml"]) == 0
+
+    assert {"name": "TIDEGATE_LATEST_MAX_AGE", "value": "3600000"} in yaml.safe_load(capsys.readouterr().out)
+
+
+def test_what_is_not_there_is_named(resources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(RESOURCES.replace("1h", "soon"))
+
+    assert main(["env", "other", "-f", resources]) == 1
+    assert main(["env", "keep", "-f", str(bad)]) == 1
+    assert main(["env", "keep", "-f", str(tmp_path / "none.yaml")]) == 1
+    assert main(["env"]) == BAD_USAGE
+
+    told = capsys.readouterr().err
+    assert "has no OffsetResetPolicy other" in told
+    assert "spec.latest.maxAge" in told
+    assert "none.yaml cannot be read" in told

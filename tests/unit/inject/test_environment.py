@@ -1,0 +1,114 @@
+"""What a policy's consumers are told, and which pods are its consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tidegate.inject.environment import NamedPolicy, environment_of, injection_for, selects
+from tidegate.resources.base import parse_spec
+from tidegate.resources.policy import OffsetResetPolicySpec, Selector
+from tidegate_agent.settings import is_on, read_settings
+from tidegate_agent.start import Start
+
+
+def policy(name: str = "p", group: str = "payments", **spec: Any) -> NamedPolicy:
+    body = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "OffsetResetPolicy",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"connectionRef": {"name": "kafka"}, "group": group, **spec},
+    }
+    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), "__tidegate")
+
+
+APP = {"selector": {"matchLabels": {"app": "payments"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({}, {}),
+        ({"latest": {"maxAge": "1h"}}, {"TIDEGATE_LATEST_MAX_AGE": "3600000"}),
+        ({"latest": {"maxAge": "0s"}}, {"TIDEGATE_LATEST_MAX_AGE": "0"}),
+        ({"latest": {"maxAge": -1}}, {}),
+        ({"latest": {}}, {}),
+        ({"discovery": {}}, {"TIDEGATE_NEW_PARTITIONS": "earliest"}),
+        ({"discovery": {"newPartitions": "latest"}}, {"TIDEGATE_NEW_PARTITIONS": "latest"}),
+        ({"discovery": {"newPartitions": "none"}}, {}),
+        ({"discovery": {"interval": "0s"}}, {}),
+        ({"latest": {"maxAge": "90s"}, "discovery": {}}, {"TIDEGATE_LATEST_MAX_AGE": "90000"}),
+    ],
+)
+def test_the_environment_of_a_policy(spec: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+    found = environment_of(policy(**spec))
+
+    always = {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": "__tidegate", "TIDEGATE_GROUP": "payments"}
+    assert found == always | wanted
+    assert list(found) == sorted(found)
+
+
+def test_the_agent_understands_what_it_is_told() -> None:
+    by_age = read_settings(environment_of(policy(latest={"maxAge": "1h"})))
+    by_discovery = read_settings(environment_of(policy(discovery={})))
+
+    assert is_on(environment_of(policy()))
+    assert by_age.new_partitions.latest_max_age_ms == 3_600_000
+    assert by_age.group == "payments"
+    assert by_discovery.new_partitions.new_partitions is Start.EARLIEST
+    assert by_age.complaints == by_discovery.complaints == ()
+
+
+def test_pods_get_what_the_policies_that_select_them_say() -> None:
+    policies = [
+        policy("b", consumers=APP, latest={"maxAge": "1h"}),
+        policy("c", consumers={"selector": {"matchLabels": {"app": "other"}}}, latest={"maxAge": "2h"}),
+        policy("d", latest={"maxAge": "3h"}),
+    ]
+
+    found = injection_for({"app": "payments", "tier": "x"}, policies)
+
+    assert found.policies == ("b",)
+    assert found.environment["TIDEGATE_LATEST_MAX_AGE"] == "3600000"
+    assert injection_for({"app": "web"}, policies).environment == {}
+
+
+def test_of_two_policies_that_differ_the_first_is_obeyed_and_the_other_named() -> None:
+    policies = [
+        policy("z", group="refunds", consumers=APP),
+        policy("a", consumers=APP, latest={"maxAge": "1h"}),
+        policy("m", consumers=APP, latest={"maxAge": "2h"}),
+    ]
+
+    found = injection_for({"app": "payments"}, policies)
+
+    assert found.policies == ("a",)
+    assert found.conflicts == ("m: TIDEGATE_LATEST_MAX_AGE", "z: TIDEGATE_GROUP")
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "wanted"),
+    [
+        ({"matchLabels": {"app": "a"}}, {"app": "a", "x": "y"}, True),
+        ({"matchLabels": {"app": "a", "tier": "b"}}, {"app": "a"}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}, {"app": "b"}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, {"app": "a"}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, {"app": ""}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, {}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, {"app": "a"}, False),
+        (
+            {"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+            {"app": "a"},
+            False,
+        ),
+    ],
+)
+def test_a_selector_means_what_it_means_to_kubernetes(
+    selector: Mapping[str, Any], labels: Mapping[str, str], wanted: bool
+) -> None:
+    assert selects(Selector.model_validate(selector), labels) is wanted
