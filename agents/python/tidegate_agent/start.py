@@ -75,7 +75,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``start`` ``None``: where the client itself begins. ``why``: for people. ``is_known``: whether it is new or not."""
+    """``start`` ``None``: where the client itself begins. ``why``: for people. ``is_known``: whether it is new."""
 
     start: Start | None
     why: str

@@ -211,6 +211,15 @@ def test_the_decision_is_told_once_an_assignment_with_the_age(caplog: pytest.Log
     )
 
 
+def test_that_the_age_is_not_known_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    consumer = member()
+    with caplog.at_level(logging.WARNING, "tidegate_agent"):
+        consumer.assign(P0)
+    assert caplog.messages == [
+        "group g: orders-0 has no committed offset and begins where its client does: its age is not known"
+    ]
+
+
 # --- gates ------------------------------------------------------------------------------------------------------------
 
 

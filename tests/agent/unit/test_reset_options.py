@@ -11,6 +11,7 @@ import kafka.errors
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tidegate_agent import process
 from tidegate_agent.adapters import aiokafka as aiokafka_adapter
 from tidegate_agent.adapters import confluent
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
@@ -108,6 +109,29 @@ def test_confluent_kafka_is_told_of_a_mistake_as_by_itself() -> None:
         ManagedConsumer({"group.id": "g", AGE: -2})
     assert raised.value.args[0].code() == KafkaError._INVALID_ARG
     assert AGE in raised.value.args[0].str()
+
+
+def test_the_environment_speaks_for_consumers_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process._process, "settings", Settings(new_partitions=Options(60_000)))
+    silent, own = ManagedConsumer({"group.id": "g"}), ManagedConsumer({"group.id": "g", AGE: -1})
+    rules = [consumer._driven.core.rule for consumer in (silent, own)]
+    for consumer in (silent, own):
+        consumer.close()
+    assert rules == [Rule(Start.EARLIEST, 60_000), None]
+
+
+def test_a_mistake_in_the_environment_is_logged_once_and_the_consumer_is_managed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process._process, "settings", None)
+    monkeypatch.setenv("TIDEGATE_LATEST_MAX_AGE", "1h")
+    with caplog.at_level(logging.ERROR, "tidegate_agent"):
+        for _ in range(2):
+            consumer = ManagedConsumer({"group.id": "g"})
+            assert consumer._driven.core.rule is None
+            consumer.close()
+    [said] = caplog.messages
+    assert said.startswith("TIDEGATE_LATEST_MAX_AGE must be")
 
 
 def test_librdkafka_itself_is_asked_whether_it_knows_a_property() -> None:

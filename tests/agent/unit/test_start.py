@@ -91,7 +91,9 @@ UNKNOWN = {
 @pytest.mark.parametrize("case", UNKNOWN)
 @pytest.mark.parametrize("rule", [Rule(Start.EARLIEST, 2**63 - 1), Rule(Start.EARLIEST, 0)])
 def test_a_partition_whose_age_is_unknown_follows_latest(rule: Rule, case: str) -> None:
-    assert start(asked(rule, UNKNOWN[case], AFTER)) is None
+    verdict = asked(rule, UNKNOWN[case], AFTER)
+    assert start(verdict) is None
+    assert verdict.is_known is (case == "it predates discovery")
 
 
 @pytest.mark.parametrize(
