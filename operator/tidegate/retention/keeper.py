@@ -103,7 +103,7 @@ class RetentionKeeper:
         group = snapshot.groups[policy.spec.group]
         memory = await self._memory(policy)
         known_until_ms = memory.places.looked_ms
-        emptied = group.is_vacant and not memory.places.is_vacant
+        emptied = group.is_vacant and not memory.places.vacant
         seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=emptied)
         plan = decide(seen)
         memory.places = plan.places
@@ -141,7 +141,7 @@ class RetentionKeeper:
         commits = _covered(
             await self._do(policy.live.kafka.retention.commits, group.group_id), policy.spec, policy.live
         )
-        places = after_look(memory.places, commits, topics, vacant=group.is_vacant, now_ms=now_ms)
+        places = after_look(memory.places, group, commits, topics, now_ms)
         seen = Seen(
             now_ms=now_ms,
             group=group,
@@ -347,11 +347,11 @@ def _is_worth_writing(memory: _Memory, now_ms: int) -> bool:
     places, stored = memory.places, memory.stored
     if memory.stored_ms is None:
         return bool(places.rows)
-    if places.substance == stored.substance and places.is_vacant == stored.is_vacant:
+    if places.substance == stored.substance and places.vacant == stored.vacant:
         return False
     acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
     acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
-    urgent = acted != acted_before or places.is_vacant != stored.is_vacant
+    urgent = acted != acted_before or places.vacant != stored.vacant
     return urgent or now_ms - memory.stored_ms >= _PROGRESS_MS
 
 

@@ -10,11 +10,12 @@ import base64
 import binascii
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.kafka.model import Group, GroupType, Topic, TopicPartition
 from tidegate.retention.ports import Commit, Commits
 
 PLAIN: Final = "offsets.json"
@@ -49,16 +50,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """All places of one group. ``looked_ms``: the last look; ``occupied_ms``: the last one at which it had members."""
+    """All places of one group. ``looked_ms``: the last look, ``vacant``: it had no members then; ``occupied_ms``: the
+    last look at which it had some.
+    """
 
     rows: Mapping[TopicPartition, Place] = field(default_factory=dict)
     looked_ms: int | None = None
     occupied_ms: int | None = None
-
-    @property
-    def is_vacant(self) -> bool:
-        """At the last look it had no members."""
-        return self.looked_ms != self.occupied_ms
+    vacant: bool = False
 
     def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
         return replace(self, rows={**self.rows, **rows})
@@ -69,7 +68,7 @@ class Places:
         return {p: (row.commit, row.topic_id, row.kept_ms, row.lost_ms) for p, row in self.rows.items()}
 
 
-def after_look(before: Places, commits: Commits, topics: Mapping[str, Topic], *, vacant: bool, now_ms: int) -> Places:
+def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[str, Topic], now_ms: int) -> Places:
     """What is known after a look. ``commits``: those that are looked after; ``topics``: all that exist.
 
     An offset that is not there any more is *lost* if it may have expired, and if nobody has taken its place since:
@@ -77,23 +76,29 @@ def after_look(before: Places, commits: Commits, topics: Mapping[str, Topic], *,
     belongs to a topic that is gone or was created anew.
     """
     rows: dict[TopicPartition, Place] = {}
+    moved = False
     for partition, commit in commits.offsets.items():
         topic_id = _topic_id(partition, topics)
         row = before.rows.get(partition)
         if row is None or row.commit != commit or row.topic_id != topic_id or row.lost_ms is not None:
+            moved |= row is not None
             row = Place(commit, topic_id, now_ms, before.looked_ms)
         rows[partition] = row
+    if moved and group.is_vacant and group.type is GroupType.CLASSIC:
+        # Somebody's tool has committed, perhaps also what did not move. That has dropped our retention, and the
+        # brokers' own counts from when the members left: such an offset may go at once.
+        rows = {p: replace(row, kept_ms=None) for p, row in rows.items()}
     for partition, row in before.rows.items():
         if partition in rows:
             continue
         if partition in commits.pending:
             rows[partition] = row  # it is there; what it will be is not decided
-        elif row.topic_id and row.topic_id == _topic_id(partition, topics) and vacant:
+        elif row.topic_id and row.topic_id == _topic_id(partition, topics) and group.is_vacant:
             if row.lost_ms is not None:
                 rows[partition] = row
             elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms:
                 rows[partition] = replace(row, lost_ms=now_ms)
-    return Places(rows, now_ms, before.occupied_ms if vacant else now_ms)
+    return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
 
 
 def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
@@ -107,7 +112,12 @@ def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
 
 def encode(places: Places, group_id: str) -> dict[str, str]:
     """The ConfigMap's data: one line a partition, or compressed where that is long. Raises ``TooLarge``."""
-    head = {"group": group_id, "lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms}
+    head = {
+        "group": group_id,
+        "lookedMs": places.looked_ms,
+        "occupiedMs": places.occupied_ms,
+        "vacant": places.vacant,
+    }
     lines = ",\n".join(_line(p, row) for p, row in sorted(places.rows.items()))
     text = f'{json.dumps(head)[:-1]}, "offsets": [\n{lines}\n]}}\n'
     raw = text.encode()
@@ -143,8 +153,8 @@ def decode(data: Mapping[str, str], group_id: str) -> Places:
         if document["group"] != group_id:
             return Places()
         rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
-        return Places(rows, document["lookedMs"], document["occupiedMs"])
-    except (KeyError, TypeError, AttributeError, binascii.Error, gzip.BadGzipFile, EOFError) as error:
+        return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
+    except (KeyError, TypeError, AttributeError, binascii.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 
 

@@ -1,0 +1,568 @@
+"""Passes of the keeper over a group in memory: what is kept, restored, left alone and told, and processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.live import Live
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
+from tidegate.keeping import Kept, KeptPolicy
+from tidegate.kube.ports import POLICIES
+from tidegate.observe import Observer
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import RETAINED, Condition, find_condition
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, RetentionStatus
+from tidegate.retention.keeper import Parts, RetentionKeeper
+from tidegate.retention.metrics import RetentionMetrics
+from tidegate.retention.ports import Commit
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+RETENTION = 7 * DAY
+GROUP = "payments"
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+PLACE = {FIRST: 11, SECOND: 22}
+CREATED = "2026-11-20T11:59:00Z"
+
+T = TypeVar("T")
+
+
+class Killed(BaseException):
+    """The operator's process ends here."""
+
+
+class World:
+    """A policy `p` for group `payments`, a topic with two partitions of 100 records, and a keeper that may die."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 2)
+        self.kafka.fill("orders", 100)
+        self.kube = FakeKube()
+        self.spec: dict[str, Any] = {"connectionRef": {"name": "kafka"}, "group": GROUP, "retention": {}}
+        self.kube.create(POLICIES, "ns", "p", self.spec, CREATED)
+        # One thread for everything: the fake's clock knows no others.
+        self.executor = ThreadPoolExecutor(1)
+        self.live = Live(
+            uid="connection",
+            namespace="ns",
+            name="kafka",
+            digest="d",
+            connection=Connection("127.0.0.1:9092"),
+            mounted=None,
+            secrets={},
+            allow=AllowSpec(),
+            kafka=self.kafka,
+            cluster_id="fake-cluster",
+            trouble=None,
+        )
+        self.status = PolicyStatus()
+        self.keeper = self.fresh_keeper()
+        self.resetting = False
+
+    def fresh_keeper(self) -> RetentionKeeper:
+        """What a new process begins with: nothing in memory."""
+        observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
+        self.registry = CollectorRegistry()
+        metrics = RetentionMetrics(self.registry)
+        self.loop = asyncio.new_event_loop()
+        self.run(self._connect(observer))
+        return RetentionKeeper(Parts(self.kube, observer, self.executor, self.executor, metrics))
+
+    async def _connect(self, observer: Observer) -> None:
+        observer.connect(self.live.uid, "ns/kafka", self.kafka)
+
+    def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(awaitable)
+
+    def retention(self, **fields: Any) -> None:
+        self.spec["retention"] = fields
+        self.kube.change(POLICIES, "ns", "p", spec=self.spec)
+
+    def keep(self) -> Kept:
+        """One pass, whose status and Events are written after it."""
+        body = self.kube.get(POLICIES, "ns", "p")
+        spec = parse_spec(OffsetResetPolicySpec, body)
+        kept = self.run(
+            self.keeper.keep(KeptPolicy(body, spec, self.status, self.live, self.clock.now(), self.resetting))
+        )
+        self.status = kept.status
+        for happening in kept.happenings:
+            self.kube.record(body, happening)
+        return kept
+
+    def sleep(self, duration: timedelta, *, passes: bool = True, look_every: timedelta = HOUR) -> None:
+        """Time goes by: the coordinator looks for what has expired every hour, and so does the keeper."""
+        until = self.clock.now() + duration
+        while self.clock.now() < until:
+            self.clock.sleep(min(look_every, until - self.clock.now()).total_seconds())
+            self.kafka.retention.expire()
+            if passes:
+                self.keep()
+
+    def join_and_leave(self, offsets: Offsets, protocol: GroupType = GroupType.CLASSIC) -> None:
+        """A consumer comes, commits and goes."""
+        consumer = self.consumer(protocol)
+        assert self.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, offsets)
+        consumer.close()
+        assert self.kafka.groups([GROUP])[GROUP].state is GroupState.EMPTY
+
+    def consumer(self, protocol: GroupType = GroupType.CLASSIC) -> FakeConsumer:
+        consumer = FakeConsumer(
+            self.kafka,
+            GROUP,
+            ["orders"],
+            protocol=protocol,
+            assignor="range" if protocol is GroupType.CLASSIC else "uniform",
+            auto_commit_s=None,
+            # It lives for weeks.
+            poll_s=60.0,
+            heartbeat_s=60.0,
+        ).start()
+        while self.kafka.groups([GROUP])[GROUP].state is not GroupState.STABLE:
+            self.clock.sleep(60)
+        return consumer
+
+    @property
+    def committed(self) -> Offsets:
+        return self.kafka.committed(GROUP)
+
+    @property
+    def told(self) -> list[str]:
+        return [happening.reason for happening in self.kube.happenings_of("p")]
+
+    @property
+    def said(self) -> RetentionStatus:
+        assert self.status.retention is not None
+        return self.status.retention
+
+    @property
+    def condition(self) -> Condition:
+        found = find_condition(self.status.conditions, RETAINED)
+        assert found is not None
+        return found
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+    def commits_made(self) -> int:
+        return self.kafka.calls.count("commit_with_retention")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.loop.close()
+    made.executor.shutdown()
+
+
+def leave_place(world: World, kind: GroupType) -> None:
+    if kind is GroupType.SIMPLE:
+        world.kafka.commit_directly(GROUP, PLACE)
+    else:
+        world.join_and_leave(PLACE, kind)
+
+
+KINDS = [GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SIMPLE]
+RIGHTS = pytest.mark.parametrize("may_read_log", [True, False], ids=["log read", "log not read"])
+
+
+@RIGHTS
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_sleeps_for_a_year_and_keeps_its_place(world: World, kind: GroupType, may_read_log: bool) -> None:
+    world.kafka.retention.may_read_log = may_read_log
+    leave_place(world, kind)
+
+    world.sleep(365 * DAY, look_every=timedelta(hours=12))
+
+    assert world.committed == PLACE
+    assert world.told == []
+    assert (world.said.guarded, world.said.kept, world.said.offsets, world.said.exact) == (True, 2, 2, may_read_log)
+    assert (world.condition.status, world.condition.reason) == ("True", "Guarded")
+    # Rarely: every 35 days where the log tells that they are kept, else every half retention.
+    assert world.commits_made() <= (365 / 35 + 2 if may_read_log else 365 / 3 + 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_guard_the_place_is_gone_after_the_retention_and_that_was_announced(
+    world: World, kind: GroupType
+) -> None:
+    world.retention(guard=False, warnBefore="24h")
+    leave_place(world, kind)
+    world.keep()
+    expires_at = world.said.expires_at
+    assert expires_at is not None
+    assert (world.said.exact, world.condition.reason) == (True, "NotDue")
+
+    world.sleep(expires_at - world.clock.now() - DAY - HOUR)
+    assert (world.committed, world.told) == (PLACE, [])
+    world.sleep(2 * HOUR)
+    assert world.told == ["ExpiresSoon"]
+    assert (world.condition.status, world.condition.reason) == ("False", "ExpiresSoon")
+    assert world.metric("tidegate_offsets_expire_seconds", namespace="ns", policy="p") == pytest.approx(82_800, abs=5)
+    world.sleep(expires_at - world.clock.now() - timedelta(seconds=1))
+    assert world.committed == PLACE
+    world.sleep(timedelta(seconds=1))
+
+    assert world.committed == {}
+    assert world.told == ["ExpiresSoon", "OffsetsExpired"]
+    assert (world.condition.status, world.condition.reason) == ("False", "OffsetsExpired")
+    assert world.commits_made() == 0
+    world.sleep(DAY)
+    assert world.told == ["ExpiresSoon", "OffsetsExpired"]
+
+
+def test_nothing_is_committed_before_half_of_the_retention_is_over(world: World) -> None:
+    world.join_and_leave(PLACE)
+
+    world.sleep(RETENTION / 2 - 2 * HOUR)
+    assert (world.commits_made(), world.said.kept) == (0, 0)
+    world.sleep(4 * HOUR)
+
+    assert (world.commits_made(), world.said.kept) == (1, 2)
+    assert world.said.expires_at is not None
+    assert world.said.expires_at - world.clock.now() > 69 * DAY
+    assert world.said.renewed_at is not None
+    assert world.metric("tidegate_offset_renewals_total") == 2
+    assert world.metric("tidegate_guarded_groups") == 1
+
+
+@RIGHTS
+def test_a_normal_commit_drops_what_was_kept_and_it_is_kept_again(world: World, may_read_log: bool) -> None:
+    world.kafka.retention.may_read_log = may_read_log
+    world.join_and_leave(PLACE)
+    world.sleep(10 * DAY)
+    # A tool resets the dormant group to where it stands in one partition, and elsewhere in the other.
+    world.kafka.writer(GROUP, transaction_timeout_s=10).alter(GROUP, {FIRST: 11, SECOND: 5})
+
+    world.keep()
+    world.sleep(30 * DAY)
+
+    assert world.committed == {FIRST: 11, SECOND: 5}
+
+
+def test_the_members_commits_are_never_touched(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.sleep(10 * DAY)
+    consumer = world.consumer()
+    world.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, {FIRST: 50})
+    before = world.commits_made()
+
+    world.sleep(20 * DAY)
+
+    assert (world.committed, world.commits_made()) == ({FIRST: 50, SECOND: 22}, before)
+    assert (world.condition.reason, world.said.state) == ("HasMembers", "Stable")
+
+
+def test_a_simple_consumer_that_commits_is_left_alone(world: World) -> None:
+    world.kafka.retention.may_read_log = False
+    for day in range(40):
+        world.kafka.commit_directly(GROUP, {FIRST: day, SECOND: 22 + day // 3})
+        world.sleep(DAY)
+
+    assert world.commits_made() == 0
+    assert world.committed == {FIRST: 39, SECOND: 35}
+
+
+def test_what_is_committed_between_look_and_commit_stands(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.kafka.retention.between.append(lambda: world.kafka.commit_directly(GROUP, {FIRST: 12}))
+
+    world.sleep(4 * DAY)
+
+    assert world.committed == {FIRST: 12, SECOND: 22}
+
+
+def test_who_joins_between_look_and_commit_is_not_disturbed(world: World) -> None:
+    world.join_and_leave(PLACE)
+    joined: list[FakeConsumer] = []
+    world.kafka.retention.between.append(lambda: joined.append(world.consumer()))
+
+    world.sleep(4 * DAY)
+
+    assert joined
+    assert (world.committed, world.told) == (PLACE, [])
+    assert world.condition.reason == "HasMembers"
+
+
+def test_offsets_with_a_pending_transaction_are_left_alone_and_not_missed(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.sleep(RETENTION / 2 - HOUR)
+    with world.kafka.writer(GROUP, transaction_timeout_s=10**9).transaction() as transaction:
+        transaction.send(GROUP, {FIRST: 70})
+        world.sleep(2 * HOUR)
+        assert (world.commits_made(), world.said.kept) == (1, 1)
+        transaction.commit()
+    world.sleep(60 * DAY)
+
+    assert (world.committed, world.told) == ({FIRST: 70, SECOND: 22}, [])
+
+
+@RIGHTS
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupType, may_read_log: bool) -> None:
+    world.kafka.retention.may_read_log = may_read_log
+    world.retention(guard=False)
+    leave_place(world, kind)
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    assert world.committed == {}
+    world.keeper = world.fresh_keeper()
+    world.retention(guard=True)
+
+    world.keep()
+
+    assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
+    [message] = [h.message for h in world.kube.happenings_of("p")]
+    assert "2 expired offset(s) of group payments were put back, as they were last seen at 2026-11-20T12:" in message
+    assert world.metric("tidegate_offsets_restored_total") == 2
+    world.sleep(60 * DAY)
+    assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
+
+
+def test_metadata_is_kept_and_restored(world: World) -> None:
+    theirs = {FIRST: Commit(11, "their own\x00"), SECOND: Commit(22, "")}
+    world.kafka.retention.commit(GROUP, theirs, {}, retention_ms=1000)
+    world.retention(guard=False)
+    world.keep()
+    world.sleep(DAY, passes=False)
+    assert world.committed == {}
+    world.retention(guard=True)
+
+    world.sleep(30 * DAY)
+
+    assert world.kafka.retention.commits(GROUP).offsets == theirs
+
+
+def test_what_the_log_no_longer_reaches_is_restored_at_its_bound_and_said(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    world.kafka.delete_records(SECOND, 40)
+
+    world.keep()
+
+    assert world.committed == {FIRST: 11, SECOND: 40}
+    [message] = [h.message for h in world.kube.happenings_of("p")]
+    assert "1 to another place, as their logs no longer reach there (orders-1: 22, now 40)" in message
+
+
+def test_a_topic_that_was_created_anew_gets_no_old_place(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    world.kafka.delete_topic("orders")
+    world.sleep(8 * DAY, passes=False)
+    world.kafka.create_topic("orders", 2)
+    world.kafka.fill("orders", 100)
+
+    world.sleep(DAY)
+
+    assert (world.committed, world.told) == ({}, [])
+
+
+def test_what_was_deleted_on_purpose_stays_deleted(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.sleep(5 * DAY)
+    world.kafka.writer(GROUP, transaction_timeout_s=10).delete(GROUP, [FIRST])
+
+    world.sleep(60 * DAY)
+
+    assert (world.committed, world.told) == ({SECOND: 22}, [])
+
+
+def test_a_group_that_has_moved_on_gets_nothing_back(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    consumer = world.consumer()
+    world.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, {FIRST: 90})
+    world.keep()
+    consumer.close()
+
+    world.sleep(DAY)
+
+    assert (world.committed, world.told) == ({FIRST: 90}, [])
+
+
+def test_a_run_owns_the_offsets_until_it_ends_and_what_it_deletes_is_not_put_back(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.keep()
+    world.resetting = True
+    world.sleep(8 * DAY, passes=False)
+    world.keep()
+    assert world.committed == {}
+    world.resetting = False
+
+    world.sleep(DAY)
+
+    assert (world.committed, world.commits_made()) == ({}, 0)
+
+
+@pytest.mark.parametrize("call", ["commit_with_retention", "put_config_map", "status"])
+def test_a_process_that_dies_anywhere_loses_nothing(world: World, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.kafka.retention.may_read_log = False
+    world.join_and_leave(PLACE)
+    world.sleep(3 * DAY)
+    deaths = []
+
+    def die(target: object, name: str) -> None:
+        real = getattr(target, name)
+
+        def once(*arguments: Any, **options: Any) -> Any:
+            answer = real(*arguments, **options)
+            if not deaths:
+                deaths.append(name)
+                raise Killed
+            return answer
+
+        monkeypatch.setattr(target, name, once)
+
+    if call == "commit_with_retention":
+        die(world.kafka.retention, "commit")
+    elif call == "put_config_map":
+        die(world.kube, "put_config_map")
+    status = world.status
+    for _ in range(30 * 4):
+        world.clock.sleep(6 * 3600)
+        world.kafka.retention.expire()
+        try:
+            world.keep()
+            if call == "status" and not deaths and world.commits_made():
+                deaths.append(call)
+                world.status, world.keeper = status, world.fresh_keeper()
+        except Killed:
+            world.keeper = world.fresh_keeper()
+
+    assert deaths
+    assert (world.committed, world.told) == (PLACE, [])
+
+
+def test_missing_rights_are_said_once_with_what_mends_them(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.sleep(3 * DAY)
+    for _ in range(100):
+        world.kafka.fail("commit_with_retention", NotAuthorized("keep 2 offset(s): the group may not be used"))
+
+    world.sleep(DAY)
+
+    assert world.told == ["GuardRefused"]
+    assert (world.condition.status, world.condition.reason, world.said.guarded) == ("False", "GuardRefused", False)
+    assert "Read on group payments" in world.condition.message
+
+
+def test_brokers_whose_settings_may_not_be_read_are_taken_to_keep_a_day(world: World) -> None:
+    world.kafka.retention.may_read_settings = False
+    world.join_and_leave(PLACE)
+
+    world.sleep(11 * HOUR)
+    assert world.said.kept == 0
+    world.sleep(2 * HOUR)
+
+    assert (world.said.kept, world.committed) == (2, PLACE)
+    expires_at = world.said.expires_at
+    assert expires_at is not None
+    assert timedelta(days=69) < expires_at - world.clock.now() < timedelta(days=70)
+
+
+def test_offsets_of_a_topic_that_is_no_longer_subscribed_are_announced_and_let_go(world: World) -> None:
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.commit_directly(GROUP, {TopicPartition("refunds", 0): 5})
+    world.consumer()
+
+    world.keep()
+    assert world.said.expires_at is not None
+    assert world.said.expires_at - world.clock.now() <= RETENTION
+    assert (world.said.exact, world.condition.reason) == (True, "HasMembers")
+    world.sleep(6 * DAY + HOUR)
+
+    assert world.told == ["ExpiresSoon"]
+    assert world.commits_made() == 0
+
+
+def test_topics_that_the_policy_or_the_connection_leaves_out_are_not_kept(world: World) -> None:
+    for name in ("refunds", "secret"):
+        world.kafka.create_topic(name, 1)
+    refunds, secret = TopicPartition("refunds", 0), TopicPartition("secret", 0)
+    world.kafka.commit_directly(GROUP, {FIRST: 1, refunds: 2, secret: 3})
+    world.spec["topics"] = ["ord*", "secret"]
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.live = replace(world.live, allow=AllowSpec(topics=("orders", "refunds")))
+
+    world.sleep(20 * DAY)
+
+    assert world.committed == {FIRST: 1}
+    assert world.said.offsets == 1
+
+
+def test_a_group_that_the_connection_does_not_allow_is_not_looked_at(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.live = replace(world.live, allow=AllowSpec(groups=("other",)))
+
+    world.sleep(8 * DAY)
+
+    assert (world.condition.status, world.condition.reason) == ("False", "GroupNotAllowed")
+    assert "commits" not in world.kafka.calls
+
+
+def test_a_policy_without_retention_is_not_looked_at_and_says_nothing(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    del world.spec["retention"]
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.kafka.calls.clear()
+
+    world.keep()
+
+    assert (world.status.retention, world.status.conditions, world.kafka.calls) == (None, (), [])
+
+
+def test_the_snapshot_is_written_rarely_while_a_group_makes_progress(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[datetime] = []
+    put = world.kube.put_config_map
+
+    def noted(*arguments: Any) -> None:
+        writes.append(world.clock.now())
+        put(*arguments)
+
+    monkeypatch.setattr(world.kube, "put_config_map", noted)
+    consumer = world.consumer()
+    for minute in range(30):
+        world.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, {FIRST: minute})
+        world.clock.sleep(60)
+        world.keep()
+    assert 5 <= len(writes) <= 7
+    consumer.close()
+    world.keep()
+    assert writes[-1] == world.clock.now()
+    before = len(writes)
+
+    world.sleep(HOUR, look_every=timedelta(minutes=1))
+
+    assert len(writes) == before
+
+
+def test_a_log_that_cannot_be_read_is_no_reason_not_to_keep_offsets(world: World) -> None:
+    for _ in range(10_000):
+        world.kafka.fail("log", Unavailable("the leader is away"))
+    world.join_and_leave(PLACE)
+
+    world.sleep(30 * DAY)
+
+    assert world.committed == PLACE
