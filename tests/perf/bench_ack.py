@@ -8,62 +8,25 @@ Empty. A real broker, a real API server, the operator at its default ticks, libr
 from __future__ import annotations
 
 import argparse
-import contextlib
 import secrets
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from kubernetes import client as kube
-from kubernetes import config
 
-from devstack import ApiServer, KafkaCluster
-from devstack.commands import crd_files
 from perf.report import Report, Row
+from perf.stage import LIMIT_S, Stage, set_stage, wait
 from support.clients import ConsumerFleet
 from support.clients.producer import SteadyProducer
-from support.operator_process import OperatorProcess
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 
 PARTITIONS = (1, 10, 100)
 CONSUMERS = (1, 10, 50)
 RUNS = 9
 RECORDS_PER_SECOND = 2.0
-LIMIT_S = 60.0
-DEFAULT_TICKS = {"TIDEGATE_ACTIVE_TICK_S": "", "TIDEGATE_IDLE_TICK_S": "", "TIDEGATE_HEALTH_INTERVAL_S": ""}
 GROUP = "payments"
 TOPIC = "orders"
-NAMESPACE = "bench"
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What runs: the broker, and an operator that serves one namespace."""
-
-    bootstrap: str
-    client: KafkaClient
-    custom: kube.CustomObjectsApi
-
-    def create(self, plural: str, kind: str, name: str, spec: dict[str, Any]) -> None:
-        body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-        self.custom.create_namespaced_custom_object("tidegate.io", "v1alpha1", NAMESPACE, plural, body)
-
-    def get(self, plural: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.custom.get_namespaced_custom_object(
-            "tidegate.io", "v1alpha1", NAMESPACE, plural, name
-        )
-        return found
-
-    def delete(self, plural: str, name: str) -> None:
-        self.custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", NAMESPACE, plural, name)
 
 
 def main(arguments: list[str]) -> None:
@@ -75,35 +38,11 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     rows: list[Row] = []
     with set_stage() as stage:
+        admin = AdminClient({"bootstrap.servers": stage.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, max(PARTITIONS))])[TOPIC].result(30)
         for consumers in options.consumers:
             rows += measure(stage, consumers, options)
     Report("ack", "s", "stop the consumers", rows).publish()
-
-
-@contextlib.contextmanager
-def set_stage() -> Iterator[Stage]:
-    """Everything that runs; gone afterwards."""
-    with (
-        KafkaCluster.start() as kafka,
-        ApiServer.start() as server,
-        tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder,
-    ):
-        for path in crd_files():
-            server.apply(path)
-        api = config.new_client_from_config(str(server.kubeconfig))
-        kube.CoreV1Api(api).create_namespace({"metadata": {"name": NAMESPACE}})
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, max(PARTITIONS))])[TOPIC].result(30)
-        client = KafkaClient(Connection(kafka.bootstrap))
-        stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api))
-        # An empty value leaves the operator's own default.
-        with OperatorProcess(server.kubeconfig, NAMESPACE, Path(folder), DEFAULT_TICKS):
-            stage.create("kafkaconnections", "KafkaConnection", "kafka", {"bootstrapServers": kafka.bootstrap})
-            wait(lambda: ready(stage.get("kafkaconnections", "kafka")), "the connection is Ready")
-            try:
-                yield stage
-            finally:
-                client.close()
 
 
 def measure(stage: Stage, consumers: int, options: argparse.Namespace) -> list[Row]:
@@ -117,12 +56,10 @@ def measure(stage: Stage, consumers: int, options: argparse.Namespace) -> list[R
         for run in range(max(2, options.runs // 3)):
             with fleet(stage, consumers) as members:
                 members.wait_assigned(names, timeout=120)
-                for _ in range(options.runs):
-                    if run == 0:
-                        for count in options.partitions:
-                            one = pause(stage, partitions[:count])
-                            acked[count].append(one[0])
-                            told[count].append(one[1])
+                for count in [count for _ in range(options.runs) for count in options.partitions] if run == 0 else ():
+                    acked_s, told_s = pause(stage, partitions[:count])
+                    acked[count].append(acked_s)
+                    told[count].append(told_s)
                 began = time.monotonic()
                 members.stop()
                 wait(lambda: not stage.client.groups([GROUP])[GROUP].members, "the group is Empty")
@@ -191,20 +128,6 @@ def opened(stage: Stage, epochs: dict[TopicPartition, int]) -> bool:
         gates.epoch(GROUP, p) is None and (ack := acks[p]) is not None and ack.epoch > epoch
         for p, epoch in epochs.items()
     )
-
-
-def ready(body: dict[str, Any]) -> bool:
-    conditions = body.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
-def wait(reached: Any, what: str) -> None:
-    """Look every 10 ms."""
-    deadline = time.monotonic() + LIMIT_S
-    while not reached():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not within {LIMIT_S:.0f} s: {what}")
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,11 @@ class Report:
     rows: Sequence[Row]
     lower_is_better: bool = True
 
-    def ratio(self, row: Row) -> float:
+    def ratio(self, row: Row) -> float | None:
+        """``None``: the better one is 0, and the ratio has no number."""
         ours, anchor = median(row.ours), median(row.anchor)
-        return anchor / ours if self.lower_is_better else ours / anchor
+        over, under = (anchor, ours) if self.lower_is_better else (ours, anchor)
+        return round(over / under, 3) if under else None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -52,7 +54,7 @@ class Report:
                     "case": row.case,
                     "ours": round(median(row.ours), 4),
                     "anchor": round(median(row.anchor), 4),
-                    "ratio": round(self.ratio(row), 3),
+                    "ratio": self.ratio(row),
                     "runs": len(row.ours),
                     **row.extra,
                 }
@@ -83,4 +85,6 @@ class Report:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -116,7 +116,8 @@ class ConsumerFleet:
     thread. The options are those of `ConsumerOptions`. Times are epoch seconds or seconds.
 
     `agent`: the processes run Tidegate's agent, as a user lets it in: by environment alone. `control_topic`: where it
-    looks for holds, if not at its default. `worker`: another program that does what ``worker.py`` does.
+    looks for holds, if not at its default. `environment`: more for the processes. `worker`: another program that does
+    what ``worker.py`` does.
     """
 
     def __init__(
@@ -145,10 +146,11 @@ class ConsumerFleet:
         config: Mapping[str, ConfigValue] | None = None,
         agent: bool = False,
         control_topic: str | None = None,
+        environment: Mapping[str, str] | None = None,
         worker: Path = _WORKER,
     ) -> None:
         self._worker = worker
-        self._environment = _agent_environment(control_topic) if agent else {}
+        self._environment = {**(_agent_environment(control_topic) if agent else {}), **(environment or {})}
         self.options = ConsumerOptions(
             kind=ClientKind(kind),
             bootstrap=bootstrap,
