@@ -19,7 +19,6 @@ from tidegate.reset.model import Owners
 from tidegate.resources.durations import ACCEPTED, parse_duration
 
 DEFAULT_TIMEOUT_MS: Final = 5000
-DEFAULT_DRAIN: Final = timedelta(seconds=30)
 
 
 class Action(StrEnum):

@@ -34,6 +34,7 @@ from tidegate.kube.ports import (
     Kube,
     NotFound,
     Object,
+    label_of,
     name_of,
     namespace_of,
     uid_of,
@@ -88,7 +89,7 @@ class ConnectionReconciler:
         parts, uid = self._parts, uid_of(body)
         live = parts.live.drop(namespace_of(body), name_of(body), uid=uid)
         parts.observer.disconnect(uid)
-        parts.metrics.connection_gone(_label(body))
+        parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         if live is not None:
             await self._do(live.kafka.close)
@@ -152,7 +153,7 @@ class ConnectionReconciler:
                 kafka=kafka,
             )
         )
-        parts.observer.connect(uid, _label(body), kafka, kafka.control)
+        parts.observer.connect(uid, label_of(body), kafka, kafka.control)
         _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "opened anew: it has changed")
         if open_now is not None:
             if open_now.uid != uid:
@@ -164,7 +165,7 @@ class ConnectionReconciler:
     def _remember(self, body: Object, seen: Cluster | Trouble) -> None:
         uid = uid_of(body)
         live = self._parts.live.get(namespace_of(body), name_of(body))
-        self._parts.metrics.connection_is(_label(body), up=isinstance(seen, Cluster))
+        self._parts.metrics.connection_is(label_of(body), up=isinstance(seen, Cluster))
         self._failures[uid] = 0 if isinstance(seen, Cluster) else self._failures.get(uid, 0) + 1
         if live is None or live.uid != uid:
             return
@@ -176,7 +177,7 @@ class ConnectionReconciler:
     async def _say(self, body: Object, seen: Cluster | Trouble) -> Object:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
-        before = _status(body)
+        before = read_status(ConnectionStatus, body)
         live = parts.live.get(namespace_of(body), name_of(body))
         topics = live.topics if live is not None and live.uid == uid_of(body) else None
         after = status.status_of(before, seen, topics, generation=generation, now=parts.clock.now())
@@ -199,14 +200,3 @@ class ConnectionReconciler:
     async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
-
-
-def _status(body: Object) -> ConnectionStatus:
-    try:
-        return read_status(ConnectionStatus, body)
-    except InvalidResource:
-        return ConnectionStatus()  # written by somebody else: it is written anew
-
-
-def _label(body: Object) -> str:
-    return f"{namespace_of(body)}/{name_of(body)}"

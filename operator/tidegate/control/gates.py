@@ -102,8 +102,3 @@ class Gates:
 
     def of_group(self, group: str) -> Iterator[tuple[HoldKey, Held]]:
         return ((key, held) for key, held in self.holds.items() if key.group == group)
-
-    def is_managed(self, group: str, partition: TopicPartition, member_id: str) -> bool:
-        """Whether this member runs the agent: an agent acks each partition it is given, open or closed."""
-        ack = self.ack(group, partition)
-        return ack is not None and ack.member == member_id

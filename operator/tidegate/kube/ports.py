@@ -110,3 +110,8 @@ def namespace_of(body: Object) -> str:
 
 def name_of(body: Object) -> str:
     return str(body["metadata"]["name"])
+
+
+def label_of(body: Object) -> str:
+    """What a person calls it: namespace and name."""
+    return f"{namespace_of(body)}/{name_of(body)}"

@@ -18,7 +18,7 @@ from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kube.loop import Pass
-from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.metrics import Metrics
 from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import plan
@@ -191,11 +191,11 @@ class PauseReconciler:
         annotations = metadata.get("annotations") or {}
         seen = Seen(
             uid=uid_of(body),
-            name=_label(body),
+            name=label_of(body),
             generation=int(metadata["generation"]),
             created=datetime.fromisoformat(str(metadata["creationTimestamp"])),
             spec=spec,
-            status=_status(body),
+            status=read_status(PauseStatus, body),
             now=parts.now(),
             invalid=invalid,
             abandoned=str(annotations.get(plan.ABANDON, "")).lower() == "true",
@@ -348,12 +348,12 @@ class PauseReconciler:
             memory.refused, memory.refused_s = trouble_of(live, failure), loop.time()
             if memory.refused is not None:
                 self._parts.live.topics_checked(live, memory.refused)
-            _log.warning("%s: %s", _label(body), failure)
+            _log.warning("%s: %s", label_of(body), failure)
             return
         finally:
             # Also when it failed: what of it is there is to be read, not guessed.
             memory.wrote_s = loop.time()
-        _log.info("%s: wrote %d hold(s), released %d", _label(body), len(changes.write), len(changes.release))
+        _log.info("%s: wrote %d hold(s), released %d", label_of(body), len(changes.write), len(changes.release))
 
     async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
@@ -385,14 +385,3 @@ def _spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
         return parse_spec(ConsumerGroupPauseSpec, body), ""
     except InvalidResource as invalid:
         return None, str(invalid)
-
-
-def _status(body: Object) -> PauseStatus:
-    try:
-        return read_status(PauseStatus, body)
-    except InvalidResource:
-        return PauseStatus()  # written by somebody else: it is written anew
-
-
-def _label(body: Object) -> str:
-    return f"{namespace_of(body)}/{name_of(body)}"

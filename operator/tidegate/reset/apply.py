@@ -265,9 +265,7 @@ class GroupReset:
         """What the targets take the place of: the offsets before the run, or the run's own when they are put back."""
         return self._plan.targets if self._putting_back else self._before
 
-    def _overwritten_while_empty(
-        self, pending: Partitions, earlier: Mapping[TopicPartition, int] | None = None
-    ) -> Partitions:
+    def _overwritten_while_empty(self, pending: Partitions, earlier: Mapping[TopicPartition, int]) -> Partitions:
         """Look until a group whose members were all made to leave has one again: what was committed by then is old.
 
         To an Empty group anybody may commit without being a member: a KIP-848 Java consumer does when its auto-commit
@@ -280,9 +278,8 @@ class GroupReset:
         if not self._sequences.emptied and self._group().has_members:
             return _NOBODY
         self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
-        before = earlier or {}
-        seen = self._committed(pending | before.keys())
-        changed = pending | {p for p, offset in before.items() if seen.get(p) != offset}
+        seen = self._committed(pending | earlier.keys())
+        changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
 
@@ -390,7 +387,7 @@ class GroupReset:
         self._commits.wait_visible(everything)
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.phase is Phase.VERIFYING or self._waiting or last.way is Way.GATED:
-            return self._overwritten_while_empty(everything) or self._watch(everything)
+            return self._overwritten_while_empty(everything, {}) or self._watch(everything)
         return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
 
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:

@@ -24,6 +24,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     NotFound,
     Object,
+    label_of,
     name_of,
     namespace_of,
     uid_of,
@@ -155,7 +156,7 @@ class PolicyReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         spec, invalid = _spec(body)
-        status = _status(body)
+        status = read_status(PolicyStatus, body)
         wanted = spec.reset if spec is not None else None
         self._want(body, spec, active=run_id_of(status, wanted) is not None)
         begins = wanted is not None and under_way(status) is None and not is_settled(status, wanted)
@@ -191,7 +192,7 @@ class PolicyReconciler:
             memory.trouble = str(error)
             raise
         except (RunNotFound, StaleAttempt) as error:
-            _log.info("%s/%s: %s", namespace_of(body), name_of(body), error)
+            _log.info("%s: %s", label_of(body), error)
         else:
             if decision.action is not None:
                 memory.trouble = ""
@@ -217,7 +218,7 @@ class PolicyReconciler:
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
                 if str(failure) != memory.keeping:
                     memory.keeping = str(failure)
-                    _log.warning("%s/%s: %s; again soon", namespace_of(body), name_of(body), failure)
+                    _log.warning("%s: %s; again soon", label_of(body), failure)
                 decision = replace(decision, again_after_s=min(decision.again_after_s, _KEEP_AGAIN_S))
             else:
                 memory.keeping = ""
@@ -396,7 +397,7 @@ class PolicyReconciler:
             return _not_ready(live.name, "its cluster does not answer")
         mine = Claim(
             uid_of(body),
-            f"{namespace_of(body)}/{name_of(body)}",
+            label_of(body),
             _created(body),
             live.cluster_id,
             spec.group,
@@ -498,7 +499,7 @@ class PolicyReconciler:
         await self._do(self._parts.runners[reset.engine].start, launch)
         self._memory(body).launched.add(name)
         self._parts.metrics.job_launched(reset.engine.value)
-        _log.info("%s/%s: started job %s", namespace_of(body), name_of(body), name)
+        _log.info("%s: started job %s", label_of(body), name)
 
     async def _fence(self, body: Object, seen: Seen, number: int) -> None:
         live = self._connection(body, seen)
@@ -508,9 +509,8 @@ class PolicyReconciler:
         if seen.runner is not None:
             self._parts.metrics.job_died(seen.runner.engine.value)
             _log.warning(
-                "%s/%s: job %d of %s ended without a result: %s",
-                namespace_of(body),
-                name_of(body),
+                "%s: job %d of %s ended without a result: %s",
+                label_of(body),
                 number,
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
@@ -527,7 +527,7 @@ class PolicyReconciler:
         if done:
             settled, memory.taking_over = memory.taking_over, None
             result = settled.result()
-            _log.info("%s/%s: settled as %s: %s", namespace_of(body), name_of(body), result.phase, result.message)
+            _log.info("%s: settled as %s: %s", label_of(body), result.phase, result.message)
 
     def _settle(self, body: Object, seen: Seen, live: Live, reason: str, message: str) -> RunResult:
         runner = self._parts.runners.get(seen.runner.engine) if seen.runner is not None else None
@@ -537,7 +537,7 @@ class PolicyReconciler:
                 runner.stop(self._launch(body, seen.spec, current, current.application))
             except (TimeoutError, RunnerFailure) as error:
                 # Not needed for safety: from here on its writes are refused, by the store and by Kafka.
-                _log.warning("%s/%s: %s; it is fenced", namespace_of(body), name_of(body), error)
+                _log.warning("%s: %s; it is fenced", label_of(body), error)
         return job.settle(self._store(body, seen), live.kafka, self._parts.clock, reason=reason, message=message)
 
     # --- parts --------------------------------------------------------------------------------------------------------
@@ -627,7 +627,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Map
     spec, _ = _spec(body)
     if spec is None:
         return None
-    status = _status(body)
+    status = read_status(PolicyStatus, body)
     current, wanted = under_way(status), spec.reset
     cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
     if not cluster_id:
@@ -639,7 +639,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Map
     chosen = selections(spec, wanted) if wanted is not None and (current is None or current.id == wanted.id) else ()
     return Claim(
         uid=uid_of(body),
-        holder=f"{namespace_of(body)}/{name_of(body)}",
+        holder=label_of(body),
         created=_created(body),
         cluster_id=cluster_id,
         group=spec.group,
@@ -653,13 +653,6 @@ def _spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
         return parse_spec(OffsetResetPolicySpec, body), ""
     except InvalidResource as invalid:
         return None, str(invalid)
-
-
-def _status(body: Object) -> PolicyStatus:
-    try:
-        return read_status(PolicyStatus, body)
-    except InvalidResource:
-        return PolicyStatus()  # written by somebody else: the run's document tells what was done
 
 
 def _created(body: Object) -> datetime:

@@ -128,8 +128,11 @@ def parse_update(model: type[Spec], old: Mapping[str, Any], new: Mapping[str, An
 
 
 def read_status(model: type[Status], obj: Mapping[str, Any]) -> Status:
-    """The ``status`` of the resource ``obj``; an empty one when nothing was written yet."""
-    return _parse(model, obj.get("status") or {}, "status")
+    """The ``status`` of the resource ``obj``; an empty one when nothing was written yet, or by somebody else."""
+    try:
+        return _parse(model, obj.get("status") or {}, "status")
+    except InvalidResource:
+        return model()
 
 
 def _parse(model: type[Model], value: Any, root: str) -> Model:
