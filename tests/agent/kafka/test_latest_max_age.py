@@ -2,9 +2,13 @@
 
 All clients live through the same at once, each with a group of its own:
 
-* orders-0 is new, but the group has committed an offset that is out of range; orders-1 was there at the first discovery
-* while they run, the topic is expanded: orders-2 is new; orders-3 is old, and so is only its own record, not the one of
-  a topic of that name that was there before
+* 0 is old, and so is only its own record, not the one of a topic of that name that was there before
+* 1 is new
+* 2 was there at the first discovery
+* 3 is new, but the group has committed an offset that is out of range
+* 4 is added while they run
+
+The others have records before they start: only so can anybody tell where they begin.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -38,10 +41,11 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate_agent.settings import Settings
 
-MAX_AGE_MS = 60_000
+MAX_AGE_MS = 600_000
 EARLIER = 20
 OUT_OF_RANGE = 10**15
 WITHIN_S = 60.0
+OLD, NEW, INITIAL, COMMITTED, ADDED = range(5)
 CLIENTS = {
     "librdkafka, range": {"protocol": "range"},
     "librdkafka, cooperative": {"protocol": "cooperative"},
@@ -50,7 +54,7 @@ CLIENTS = {
     "aiokafka": {},
     "kafka-python": {},
 }
-EXPANDED = [name for name in CLIENTS if "by hand" not in name]
+SUBSCRIBED = [name for name in CLIENTS if "by hand" not in name]
 
 
 class Reader:
@@ -135,19 +139,17 @@ class Discovery:
         self._write(PartitionKey(topic, topic_id, partition), encode_value(seen))
 
 
-@dataclass
-class Expanded:
-    """What every client was given, once each has something of every partition it has."""
-
-    offsets: dict[str, dict[int, list[int]]]
+Given = dict[str, dict[int, list[int]]]
+"""What each client was given, by partition."""
 
 
 @pytest.fixture(scope="module")
-def expanded(kafka: KafkaCluster) -> Iterator[Expanded]:
+def given(kafka: KafkaCluster) -> Iterator[Given]:
+    """Once each has something of every partition it has."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.refresh.interval.ms": 100})
     topic = f"expanded-{time.time_ns()}"
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, ADDED, 1)])[topic].result(30)
     topic_id = str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
 
     def produce(*partitions: int, count: int = EARLIER) -> None:
@@ -176,45 +178,51 @@ def expanded(kafka: KafkaCluster) -> Iterator[Expanded]:
             return all(readers[name].offsets(partition) for name in names for partition in partitions)
 
         assert eventually(flows, WITHIN_S, every=0.2), {
-            name: [len(reader.offsets(partition)) for partition in range(4)] for name, reader in readers.items()
+            name: [len(reader.offsets(partition)) for partition in range(5)] for name, reader in readers.items()
         }
 
     with parts_replaced(), Discovery(kafka.bootstrap) as discovery, ExitStack() as stack:
-        produce(0, 1)
-        discovery.tell(topic, topic_id, 0, 0)
-        discovery.tell(topic, topic_id, 1, None)
+        produce(OLD, NEW, INITIAL, COMMITTED)
+        discovery.tell(topic, topic_id, OLD, MAX_AGE_MS + 1)
+        discovery.tell(topic, "AAAAAAAAAAAAAAAAAAAAAQ", OLD, 0)
+        discovery.tell(topic, topic_id, NEW, 0)
+        discovery.tell(topic, topic_id, INITIAL, None)
+        discovery.tell(topic, topic_id, COMMITTED, 0)
         for reader in readers.values():
-            out_of_range = ConsumerGroupTopicPartitions(reader.group, [ClientPartition(topic, 0, OUT_OF_RANGE)])
+            out_of_range = ConsumerGroupTopicPartitions(reader.group, [ClientPartition(topic, COMMITTED, OUT_OF_RANGE)])
             [altered] = admin.alter_consumer_group_offsets([out_of_range]).values()
             altered.result(30)
             reader.start()
             stack.callback(reader.stop)
-        read_on(list(CLIENTS), 0, 1)
-        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
-        produce(2, 3)
-        discovery.tell(topic, topic_id, 2, 0)
-        discovery.tell(topic, topic_id, 3, MAX_AGE_MS + 1)
-        discovery.tell(topic, "AAAAAAAAAAAAAAAAAAAAAQ", 3, 0)
-        read_on(EXPANDED, 2, 3)
-        yield Expanded({name: {p: reader.offsets(p) for p in range(4)} for name, reader in readers.items()})
-
-
-@pytest.mark.parametrize("name", EXPANDED)
-def test_a_partition_added_under_a_live_group_is_delivered_from_its_first_record(expanded: Expanded, name: str) -> None:
-    offsets = expanded.offsets[name][2]
-    assert offsets == list(range(len(offsets)))
-
-
-@pytest.mark.parametrize("name", EXPANDED)
-def test_a_partition_that_is_older_begins_at_latest(expanded: Expanded, name: str) -> None:
-    assert expanded.offsets[name][3][0] >= EARLIER
+        read_on(list(CLIENTS), OLD, NEW)
+        read_on(SUBSCRIBED, INITIAL, COMMITTED)
+        admin.create_partitions([NewPartitions(topic, ADDED + 1)])[topic].result(30)
+        produce(ADDED)
+        discovery.tell(topic, topic_id, ADDED, 0)
+        read_on(SUBSCRIBED, ADDED)
+        yield {name: {p: reader.offsets(p) for p in range(5)} for name, reader in readers.items()}
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_partition_of_the_first_discovery_begins_at_latest(expanded: Expanded, name: str) -> None:
-    assert expanded.offsets[name][1][0] >= EARLIER
+def test_a_new_partition_begins_at_its_first_record(given: Given, name: str) -> None:
+    assert given[name][NEW] == list(range(len(given[name][NEW])))
+
+
+@pytest.mark.parametrize("name", SUBSCRIBED)
+def test_so_does_one_that_is_added_under_a_live_group(given: Given, name: str) -> None:
+    assert given[name][ADDED] == list(range(len(given[name][ADDED])))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_committed_offset_out_of_range_is_reset_to_latest_whatever_the_age(expanded: Expanded, name: str) -> None:
-    assert expanded.offsets[name][0][0] >= EARLIER
+def test_an_older_one_begins_at_latest(given: Given, name: str) -> None:
+    assert given[name][OLD][0] >= EARLIER
+
+
+@pytest.mark.parametrize("name", SUBSCRIBED)
+def test_one_of_the_first_discovery_begins_at_latest(given: Given, name: str) -> None:
+    assert given[name][INITIAL][0] >= EARLIER
+
+
+@pytest.mark.parametrize("name", SUBSCRIBED)
+def test_a_committed_offset_that_is_out_of_range_is_reset_to_latest_whatever_the_age(given: Given, name: str) -> None:
+    assert given[name][COMMITTED][0] >= EARLIER

@@ -152,6 +152,20 @@ def test_what_fails_is_tried_again_and_the_partition_stays_unplaced_meanwhile(fa
     assert first(consumer) == 0
 
 
+def test_a_client_that_cannot_be_moved_yet_is_tried_again() -> None:
+    consumer = told(member())
+    consumer.assign(P0, answered=False)
+    consumer.answer()
+    while not isinstance(effect := consumer.core.work(consumer.now), Begin):
+        assert effect is not None
+        consumer.perform(effect)
+    consumer.core.done(effect, consumer.now, [])
+    assert consumer.core.unplaced() == {P0}
+    assert consumer.client.paused == {P0}
+    consumer.run(1)
+    assert first(consumer) == 0
+
+
 def test_an_application_that_names_the_offset_itself_keeps_it() -> None:
     consumer = told(member())
     consumer.client.begin(P0)
@@ -237,6 +251,7 @@ def test_a_partition_that_is_closed_when_it_is_assigned_is_placed_when_it_opens(
     consumer.release(P0)
     consumer.run(1)
     assert first(consumer) == begins
+    assert not consumer.core.unplaced()
 
 
 def test_a_gate_that_closes_while_a_record_is_waited_for_closes_at_once() -> None:
@@ -293,6 +308,7 @@ def test_a_partition_delivered_with_its_gate_unread_begins_where_its_client_does
     consumer.answer()
     consumer.run(60)
     assert first(consumer) == 101
+    assert not consumer.core.unplaced(), "what it commits is the application's"
     assert took(consumer, Pause) == took(consumer, Begin) == 0
 
 

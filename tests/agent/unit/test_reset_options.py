@@ -70,6 +70,12 @@ def test_a_threshold_under_another_policy_is_said_to_do_nothing(
     assert (f"for auto.offset.reset is {reset}" in caplog.text) is said
 
 
+def test_a_threshold_that_is_off_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "tidegate_agent"):
+        take_out({AGE: -1}, str, unknown).rule("g", "earliest", Options())
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize(("name", "value"), [(AGE, -2), (AGE, "soon"), (NEW, "none"), (NEW, "by_duration:PT1H")])
 def test_a_value_that_means_nothing_is_refused_with_its_name(name: str, value: object) -> None:
     with pytest.raises(RuleError, match=name):
