@@ -46,6 +46,9 @@ from tidegate.reset.runner import Launch, Runner
 from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import ConfigMapRunStore, StoreFailure, default_api_client, open_store
 from tidegate.resources.policy import Engine
+from tidegate.retention.keeper import Parts as RetentionParts
+from tidegate.retention.keeper import RetentionKeeper
+from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import BadSettings, Settings
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.runner_application import SparkApplicationRunner
@@ -224,6 +227,9 @@ def build(settings: Settings) -> Operator:
     def wake_policy(uid: str) -> None:
         policies.wake(uid)
 
+    retention = RetentionKeeper(
+        RetentionParts(kube, observer, executor, patient_executor, RetentionMetrics(metrics.registry))
+    )
     discovery = DiscoveryKeeper(DiscoveryParts(observer, topics, patient_executor, clock, wake_policy, metrics))
     policies = LevelLoop(
         PolicyReconciler(
@@ -243,7 +249,7 @@ def build(settings: Settings) -> Operator:
                 idle_tick_s=settings.idle_tick_s,
                 deletion_limit=timedelta(seconds=settings.deletion_limit_s),
                 max_launches=settings.max_launches,
-                keepers=(discovery,),
+                keepers=(discovery, retention),
             )
         ),
         expected=_EXPECTED,
