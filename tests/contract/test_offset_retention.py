@@ -138,6 +138,10 @@ def test_nothing_is_kept_where_a_transaction_is_open(world: World) -> None:
         wanted = {pending: Commit(1), still: Commit(2)}
 
         assert world.kafka.retention.commit(group_id, wanted, wanted, retention_ms=HOUR_MS) == {still}
+        # An open transaction hides nothing that is not its own.
+        kept = whole_log(world, group_id).commit(still)
+        assert kept is not None
+        assert kept.explicit_ms == kept.committed_ms + HOUR_MS
 
         transaction.commit()
     until(world, lambda: not world.kafka.pending(group_id, [pending]), "the transaction is over")

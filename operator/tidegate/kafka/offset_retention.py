@@ -18,7 +18,7 @@ from tidegate.kafka.wire import NO_ERROR, Wire, check, commits_of
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 from tidegate.retention.expiry import RetentionSettings
 from tidegate.retention.ports import Commit, Commits
-from tidegate.retention.records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of
+from tidegate.retention.records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of, with_tail
 
 _TIMEOUT_S: Final = 15.0
 _HAS_MEMBERS: Final = frozenset({22, 25, 27})
@@ -71,34 +71,20 @@ class KafkaOffsetRetention:
         if partitions == 0:
             return GroupLog(complete=True)
         partition = ClientTopicPartition(OFFSETS_TOPIC, partition_of(group_id, partitions))
-        start = self._offset(partition, OffsetSpec.earliest(), what)
-        end = self._offset(partition, OffsetSpec.latest(), what)
-        if not start <= since.read_to <= end:
+        start = self._offset(partition, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, what)
+        decided = self._offset(partition, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, what)
+        end = self._offset(partition, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, what)
+        if not start <= since.read_to <= decided:
             # Nothing was read yet; or records went unread, or those that were read are no longer there.
             since = GroupLog(read_to=start)
-        if since.read_to >= end:
-            return follow(since, group_id, (), read_to=since.read_to, complete=True)
-        reader = Consumer(
-            librdkafka_config(
-                self._connection,
-                **{
-                    # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
-                    "group.id": "tidegate-reader",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    # What a transaction commits counts once it is committed.
-                    "isolation.level": "read_committed",
-                    "queued.max.messages.kbytes": 16384,
-                    "allow.auto.create.topics": False,
-                },
-            ),
-            logger=silent_logger(),
-        )
-        try:
-            reader.assign([ClientTopicPartition(partition.topic, partition.partition, since.read_to)])
-            return _read(reader, group_id, since, end, what)
-        finally:
-            reader.close()
+        deadline = time.monotonic() + _READ_S
+        records, read_to = self._read(partition, group_id, since.read_to, decided, "read_committed", deadline, what)
+        log = follow(since, group_id, records, read_to=read_to, complete=read_to >= decided)
+        if not log.complete:
+            return log
+        # Everything behind the first open transaction of any group waits for it; what is not a transaction's counts.
+        records, read_to = self._read(partition, group_id, log.read_to, end, "read_uncommitted", deadline, what)
+        return with_tail(log, group_id, records, complete=read_to >= end)
 
     def _partitions(self, what: str) -> int:
         """Of the offsets topic; 0 before the first commit, which makes it."""
@@ -110,9 +96,9 @@ class KafkaOffsetRetention:
                 return 0
             raise failure(error.args[0], what) from error
 
-    def _offset(self, partition: ClientTopicPartition, spec: Any, what: str) -> int:
+    def _offset(self, partition: ClientTopicPartition, spec: Any, isolation: Any, what: str) -> int:
         [future] = self._admin.list_offsets(
-            {partition: spec}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+            {partition: spec}, isolation_level=isolation, request_timeout=_TIMEOUT_S
         ).values()
         try:
             return int(future.result(_TIMEOUT_S + 5).offset)
@@ -120,6 +106,62 @@ class KafkaOffsetRetention:
             if error.args[0].code() in UNKNOWN_PARTITION:
                 raise Unavailable(f"{what}: the topic was made just now") from error
             raise failure(error.args[0], what) from error
+
+    def _read(
+        self,
+        partition: ClientTopicPartition,
+        group_id: str,
+        begin: int,
+        end: int,
+        isolation: str,
+        deadline: float,
+        what: str,
+    ) -> tuple[list[tuple[bytes, bytes | None]], int]:
+        """This group's records from ``begin`` to ``end``, or as far as the bounds allow; and how far that was."""
+        if begin >= end:
+            return [], begin
+        reader = Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
+                    "group.id": "tidegate-reader",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": isolation,
+                    "queued.max.messages.kbytes": 16384,
+                    "allow.auto.create.topics": False,
+                },
+            ),
+            logger=silent_logger(),
+        )
+        prefixes = key_prefixes(group_id)
+        read_to, read_bytes = begin, 0
+        records: list[tuple[bytes, bytes | None]] = []
+        try:
+            reader.assign([ClientTopicPartition(partition.topic, partition.partition, begin)])
+            while read_to < end and read_bytes < _READ_BYTES and time.monotonic() < deadline:
+                # consume() alone would wait for a full batch.
+                first = reader.poll(_POLL_S)
+                for message in [] if first is None else [first, *reader.consume(_BATCH, 0)]:
+                    problem, offset = message.error(), message.offset()
+                    if problem is not None:
+                        if problem.code() == KafkaError._PARTITION_EOF:
+                            # Behind the last record there may be markers, which are never handed out.
+                            read_to = max(read_to, end)
+                        elif not problem.retriable():
+                            raise failure(problem, what)
+                        continue
+                    key, value = message.key(), message.value()
+                    read_to = read_to if offset is None else max(read_to, offset + 1)
+                    read_bytes += len(key or b"") + len(value or b"")
+                    if isinstance(key, bytes) and key.startswith(prefixes):
+                        records.append((key, value if isinstance(value, bytes) else None))
+        except KafkaException as error:
+            raise failure(error.args[0], what) from error
+        finally:
+            reader.close()
+        return records, read_to
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
@@ -156,36 +198,6 @@ class KafkaOffsetRetention:
             # Somebody committed in that moment, and ours has come on top: theirs has to stand.
             self.commit(group_id, overtaken, {p: still[p] for p in overtaken}, retention_ms=retention_ms)
         return committed - overtaken.keys()
-
-
-def _read(reader: Consumer, group_id: str, since: GroupLog, end: int, what: str) -> GroupLog:
-    """Read on to ``end``, or as far as the bounds allow; only this group's records are decoded."""
-    prefixes = key_prefixes(group_id)
-    deadline = time.monotonic() + _READ_S
-    read_to, read_bytes = since.read_to, 0
-    records: list[tuple[bytes, bytes | None]] = []
-    while read_to < end and read_bytes < _READ_BYTES and time.monotonic() < deadline:
-        try:
-            # consume() alone would wait for a full batch.
-            first = reader.poll(_POLL_S)
-            messages = [] if first is None else [first, *reader.consume(_BATCH, 0)]
-        except KafkaException as error:
-            raise failure(error.args[0], what) from error
-        for message in messages:
-            problem, offset = message.error(), message.offset()
-            if problem is not None:
-                if problem.code() == KafkaError._PARTITION_EOF:
-                    # The end as it is now: behind the last records there may be markers, which are never handed out.
-                    read_to = max(read_to, end)
-                elif not problem.retriable():
-                    raise failure(problem, what)
-                continue
-            key, value = message.key(), message.value()
-            read_to = read_to if offset is None else max(read_to, offset + 1)
-            read_bytes += len(key or b"") + len(value or b"")
-            if isinstance(key, bytes) and key.startswith(prefixes):
-                records.append((key, value if isinstance(value, bytes) else None))
-    return follow(since, group_id, records, read_to=read_to, complete=read_to >= end)
 
 
 def _settings(config: Mapping[str, Any]) -> RetentionSettings:

@@ -330,8 +330,8 @@ def _is_out_of_date(memory: _Memory, seen: Seen) -> bool:
         return True
     now_and_then_ms = max(seen.retention.check_interval_ms, seen.retention.retention_ms // 8)
     if seen.group.type is not GroupType.SIMPLE:
-        logged = {p: row.offset for p, row in memory.log.commits.items()}
-        if any(logged.get(p) != c.offset for p, c in seen.commits.offsets.items()):
+        logged = {p: memory.log.commit(p) for p in seen.commits.offsets}
+        if any(row is None or row.offset != seen.commits.offsets[p].offset for p, row in logged.items()):
             return True
     elif seen.places.substance != memory.places.substance:
         now_and_then_ms = min(now_and_then_ms, _SETTINGS_MS)

@@ -109,7 +109,7 @@ def decide(seen: Seen) -> Plan:
 def expiry(seen: Seen, partition: TopicPartition) -> Expiry:
     """When an offset of the group goes, as far as that is known."""
     place = seen.places.rows[partition]
-    logged = seen.log.commits.get(partition) if seen.log is not None else None
+    logged = seen.log.commit(partition) if seen.log is not None else None
     if logged is not None and logged.offset == seen.commits.offsets[partition].offset and seen.log is not None:
         at_ms = expiry_ms(
             _facts(seen.group, seen.log.emptied_ms),

@@ -8,8 +8,8 @@ expire by their commits alone. All numbers are big-endian; the first two bytes o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.kafka.model import TopicPartition
@@ -44,15 +44,22 @@ class LoggedCommit:
 class GroupLog:
     """What the log says of one group, read from its start to offset ``read_to``.
 
-    ``emptied_ms``: when it became Empty, if it is and was classic. ``complete``: read to the end as it was then; one
-    that is not goes on from ``read_to``. ``unreadable``: records of the group in a form that is not known.
+    ``emptied_ms``: when it became Empty, if it is and was classic. ``tail``: what lies behind ``read_to``, where a
+    transaction is open, perhaps another group's; ``None``: a commit that may be a transaction's, decided or not.
+    ``complete``: read to the end as it was then; one that is not goes on from ``read_to``. ``unreadable``: records of
+    the group in a form that is not known.
     """
 
     read_to: int = 0
     complete: bool = False
     commits: Mapping[TopicPartition, LoggedCommit] = field(default_factory=dict)
     emptied_ms: int | None = None
+    tail: Mapping[TopicPartition, LoggedCommit | None] = field(default_factory=dict)
     unreadable: int = 0
+
+    def commit(self, partition: TopicPartition) -> LoggedCommit | None:
+        """The last one; ``None``: there is none, or nobody can tell yet."""
+        return self.tail[partition] if partition in self.tail else self.commits.get(partition)
 
 
 def partition_of(group_id: str, partitions: int) -> int:
@@ -72,12 +79,51 @@ def key_prefixes(group_id: str) -> tuple[bytes, ...]:
     )
 
 
-def follow(
-    log: GroupLog, group_id: str, records: Iterable[tuple[bytes, bytes | None]], *, read_to: int, complete: bool
-) -> GroupLog:
-    """``log`` after these (key, value) records, of which those of other groups say nothing; ``None`` is a tombstone."""
+Records = Iterable[tuple[bytes, bytes | None]]
+"""(key, value); a value of ``None`` is a tombstone."""
+
+
+def follow(log: GroupLog, group_id: str, records: Records, *, read_to: int, complete: bool) -> GroupLog:
+    """``log`` after these records, of which those of other groups say nothing; without a tail."""
     commits = dict(log.commits)
     emptied_ms, unreadable = log.emptied_ms, log.unreadable
+    for entry in _entries(group_id, records):
+        match entry:
+            case Undecodable():
+                unreadable += 1
+            case int() | None:
+                emptied_ms = entry
+            case (partition, None):
+                commits.pop(partition, None)
+            case (partition, commit):
+                commits[partition] = commit
+    return GroupLog(read_to, complete, commits, emptied_ms, unreadable=unreadable)
+
+
+def with_tail(log: GroupLog, group_id: str, records: Records, *, complete: bool) -> GroupLog:
+    """``log`` with the records behind it, those of open and of aborted transactions among them.
+
+    A transaction's commits look like any other, but never carry an expiry; and only the coordinator itself writes
+    tombstones and groups.
+    """
+    tail: dict[TopicPartition, LoggedCommit | None] = {}
+    emptied_ms, unreadable = log.emptied_ms, log.unreadable
+    for entry in _entries(group_id, records):
+        match entry:
+            case Undecodable():
+                unreadable += 1
+            case int() | None:
+                emptied_ms = entry
+            case (partition, commit):
+                tail[partition] = commit if commit is not None and commit.explicit_ms is not None else None
+    return replace(log, complete=complete, emptied_ms=emptied_ms, tail=tail, unreadable=unreadable)
+
+
+_Entry = tuple[TopicPartition, LoggedCommit | None] | int | None | Undecodable
+"""A commit or its end; when the group became Empty, or that it is not; or what can't be read."""
+
+
+def _entries(group_id: str, records: Records) -> Iterator[_Entry]:
     for key, value in records:
         try:
             reader = _Reader(key)
@@ -85,16 +131,12 @@ def follow(
             if version not in (*_OFFSET_COMMIT_KEYS, _GROUP_METADATA_KEY) or reader.string() != group_id:
                 continue
             if version == _GROUP_METADATA_KEY:
-                emptied_ms = None if value is None else _emptied_ms(value)
-                continue
-            partition = TopicPartition(reader.string(), reader.int32())
-            if value is None:
-                commits.pop(partition, None)
+                yield None if value is None else _emptied_ms(value)
             else:
-                commits[partition] = _commit(value)
-        except Undecodable:
-            unreadable += 1
-    return GroupLog(read_to, complete, commits, emptied_ms, unreadable)
+                partition = TopicPartition(reader.string(), reader.int32())
+                yield partition, None if value is None else _commit(value)
+        except Undecodable as error:
+            yield error
 
 
 def _commit(value: bytes) -> LoggedCommit:

@@ -418,7 +418,7 @@ def test_a_process_that_dies_anywhere_loses_nothing(world: World, call: str, mon
     world.kafka.retention.may_read_log = False
     world.join_and_leave(PLACE)
     world.sleep(3 * DAY)
-    deaths = []
+    deaths: list[str] = []
 
     def die(target: object, name: str) -> None:
         real = getattr(target, name)

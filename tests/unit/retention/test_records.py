@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.kafka.model import TopicPartition
-from tidegate.retention.records import GroupLog, LoggedCommit, follow, key_prefixes, partition_of
+from tidegate.retention.records import GroupLog, LoggedCommit, follow, key_prefixes, partition_of, with_tail
 
 ORDERS = TopicPartition("orders", 3)
 
@@ -89,6 +89,26 @@ def test_the_last_record_counts_and_a_tombstone_forgets() -> None:
     after = read((commit_key(), None), (group_key(), None), before=log)
 
     assert (after.commits, after.emptied_ms) == ({}, None)
+
+
+def test_behind_an_open_transaction_only_what_no_transaction_writes_counts() -> None:
+    kept, moved, ended = (TopicPartition("orders", n) for n in range(3))
+    log = read(*((commit_key(partition=p), commit_value(3, 1)) for p in (kept, moved, ended, ORDERS)))
+    behind = [
+        (commit_key(partition=kept), commit_value(1, 1)),
+        (commit_key(partition=moved), commit_value(3, 2)),
+        (commit_key(partition=ended), None),
+        (group_key(), group_value(3)),
+    ]
+
+    tailed = with_tail(log, "payments", behind, complete=True)
+
+    assert tailed.commit(kept) == LoggedCommit(1, 1_000, 9_000)
+    assert (tailed.commit(moved), tailed.commit(ended)) == (None, None)
+    assert tailed.commit(ORDERS) == LoggedCommit(1, 1_000, None, 7)
+    assert tailed.emptied_ms == 5_000
+    decided = follow(tailed, "payments", behind, read_to=9, complete=True)
+    assert decided.commit(moved) == LoggedCommit(2, 1_000, None, 7)
 
 
 def test_other_groups_and_other_kinds_of_records_say_nothing() -> None:
