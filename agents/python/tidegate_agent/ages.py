@@ -41,7 +41,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Discovered:
-    """What is said of the partitions of one topic. ``newest``: the offset of the newest record that says something.
+    """What is said of the partitions of one topic. ``newest``: which record said something last, counted over all.
 
     ``seen_ms``, by partition: when it was first seen by the broker's clock (epoch milliseconds), or one of the above.
     """
@@ -61,24 +61,29 @@ class _Topic:
 
 
 class PartitionTable:
-    """All partition records of one control topic, fed in order: eight bytes a partition, for there may be many."""
+    """All partition records, fed in order: eight bytes a partition, for there may be many.
+
+    What they say stays true also where the control topic is lost and made anew.
+    """
 
     def __init__(self) -> None:
+        self._taken = 0
         self._topics: dict[str, dict[str, _Topic]] = {}
         self._changed: set[str] = set()
         self._view: dict[str, tuple[Discovered, ...]] = {}
 
-    def take(self, key: PartitionKey, value: Value, offset: int) -> None:
-        """One record at its offset; ``None`` takes back what was said."""
+    def take(self, key: PartitionKey, value: Value) -> None:
+        """One record; ``None`` takes back what was said."""
         if key.partition >= MOST:
             return
+        self._taken += 1
         ids = self._topics.setdefault(key.topic, {})
-        topic = ids.setdefault(key.topic_id, _Topic(offset, array("q")))
+        topic = ids.setdefault(key.topic_id, _Topic(self._taken, array("q")))
         missing = key.partition + 1 - len(topic.seen_ms)
         if isinstance(value, PartitionSeen):
             topic.seen_ms.extend([NEVER] * missing)
             topic.seen_ms[key.partition] = INITIAL if value.seen_ms is None else value.seen_ms
-            topic.newest = offset
+            topic.newest = self._taken
         elif missing <= 0:
             topic.seen_ms[key.partition] = NEVER
             while topic.seen_ms and topic.seen_ms[-1] == NEVER:

@@ -450,7 +450,7 @@ class ControlLink:
                     consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
                     with self._changed:
                         self._table, self._position, self._reading = GateTable(), 0, reading
-                        self._partitions, self._clock, self._was_at_end = PartitionTable(), None, False
+                        self._was_at_end = False
                     self._take([])
                 first = consumer.poll(_POLL_S)
                 if first is not None and self._wanted is not None and self._wanted.topic_id == reading:
@@ -459,7 +459,8 @@ class ControlLink:
             consumer.close()
 
     def _take(self, messages: list[Any]) -> None:
-        position, is_live = self._position, self._was_at_end
+        position, was_at_end = self._position, self._was_at_end
+        end = self._wanted.end if self._wanted is not None else 0
         for message in messages:
             error = message.error()
             if error is not None:
@@ -485,9 +486,10 @@ class ControlLink:
                 if isinstance(key, HoldKey):
                     self._kept.pop((key.group, Partition(key.topic, key.partition)), None)
                 elif isinstance(key, PartitionKey):
-                    self._partitions.take(key, value, message.offset())
+                    self._partitions.take(key, value)
                 elif isinstance(key, ClockKey):
-                    self._clock = _clock(message, is_live=is_live)
+                    # What came after a look at the topic's end is not older than that.
+                    self._clock = _clock(message, is_live=was_at_end or message.offset() >= end)
         with self._changed:
             self._position = position
             is_new = self._published != self._reading

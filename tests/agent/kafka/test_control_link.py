@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
-from tidegate.control.records import Hold, HoldKey
+from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate_agent import control
@@ -125,3 +125,31 @@ def test_a_process_does_not_wait_for_ever_for_a_topic_that_nobody_writes(
         late.close()
 
     assert not late.known.gates
+
+
+def test_what_is_said_of_ages_is_read_from_the_start_and_outlives_the_topic(scene: Scene) -> None:
+    broker_ms = scene.client.control.write_clock()
+    topic_id = scene.link.known.topic_ids.get(scene.topic)
+    late = scene.another_link()
+    try:
+        scene.client.control.write_partitions({PartitionKey(scene.topic, "its id", 0): PartitionSeen(broker_ms)})
+        ticket = late.ask([scene.topic, "orders"])
+        scene.until(lambda: late.known.answered >= ticket, "its question is answered")
+        first = late.known
+        scene.client.control.write_clock()
+        scene.until(lambda: late.known.clock is not None and late.known.clock.is_live, "the broker's time is told anew")
+
+        scene.lose()
+        scene.until(lambda: late.known.generation == 2, "the new topic is read")
+        last = late.known
+    finally:
+        late.close()
+
+    assert topic_id is None, "nobody asked"
+    assert first.clock is not None
+    assert (first.clock.broker_ms, first.clock.is_live) == (broker_ms, False)
+    assert first.discovered[scene.topic][0].seen(0) == broker_ms
+    assert set(first.topic_ids) == {scene.topic}
+    assert last.discovered == first.discovered
+    assert last.clock is not None
+    assert last.clock.broker_ms >= broker_ms

@@ -106,7 +106,7 @@ class Consumer:
         """A partition record; without a time: it was there at the first discovery."""
         self.taken += 1
         seen = None if gone else PartitionSeen(seen_ms, initial=seen_ms is None)
-        self.partitions.take(PartitionKey(partition.topic, topic_id, partition.partition), seen, self.taken)
+        self.partitions.take(PartitionKey(partition.topic, topic_id, partition.partition), seen)
         self._tell()
 
     def tick(self, broker_ms: int, *, is_live: bool = True) -> None:

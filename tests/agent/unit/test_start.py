@@ -40,8 +40,8 @@ def known(
 ) -> Known:
     """Partition records of orders: number, value and, unless it is the topic that is there now, the topic's id."""
     table = PartitionTable()
-    for offset, (number, value, *ids) in enumerate(records):
-        table.take(PartitionKey("orders", ids[0] if ids else "new", number), value, offset)
+    for number, value, *ids in records:
+        table.take(PartitionKey("orders", ids[0] if ids else "new", number), value)
     ids = {"orders": topic_id} if topic_id is not None else {}
     return Known(discovered=table.view(), topic_ids=ids, clock=clock)
 
