@@ -1,0 +1,332 @@
+"""Discovery as its policy's passes see it, on the in-memory Kafka: restarts, faults, and what agents are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import START, FakeClock, FakeKafka
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery import watch
+from tidegate.discovery.keeper import DiscoveryKeeper, Parts
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.keeping import KeptPolicy
+from tidegate.kube.ports import Happening
+from tidegate.metrics import Metrics
+from tidegate.observe import Observer
+from tidegate.resources.base import parse_spec
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.policy import DiscoveryStatus, OffsetResetPolicySpec, PolicyStatus
+
+GROUP = "payments"
+WITHIN_S = 10.0
+RULE = {"latest": {"maxAge": "1h"}}
+
+
+class World:
+    """A cluster, a policy for its topics, and an operator that may be replaced by a fresh one."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 2)
+        self.executor = ThreadPoolExecutor(4)
+        self.status = PolicyStatus()
+        self.told: list[Happening] = []
+        self.resetting = False
+        self.allow = AllowSpec()
+
+    @contextmanager
+    def operator(self, **spec: Any) -> Iterator[Operator]:
+        with asyncio.Runner() as runner:
+            operator = runner.run(self._start(spec))
+            operator.run = runner.run
+            try:
+                yield operator
+            finally:
+                runner.run(operator.keeper.stop())
+
+    async def _start(self, spec: dict[str, Any]) -> Operator:
+        return Operator(self, {"topics": ["*"], "discovery": {"interval": "10ms"}, **spec})
+
+
+class Operator:
+    """What one process does for the policy."""
+
+    run: Callable[[Any], Any]
+
+    def __init__(self, world: World, spec: dict[str, Any]) -> None:
+        self.world = world
+        self.observer = Observer(world.executor, active_tick_s=0.001, idle_tick_s=0.001)
+        lives = LiveConnections()
+        self.live = Live(
+            uid="c",
+            namespace="ns",
+            name="kafka",
+            digest="d",
+            connection=Connection("fake:9092"),
+            mounted=None,
+            secrets={},
+            allow=world.allow,
+            kafka=world.kafka,
+            cluster_id="fake-cluster",
+            trouble=None,
+        )
+        lives.put(self.live)
+        self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
+        topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)
+        self.keeper = DiscoveryKeeper(
+            Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, Metrics())
+        )
+        self.ask(**spec)
+
+    def ask(self, **spec: Any) -> None:
+        self.spec = {key: value for key, value in spec.items() if value is not None}
+
+    async def keep(self) -> DiscoveryStatus | None:
+        """One pass of the policy."""
+        metadata = {"name": "p", "namespace": "ns", "uid": "u"}
+        body = {"metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, **self.spec}}
+        world = self.world
+        spec = parse_spec(OffsetResetPolicySpec, body)
+        kept = await self.keeper.keep(
+            KeptPolicy(body, spec, world.status, self.live, world.clock.now(), resetting=world.resetting)
+        )
+        world.status = kept.status
+        world.told += kept.happenings
+        return kept.status.discovery
+
+    def until(self, reached: Callable[[DiscoveryStatus], bool], what: str) -> DiscoveryStatus:
+        """Passes, until the status says so."""
+
+        async def look() -> DiscoveryStatus:
+            deadline = asyncio.get_running_loop().time() + WITHIN_S
+            while True:
+                try:
+                    status = await self.keep()
+                except Unavailable:
+                    status = None
+                if status is not None and reached(status):
+                    return status
+                assert asyncio.get_running_loop().time() < deadline, f"not within {WITHIN_S:g} s: {what}; {status}"
+                await asyncio.sleep(0.01)
+                # The back-off after a failure is by the operator's clock, which somebody has to move.
+                self.world.clock.sleep(0.05)
+
+        found: DiscoveryStatus = self.run(look())
+        return found
+
+    def first(self) -> DiscoveryStatus:
+        return self.until(lambda s: s.initial_discovery_finished, "the first discovery")
+
+    def settled(self, topic: str, partitions: int) -> DiscoveryStatus:
+        return self.until(
+            lambda s: any(t.name == topic and t.settled == partitions for t in s.topics),
+            f"{partitions} partitions of {topic} are settled",
+        )
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.executor.shutdown()
+
+
+def new(*numbers: int, topic: str = "orders") -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def records(world: World) -> dict[tuple[str, int], PartitionSeen]:
+    return {(key.topic, key.partition): seen for key, seen in world.kafka.control.topics.gates.partitions.items()}
+
+
+def test_a_new_partition_is_given_its_start_and_told(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 4)
+        status = operator.settled("orders", 4)
+
+    assert status.starts_committed == 2
+    assert [(row.topic, row.partition) for row in status.newest] == [("orders", 3), ("orders", 2)]
+    assert world.kafka.committed(GROUP, new(0, 1, 2, 3)) == dict.fromkeys(new(2, 3), 0)
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
+
+
+def test_a_fresh_operator_goes_on_where_the_last_one_was(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        operator.settled("refunds", 1)
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP, new(0, 1, 2)) == {TopicPartition("orders", 2): 0}
+    assert world.kafka.committed(GROUP, new(0, topic="refunds")) == {TopicPartition("refunds", 0): 0}
+
+
+def test_a_topic_that_the_policy_turns_to_later_is_an_old_one(world: World) -> None:
+    world.kafka.create_topic("refunds", 2)
+    with world.operator(topics=["orders"]) as operator:
+        operator.first()
+        operator.ask(topics=["orders", "refunds"], discovery={"interval": "10ms"})
+        operator.settled("refunds", 2)
+        world.kafka.add_partitions("refunds", 3)
+        operator.settled("refunds", 3)
+
+    assert world.kafka.committed(GROUP, new(0, 1, 2, topic="refunds")) == {TopicPartition("refunds", 2): 0}
+
+
+def test_without_topics_it_is_about_those_that_the_group_reads(world: World) -> None:
+    world.kafka.create_topic("audit", 1)
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
+    with world.operator(topics=None) as operator:
+        operator.settled("orders", 2)
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.add_partitions("audit", 2)
+        status = operator.settled("orders", 3)
+
+    assert [topic.name for topic in status.topics] == ["orders"]
+    assert status.unassigned_initial == 1
+
+
+def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World) -> None:
+    world.allow = AllowSpec.model_validate({"topics": ["orders"]})
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.create_topic("secret", 1)
+        world.kafka.add_partitions("orders", 3)
+        status = operator.settled("orders", 3)
+
+    assert [topic.name for topic in status.topics] == ["orders"]
+    assert world.kafka.committed(GROUP, new(0, topic="secret")) == {}
+
+
+@pytest.mark.parametrize("wish", ["latest", "none"])
+def test_where_no_start_is_wanted_none_is_given(world: World, wish: str) -> None:
+    with world.operator(discovery={"interval": "10ms", "newPartitions": wish}) as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP, new(2)) == {}
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
+
+
+def test_a_broker_that_fails_delays_and_loses_nothing(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        for call in ("poll", "groups", "committed", "send", "commit"):
+            world.kafka.fail(call, Unavailable("away"), Unavailable("away"))
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+
+
+def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.resetting = True
+        operator.run(operator.keep())
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.began_at_end == 1, "it is noticed")
+        during = world.kafka.committed(GROUP, new(2))
+        world.resetting = False
+        operator.until(lambda s: s.backfilled == 1, "it is sent back")
+
+    assert during == {TopicPartition("orders", 2): 7}
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+    assert [h.reason for h in world.told] == ["PartitionsFound", "BeganAtEnd", "Backfilled"]
+    assert "up to 7 record(s)" in world.told[1].message
+
+
+def test_agents_are_told_which_partitions_were_there_and_when_the_others_came(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "CLOCK_S", 0.05)
+    with world.operator(**RULE) as operator:
+        operator.until(lambda _: len(records(world)) == 2, "the first partitions are told of")
+        clock_ms = world.kafka.control.topics.gates.clock_ms
+        before_ms = round(world.clock.now().timestamp() * 1000)
+        world.kafka.add_partitions("orders", 3)
+        operator.until(lambda _: len(records(world)) == 3, "the new one is told of")
+        after_ms = round(world.clock.now().timestamp() * 1000)
+        operator.until(lambda _: world.kafka.control.topics.gates.clock_ms != clock_ms, "the clock goes on")
+
+    told = records(world)
+    assert told["orders", 0] == told["orders", 1] == PartitionSeen(initial=True)
+    seen = told["orders", 2]
+    assert seen.seen_ms is not None
+    assert seen.seen_absent_ms is not None
+    # The fake's clock moves by leaps: bounds are wide, and hold what they have to.
+    assert seen.seen_absent_ms <= after_ms
+    assert before_ms <= seen.seen_ms <= after_ms + 1000
+
+
+def test_a_control_topic_that_is_lost_is_written_anew(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.until(lambda _: len(records(world)) == 2, "the first partitions are told of")
+        world.kafka.add_partitions("orders", 3)
+        operator.until(lambda _: len(records(world)) == 3, "the new one is told of")
+        before = records(world)
+        world.kafka.control.lose()
+        operator.until(lambda _: len(records(world)) == 3, "all are told of again")
+
+    assert records(world) == before
+
+
+def test_what_was_said_of_a_topic_that_was_made_anew_is_taken_back(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.until(lambda _: len(records(world)) == 2, "the first partitions are told of")
+        world.kafka.delete_topic("orders")
+        topic_id = world.kafka.create_topic("orders", 1)
+        operator.until(
+            lambda _: list(world.kafka.control.topics.gates.partitions) == [PartitionKey("orders", topic_id, 0)],
+            "only the new topic is told of",
+        )
+
+    assert not records(world)["orders", 0].initial
+
+
+def test_without_agents_that_decide_no_control_topic_is_made(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+
+    assert not world.kafka.control.topics.control_exists
+
+
+@pytest.mark.parametrize("spec", [{"discovery": {"interval": "0s"}}, {"discovery": None}])
+def test_a_policy_that_does_not_ask_for_it_is_left_alone(world: World, spec: dict[str, Any]) -> None:
+    with world.operator() as operator:
+        operator.first()
+        operator.ask(topics=["*"], **spec)
+        assert operator.run(operator.keep()) is None
+        assert operator.keeper._watches == {}
+
+
+def test_a_topic_that_has_long_been_gone_is_forgotten(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.delete_topic("orders")
+        operator.until(lambda _: not operator.keeper._watches["c"].topics, "it is seen to be gone")
+        remembered = operator.run(operator.keep())
+        world.clock.sleep(timedelta(hours=2).total_seconds())
+        operator.until(lambda s: not s.topics, "it is forgotten")
+
+    assert [topic.name for topic in remembered.topics] == ["orders"]
