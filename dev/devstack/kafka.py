@@ -77,13 +77,14 @@ class KafkaCluster:
         security: str = "plaintext",
         authorizer: bool = False,
         detached: bool = False,
+        heap: str | None = None,
     ) -> Self:
         """Start `brokers` brokers and wait until they serve.
 
         `properties` come on top of the broker's; `directory` keeps the data there after the end (and goes on from data
         that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL
-        listener (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. Raises `StackError`
-        with the log's end, and `MissingPrerequisiteError`.
+        listener (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. `heap`: of each
+        broker, as ``-Xmx`` takes it. Raises `StackError` with the log's end, and `MissingPrerequisiteError`.
         """
         if security not in ("plaintext", "sasl_ssl"):
             raise ValueError(f"security is plaintext or sasl_ssl, not {security!r}")
@@ -94,7 +95,10 @@ class KafkaCluster:
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
             run = RunFolder.create("kafka", at=directory)
-            layout, secured = _lay_out(run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached)
+            heap = heap or ("512m" if brokers == 1 else "320m")
+            layout, secured = _lay_out(
+                run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached, heap
+            )
             bootstrap = ",".join(f"127.0.0.1:{broker.ports['PLAINTEXT']}" for broker in layout)
             cluster = cls(bootstrap, run, layout, secured, keeps_data=directory is not None)
             try:
@@ -277,7 +281,13 @@ def _nodes(answer: bytes) -> Iterator[int]:
 
 
 def _lay_out(
-    run: RunFolder, count: int, properties: Mapping[str, str], secured: bool, authorizer: bool, detached: bool
+    run: RunFolder,
+    count: int,
+    properties: Mapping[str, str],
+    secured: bool,
+    authorizer: bool,
+    detached: bool,
+    heap: str,
 ) -> tuple[tuple[_Broker, ...], KafkaSecurity | None]:
     """Draw the ports and write each broker's properties."""
     listeners = ("PLAINTEXT", "CONTROLLER", *(("SASL_SSL", "SSL") if secured else ()))
@@ -306,7 +316,6 @@ def _lay_out(
         "default.replication.factor": replicas,
         **(security.broker_properties(authorizer=authorizer) if security else {}),
     }
-    heap = "512m" if count == 1 else "320m"
     brokers = []
     for node, of_one in enumerate(ports):
         name = f"kafka-{node}"
