@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -16,18 +17,20 @@ from tidegate.kafka.model import GroupState
 WITHIN_S = 30.0
 
 
-def test_a_group_is_described_again_after_its_only_broker_was_killed() -> None:
+def test_groups_and_topics_are_told_again_after_the_only_broker_was_killed() -> None:
     partitions = [("orders", number) for number in range(2)]
     with KafkaCluster.start() as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
         client = KafkaClient(Connection(kafka.bootstrap))
+        watch = client.topic_watch()
         with (
             SteadyProducer(kafka.bootstrap, "orders", 2, 10),
             ConsumerFleet("librdkafka", kafka.bootstrap, "payments", ["orders"], 2) as fleet,
         ):
             fleet.wait_flowing(partitions)
             assert client.groups(["payments"])["payments"].members
+            topics = watch.poll(["orders"])
             [broker] = kafka.brokers
             kafka.kill(broker)
             kafka.restart(broker)
@@ -40,4 +43,11 @@ def test_a_group_is_described_again_after_its_only_broker_was_killed() -> None:
                     seen = client.groups(["payments"])["payments"]
                 except Unavailable:
                     continue
+            told = None
+            while told is None:
+                assert time.monotonic() - back < WITHIN_S, "the watch tells nothing"
+                with suppress(Unavailable):
+                    told = watch.poll(["orders", "returns"])
+            assert told == topics
+        watch.close()
         client.close()

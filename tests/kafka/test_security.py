@@ -167,6 +167,8 @@ def test_both_client_libraries_authenticate(kind: str, connections: dict[str, Co
             assert time.monotonic() < deadline
         assert kafka.committed(group) == {PARTITION: 0}
         assert kafka.groups([group])[group].is_vacant
+        with closing(kafka.topic_watch()) as watch:
+            assert list(watch.poll([TOPIC, "hidden"]) or ()) == [TOPIC]
 
 
 @pytest.mark.parametrize("kind", ["scram-sha-512", "plain"])
