@@ -9,13 +9,14 @@ import contextlib
 import itertools
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -268,9 +269,16 @@ class _RealConsumer:
 
     def commit(self, offsets: Offsets) -> object:
         rows = [ClientTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
-        answer: Future[object] = Future()
-        self._commits.put((rows, answer))  # between two polls, as an application does
-        return answer.result(20)
+        deadline = time.monotonic() + 20
+        while True:
+            answer: Future[object] = Future()
+            self._commits.put((rows, answer))  # between two polls, as an application does
+            try:
+                return answer.result(20)
+            except KafkaException as error:
+                # KIP-848: the coordinator has raised the member's epoch, and its heartbeat has not brought it yet.
+                if error.args[0].code() != KafkaError.STALE_MEMBER_EPOCH or time.monotonic() > deadline:
+                    raise
 
     def close(self) -> None:
         if not self._stop.is_set():

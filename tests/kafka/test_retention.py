@@ -10,18 +10,28 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import OFFSET_STORED, Consumer
 from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from prometheus_client import CollectorRegistry
 
 from contract.kafka_worlds import RealWorld, until
 from devstack import KafkaCluster
 from support.fake_kube import FakeKube
 from tidegate.connection.live import Live
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import GroupType, Offsets, TopicPartition
 from tidegate.keeping import KeptPolicy
@@ -38,7 +48,6 @@ from tidegate.retention.records import GroupLog
 RETENTION_S: Final = 60.0
 BROKER: Final = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
 WHOLE_S: Final = 3 * RETENTION_S + 5
-RECOMMITTED_S: Final = 100.0
 LATE_S: Final = 20.0
 """How late, at most, the broker's look at its offsets and ours at it may come on a busy machine."""
 
@@ -48,7 +57,9 @@ RECORDS: Final = 50
 
 @dataclass
 class Group:
-    """One group and its policy. ``foretold``: when its offsets end, as the status said at first."""
+    """One group and its policy. ``blind``: the connection's principal may not read the coordinator's log, and nothing
+    of the group ``refused``. ``foretold``: when its offsets end, as the status said at first.
+    """
 
     name: str
     place: Offsets
@@ -72,41 +83,26 @@ class Group:
         return self.foretold.expires_at.timestamp()
 
 
-class _Blind:
-    """A connection whose principal may not read the coordinator's log."""
-
-    def __init__(self, retention: Any) -> None:
-        self._retention = retention
-
-    def log(self, group_id: str, _since: GroupLog) -> GroupLog:
-        raise NotAuthorized(f"read the log of group {group_id}")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._retention, name)
-
-
-class _BlindKafka:
-    def __init__(self, kafka: Any) -> None:
-        self._kafka = kafka
-        self.retention = _Blind(kafka.retention)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kafka, name)
-
-
 class Story:
     """Sets the groups up, lets them sleep, and writes down what was seen of them."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self.world = RealWorld(bootstrap)
+    def __init__(self, cluster: KafkaCluster, folder: Path) -> None:
+        self.bootstrap = cluster.bootstrap
+        self.world = RealWorld(cluster.bootstrap)
         self.kafka = self.world.kafka
+        security = cluster.security
+        password = folder / "password"
+        password.write_text(security.password)
+        user = Authentication(AuthenticationType.SCRAM_SHA_256, username=security.username, password_file=password)
+        self.limited = Connection(security.sasl_ssl_bootstrap, tls=True, ca_file=security.ca, authentication=user)
+        self.principal = f"User:{security.username}"
         self.topic, self.left, self.doomed = (self.world.create_topic(n) for n in (2, 1, 1))
         self.partitions = [TopicPartition(self.topic, n) for n in range(2)]
         self.place = dict(zip(self.partitions, (11, 22), strict=True))
         for partition in self.partitions:
             self.world.append(partition, [datetime.now(UTC)] * RECORDS)
         self.kube = FakeKube()
+        self.limited_kafka = KafkaClient(self.limited)
         self.groups: dict[str, Group] = {}
         self.executor = ThreadPoolExecutor(4)
         self.live_consumer: Any = None
@@ -132,6 +128,14 @@ class Story:
         for kind in (GroupType.CLASSIC, GroupType.CONSUMER):
             self._leave_place(f"blind-{kind}", kind)
             self._note(f"blind-{kind}", self.place, guard=True, blind=True)
+        self._leave_place("refused", GroupType.SIMPLE)
+        self._note("refused", self.place, guard=True, blind=True)
+        self._allow(
+            (ResourceType.GROUP, "blind-", ResourcePatternType.PREFIXED, AclOperation.READ),
+            (ResourceType.GROUP, "refused", ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, self.topic, ResourcePatternType.LITERAL, AclOperation.READ),
+            (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, AclOperation.DESCRIBE_CONFIGS),
+        )
         self._leave_place("recommitted", GroupType.CLASSIC)
         self._note("recommitted", self.place, guard=True)
         self._leave_place("pending", GroupType.SIMPLE)
@@ -152,6 +156,16 @@ class Story:
         self.kafka.committed(name)  # finds the coordinator, which a client that was just made need not know
         self.kafka.writer(name, transaction_timeout_s=20).alter(name, place or self.place)
 
+    def _allow(self, *rights: tuple[ResourceType, str, ResourcePatternType, AclOperation]) -> None:
+        """What the operator's principal may at the connection that is not the administrator's."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        bindings = [
+            AclBinding(kind, name, pattern, self.principal, "*", operation, AclPermissionType.ALLOW)
+            for kind, name, pattern, operation in rights
+        ]
+        for future in admin.create_acls(bindings).values():
+            future.result(20)
+
     def _note(self, name: str, place: Offsets, *, guard: bool, blind: bool = False) -> None:
         self.groups[name] = Group(name, place, blind)
         spec = {"connectionRef": {"name": "kafka"}, "group": name, "retention": {"guard": guard, "warnBefore": "10s"}}
@@ -171,12 +185,13 @@ class Story:
 
     async def _sleep_and_look(self) -> None:
         observer = Observer(self.executor, active_tick_s=1.0, idle_tick_s=1.0)
-        observer.connect("connection", "ns/kafka", self.kafka)
+        observer.connect("all", "ns/all", self.kafka)
+        observer.connect("limited", "ns/limited", self.limited_kafka)
         keeper = RetentionKeeper(
             Parts(self.kube, observer, self.executor, self.executor, RetentionMetrics(CollectorRegistry()))
         )
         for group in self.groups.values():
-            observer.want(group.name, "connection", group.name, active=False)
+            observer.want(group.name, "limited" if group.blind else "all", group.name, active=False)
         passes = [asyncio.create_task(self._keep(keeper, group)) for group in self.groups.values()]
         try:
             while time.time() < self.emptied_s + WHOLE_S:
@@ -203,7 +218,8 @@ class Story:
         since_s = time.time() - self.emptied_s
         if since_s > 2 and not self._once("delete"):
             self.world.delete_topic(self.doomed)
-        if since_s > RECOMMITTED_S and not self._once("recommit"):
+        kept = self.groups["recommitted"].status.retention
+        if kept is not None and kept.kept == 2 and not self._once("recommit"):
             place = dict(zip(self.partitions, (11, 30), strict=True))
             self.kafka.writer("recommitted", transaction_timeout_s=20).alter("recommitted", place)
         for kind in KINDS:
@@ -220,17 +236,17 @@ class Story:
 
     async def _keep(self, keeper: RetentionKeeper, group: Group) -> None:
         """The operator's passes over one policy."""
-        kafka: Any = _BlindKafka(self.kafka) if group.blind else self.kafka
+        name = "limited" if group.blind else "all"
         live = Live(
-            uid="connection",
+            uid=name,
             namespace="ns",
-            name="kafka",
+            name=name,
             digest="d",
-            connection=Connection(self.bootstrap),
+            connection=self.limited if group.blind else Connection(self.bootstrap),
             mounted=None,
             secrets={},
             allow=AllowSpec(),
-            kafka=kafka,
+            kafka=self.limited_kafka if group.blind else self.kafka,
             cluster_id="c",
             trouble=None,
         )
@@ -257,13 +273,14 @@ class Story:
 
     def close(self) -> None:
         self.world.close()
+        self.limited_kafka.close()
         self.executor.shutdown()
 
 
 @pytest.fixture(scope="module")
-def story() -> Iterator[Story]:
-    with KafkaCluster.start(properties=BROKER) as cluster:
-        made = Story(cluster.bootstrap)
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with KafkaCluster.start(properties=BROKER, security="sasl_ssl", authorizer=True) as cluster:
+        made = Story(cluster, tmp_path_factory.mktemp("retention"))
         try:
             made.set_up()
             made.happen()
@@ -399,3 +416,41 @@ def test_a_pending_transaction_keeps_an_offset_from_expiring_until_it_ends(story
     assert all(committed == story.place for _, _, committed in looks)
     assert looks[-1][0] - story.emptied_s >= 3 * RETENTION_S
     until(story.world, lambda: not story.kafka.committed("pending"), "the offset expires", timeout_s=LATE_S)
+
+
+def test_what_may_not_be_read_or_written_is_named(story: Story) -> None:
+    group = story.groups["refused"]
+    retention = story.limited_kafka.retention
+
+    assert retention.settings().retention_ms == RETENTION_S * 1000
+    with pytest.raises(NotAuthorized, match="__consumer_offsets"):
+        retention.log("blind-classic", GroupLog())
+    group.gone_between(story.partitions[0])
+    assert "GuardRefused" in story.told("refused")
+    [condition] = group.status.conditions
+    assert condition.reason == "GuardRefused"
+    assert "Read on group refused" in condition.message
+
+
+def test_a_commit_that_comes_in_the_same_moment_stands(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and our commit somebody moves one offset and deletes nothing else."""
+    first, second = story.partitions
+    retention, wire = story.kafka.retention, story.kafka._wire
+    found = {p: Commit(o, "theirs") for p, o in story.place.items()}
+    assert retention.commit("overtaken", found, {}, retention_ms=600_000) == set(found)
+    exchange, exchanges = wire.exchange, 0
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        nonlocal exchanges
+        exchanges += 1
+        if exchanges == 2:
+            story.kafka.writer("overtaken", transaction_timeout_s=20).alter("overtaken", {first: 33})
+        return exchange(*arguments, **options)
+
+    monkeypatch.setattr(wire, "exchange", interrupted)
+
+    kept = retention.commit("overtaken", found, found, retention_ms=600_000)
+
+    assert kept == {second}
+    monkeypatch.undo()
+    assert retention.commits("overtaken").offsets == {first: Commit(33), second: Commit(story.place[second], "theirs")}
