@@ -67,6 +67,7 @@ class Job:
     work_s: float = 0.0
     assigned_by_hand: Sequence[tuple[str, int]] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
+    links: list[ControlLink] = field(default_factory=list)
 
     def client_config(self) -> dict[str, Any]:
         return {
@@ -82,7 +83,14 @@ class Job:
         }
 
     def link(self, config: Mapping[str, Any]) -> ControlLink:
-        return ControlLink(connection_settings(config), self.settings.control_topic, self.settings.acks_topic)
+        made = ControlLink(connection_settings(config), self.settings.control_topic, self.settings.acks_topic)
+        self.links.append(made)
+        return made
+
+    def close_links(self) -> None:
+        """Nobody waits for it: a link ends when its reader's poll does."""
+        for link in self.links:
+            threading.Thread(target=link.close, daemon=True).start()
 
 
 class Application:
@@ -281,6 +289,7 @@ class Scene:
         self._ending.set()
         for application in self.applications:
             application.stop()
+            application.job.close_links()
         if self._writer.is_alive():
             self._writer.join(PATIENCE_S)
         self.client.close()

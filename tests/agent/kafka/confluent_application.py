@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import Queue
 from typing import Any, Self
 
@@ -16,8 +17,10 @@ from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
 from tidegate.kafka.model import TopicPartition as Partition
+from tidegate_agent import process
 from tidegate_agent.adapters.confluent import ManagedConsumer, ManagedProducer
 from tidegate_agent.control import plain
+from tidegate_agent.settings import Settings
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "range": {"partition.assignment.strategy": "range"},
@@ -181,6 +184,19 @@ class Application:
         self._stop.set()
         self._thread.join(30)
         assert not self._thread.is_alive()
+
+
+@contextmanager
+def links_of_its_own(settings: Settings | None = None) -> Iterator[None]:
+    """Consumers that are made meanwhile share their links with no others, and these end with it."""
+    before, own = process._process, process._Process(settings=settings)
+    process._process = own
+    try:
+        yield
+    finally:
+        process._process = before
+        for link in own.links.values():
+            link.close()
 
 
 class Scene:

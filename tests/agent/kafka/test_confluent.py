@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from agent.kafka.confluent_application import PROTOCOLS, Scene
+from agent.kafka.confluent_application import PROTOCOLS, Scene, links_of_its_own
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
@@ -31,6 +31,12 @@ WAYS = [
     ("range", "consume", "transaction"),
     ("kip-848", "consume", "transaction"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def links() -> Iterator[None]:
+    with links_of_its_own():
+        yield
 
 
 @pytest.fixture

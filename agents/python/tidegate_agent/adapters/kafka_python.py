@@ -115,9 +115,14 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         finally:
             passed.ends()
 
+    def need_rejoin(self) -> bool:
+        # kafka-python 3.0 forgets a join that new metadata asked for if the poll ended while SyncGroup was under way,
+        # and would never have its partitions.
+        is_joining = getattr(self, "_join_task", None) is not None and self._subscription.partitions_auto_assigned()
+        return bool((self.gatekeeper is not None and is_joining) or super().need_rejoin())
+
     def ensure_active_group(self, timeout_ms: float | None = None) -> Any:
-        # Joining, and the auto-commit before it, have as long as the application's poll, not as the agent's part of it:
-        # kafka-python 3.0 may forget a join whose time is up while its SyncGroup is under way, and then never joins.
+        # Joining, and the auto-commit before it, have as long as the application's poll, not as the agent's part of it.
         gatekeeper = self.gatekeeper
         if gatekeeper is not None and gatekeeper.timer is not None:
             timeout_ms = gatekeeper.timer.timeout_ms
@@ -484,7 +489,7 @@ def replace_parts(module: ModuleType) -> None:
     """
     replace_part(subscription_state, _PartitionState, "seek", "reset", "pause", "resume")
     replace_part(module, _Subscription, "_apply_assignment", "unsubscribe")
-    replace_part(module, _Coordinator, "_send_offset_commit_request", "ensure_active_group")
+    replace_part(module, _Coordinator, "_send_offset_commit_request", "ensure_active_group", "need_rejoin")
     for name in ("_poll_once", "_message_generator_v2"):
         if not hasattr(module.KafkaConsumer, name):
             raise AttributeError(f"KafkaConsumer has no {name} in this version")
