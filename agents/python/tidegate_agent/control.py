@@ -507,6 +507,7 @@ class ControlLink:
                 gates={**self._kept, **self._table.gates()},
                 taken=position - 1,
                 generation=generation,
+                moved=self._table.moved(),
                 discovered=self._partitions.view(),
                 clock=self._clock,
             )

@@ -188,6 +188,8 @@ class _State:
     acked: tuple[int, int] | None = None
     """Generation and epoch of the newest ack."""
     warned: bool = False
+    lost: _Lost | None = None
+    """When it was this consumer's before."""
     in_hand: int | None = None
     """The offset after the last record that may still be in hand from before a rebalance, or from before a closing
     that did not wait for it, as long as its commit may come."""
@@ -200,12 +202,17 @@ class _State:
         self.step, self.due = step, due
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Lost:
-    """A partition that was taken away: what was handed out of it (``in_hand``), and whether it was closed since."""
+    """A partition that was taken away: what was handed out of it (``in_hand``), and whether it was closed since.
+
+    ``generation`` and ``taken``: what was known of the control topic at that time.
+    """
 
     in_hand: int | None
-    is_gated: bool
+    was_gated: bool
+    generation: int
+    taken: int
 
 
 @dataclass
@@ -248,8 +255,7 @@ class Core:
             self._states[partition] = state
             lost = self._lost.pop(partition, None)
             if lost is not None and not is_sought:
-                state.in_hand = lost.in_hand
-                state.late_from = 0 if lost.is_gated and lost.in_hand is not None else None
+                state.lost, state.in_hand = lost, lost.in_hand
         return new
 
     def revoked(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None] | None = None) -> None:
@@ -262,15 +268,13 @@ class Core:
             if state is None:
                 continue
             ends = (state.in_hand, state.position, (delivered or {}).get(partition))
-            is_gated = state.sealed or state.late_from is not None
-            self._lost[partition] = _Lost(max((end for end in ends if end is not None), default=None), is_gated)
-        self._mark_gated()
+            in_hand = max((end for end in ends if end is not None), default=None)
+            lost = _Lost(in_hand, self._is_gated(partition, state), self.known.generation, self.known.taken)
+            self._lost[partition] = lost
 
     def know(self, known: Known) -> None:
         """What the control topic says now."""
-        if known is not self.known:
-            self.known = known
-            self._mark_gated()
+        self.known = known
 
     def app_paused(self, partitions: Iterable[Partition]) -> None:
         """The application paused these itself; the client is told so in any case."""
@@ -328,7 +332,8 @@ class Core:
             if state is None:
                 # A member may commit for partitions that are not its own: nothing of before they were closed.
                 lost = self._lost.get(partition)
-                if (lost is not None and lost.is_gated) or self.known.gate(self.group, partition) is not None:
+                gate = self.known.gate(self.group, partition)
+                if gate is not None or (lost is not None and self._was_gated(partition, lost)):
                     found.add(partition)
                 continue
             if state.sealed:
@@ -487,10 +492,16 @@ class Core:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _mark_gated(self) -> None:
-        for partition, lost in self._lost.items():
-            if not lost.is_gated and self.known.gate(self.group, partition) is not None:
-                lost.is_gated = True
+    def _was_gated(self, partition: Partition, lost: _Lost) -> bool:
+        """Whether the gate was closed at some time since records that may still be in hand were handed out."""
+        taken = lost.taken if lost.generation == self.known.generation else -1
+        return lost.was_gated or self.known.moved_after(self.group, partition, taken)
+
+    def _is_gated(self, partition: Partition, state: _State) -> bool:
+        """The same of a partition that is this consumer's."""
+        if state.sealed or state.late_from is not None or self.known.gate(self.group, partition) is not None:
+            return True
+        return state.stage is Stage.UNREAD and state.lost is not None and self._was_gated(partition, state.lost)
 
     @staticmethod
     def _is_late(state: _State, offset: int) -> bool:
@@ -590,6 +601,8 @@ class Core:
 
     def _unread(self, partition: Partition, state: _State, gate: Gate | None, now: float) -> None:
         if state.read:
+            if state.in_hand is not None and self._is_gated(partition, state):
+                state.late_from = 0
             if gate is None:
                 if state.step is None and state.late_from is not None:
                     state.stage, state.sealed = Stage.OPENING, True
@@ -597,8 +610,6 @@ class Core:
                 elif state.step is None:
                     state.need(_Step.PLACE if state.unplaced else _Step.RESUME)
                 return
-            if state.in_hand is not None:
-                state.late_from = 0
             # Nothing was delivered by this owner: there is nothing to wait for.
             state.stage, state.sealed = Stage.DRAINING, True
             state.deadline, state.give_up = now, now + UNDELIVERED_PATIENCE_S

@@ -34,6 +34,8 @@ class Known:
     ("read to the end as it is now") that it answers. ``generation`` counts the control topics there have been: epochs
     of different ones cannot be compared; 0: none has been read.
 
+    ``moved``: the offset of the newest hold or release of each gate that ever had one.
+
     ``discovered``, by topic name: when partitions were first seen. ``topic_ids``: of the topics that were asked for
     with a question, the id each has now. ``clock``: ``None`` where the topic does not tell the broker's time.
     """
@@ -45,10 +47,15 @@ class Known:
     discovered: Mapping[str, tuple[Discovered, ...]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     clock: Clock | None = None
+    moved: Mapping[tuple[str, Partition], int] = field(default_factory=dict)
 
     def gate(self, group: str, partition: Partition) -> Gate | None:
         """The gate if it is closed."""
         return self.gates.get((group, partition))
+
+    def moved_after(self, group: str, partition: Partition, offset: int) -> bool:
+        """Whether the gate was closed or opened by a record beyond this offset; it may be open again."""
+        return self.moved.get((group, partition), -1) > offset
 
     @property
     def open_epoch(self) -> int:
@@ -62,12 +69,14 @@ class GateTable:
     def __init__(self) -> None:
         self._holds: dict[tuple[str, Partition], dict[str, tuple[int, Hold]]] = {}
         self._gates: dict[tuple[str, Partition], Gate] = {}
+        self._moved: dict[tuple[str, Partition], int] = {}
 
     def take(self, key: Key, value: Value, offset: int) -> bool:
         """One record at its offset; whether a gate changed. Kinds that are not holds are passed over."""
         if not isinstance(key, HoldKey):
             return False
         where = (key.group, Partition(key.topic, key.partition))
+        self._moved[where] = offset
         holds = dict(self._holds.get(where, {}))
         if isinstance(value, Hold):
             holds[key.holder] = (offset, value)
@@ -83,6 +92,10 @@ class GateTable:
     def gates(self) -> Mapping[tuple[str, Partition], Gate]:
         """The closed gates as they are now; later records do not change the result."""
         return dict(self._gates)
+
+    def moved(self) -> Mapping[tuple[str, Partition], int]:
+        """The offset of each gate's newest record, open ones too."""
+        return dict(self._moved)
 
 
 def _gate(holds: Mapping[str, tuple[int, Hold]]) -> Gate:

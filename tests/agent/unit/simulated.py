@@ -142,6 +142,7 @@ class Consumer:
                 self.partitions.view(),
                 dict(self.topic_ids),
                 self.clock,
+                self.table.moved(),
             )
         )
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent.unit.simulated import P0, Consumer
 from tidegate_agent.core import Committed, Stage
+from tidegate_agent.records import Hold, HoldKey
 
 
 def owner(*, read: int = 10, committed: int | None = None) -> Consumer:
@@ -30,9 +31,14 @@ def regain(consumer: Consumer, ticket: int = 2) -> None:
     consumer.run(1)
 
 
-def reset_elsewhere(consumer: Consumer, offset: int) -> None:
-    """Another member owns it while it is closed, reset, and opened again."""
-    consumer.hold(P0)
+def reset_elsewhere(consumer: Consumer, offset: int, *, is_seen: bool = True) -> None:
+    """Another member owns it while it is closed, reset, and opened again; it may be read only when that is over."""
+    key = HoldKey("g", *P0, "h")
+    if is_seen:
+        consumer.hold(P0)
+    else:
+        consumer.taken += 1
+        consumer.table.take(key, Hold(), consumer.taken)
     consumer.client.committed[P0] = offset
     consumer.release(P0)
 
@@ -60,11 +66,14 @@ def test_what_was_in_hand_when_a_closed_partition_was_taken_away_is_not_committe
     holds_the_target(consumer, target)
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
 @pytest.mark.parametrize("target", [2, 500])
-def test_nor_when_it_was_taken_away_while_it_was_open_and_closed_and_reset_at_another_members(target: int) -> None:
+def test_nor_when_it_was_taken_away_while_it_was_open_and_closed_and_reset_at_another_members(
+    target: int, is_seen: bool
+) -> None:
     consumer = owner()
     lose(consumer)
-    reset_elsewhere(consumer, target)
+    reset_elsewhere(consumer, target, is_seen=is_seen)
     assert not consumer.commit(P0, 10), "it is another member's now, and was reset"
     regain(consumer)
     holds_the_target(consumer, target)
@@ -105,6 +114,18 @@ def test_nor_when_the_partition_goes_and_comes_twice() -> None:
     regain(consumer)
     lose(consumer)
     regain(consumer, 3)
+    holds_the_target(consumer, 2)
+
+
+def test_nor_when_the_reset_is_read_only_after_the_partition_is_back() -> None:
+    consumer = owner()
+    lose(consumer)
+    consumer.assign(P0, ticket=2, answered=False)
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    consumer.assign(P0, ticket=3, answered=False)
+    lose(consumer)
+    regain(consumer, 4)
     holds_the_target(consumer, 2)
 
 

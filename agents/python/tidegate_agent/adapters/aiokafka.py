@@ -145,14 +145,14 @@ class Gatekeeper:
             rule=rule,
         )
         self.gate = ConsumerGate(core, link, self._delivered, self._woken_from_outside)
-        link.listen(self.gate.told)
+        link.listen(self._woken_from_outside)
 
     def close(self) -> None:
         """Nothing is done any more; what was sealed stays sealed for the client's last commit."""
         if self.gate.closed:
             return
         self.gate.closed = True
-        self._link.unlisten(self.gate.told)
+        self._link.unlisten(self._woken_from_outside)
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:

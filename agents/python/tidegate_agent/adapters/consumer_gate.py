@@ -168,12 +168,6 @@ class ConsumerGate:
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
-    def told(self) -> None:
-        """The link knows something new. A gate may be open again when the client is driven the next time."""
-        with self._lock:
-            self.core.know(self.link.known)
-        self.wake()
-
     def work(self) -> Effect | None:
         with self._lock:
             self.core.know(self.link.known)

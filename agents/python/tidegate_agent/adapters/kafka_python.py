@@ -154,13 +154,13 @@ class Gatekeeper:
             rule=rule,
         )
         self.gate = ConsumerGate(core, link, self.delivered, self._has_news)
-        link.listen(self.gate.told)
+        link.listen(self._has_news)
 
     def close(self) -> None:
         """Nothing is done any more; what was sealed stays sealed for the client's last commit."""
         if not self.gate.closed:
             self.gate.closed = True
-            self._link.unlisten(self.gate.told)
+            self._link.unlisten(self._has_news)
 
     def _has_news(self) -> None:
         self.news = True
