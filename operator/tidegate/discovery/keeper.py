@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +15,7 @@ from tidegate.connection.live import Live
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.state import DiscoveryState
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
+from tidegate.kafka.model import Topic
 from tidegate.keeping import Kept, KeptPolicy
 from tidegate.kube.ports import uid_of
 from tidegate.metrics import Metrics
@@ -57,8 +58,9 @@ class DiscoveryKeeper:
         if snapshot.failure is not None:
             raise snapshot.failure
         watch = await self._watch(live, uid)
-        await watch.first_look()
-        guard = self._guard(watch, uid, wish, policy)
+        guard = watch.guards.get(uid)
+        if guard is None or guard.wish != wish:
+            guard = self._guard(watch, uid, wish, policy, snapshot.topics)
         guard.resetting = policy.resetting
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(guard, live, snapshot)
@@ -99,11 +101,12 @@ class DiscoveryKeeper:
         fresh.start()
         return fresh
 
-    def _guard(self, watch: ConnectionWatch, uid: str, wish: Wish, policy: KeptPolicy) -> Guard:
+    def _guard(
+        self, watch: ConnectionWatch, uid: str, wish: Wish, policy: KeptPolicy, topics: Mapping[str, Topic]
+    ) -> Guard:
+        """A guard for what the policy wishes now. ``topics``: those of the cluster, which were there before."""
+        existed = {topic.topic_id: topic.partitions for topic in topics.values()}
         guard = watch.guards.get(uid)
-        if guard is not None and guard.wish == wish:
-            return guard
-        existed = {topic.topic_id: topic.partitions for topic in watch.topics.values()}
         if guard is not None:
             guard.turn_to(wish, existed)
             return guard

@@ -26,6 +26,7 @@ from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import discover, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.kafka.names import is_pattern
 from tidegate.metrics import Metrics
 from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase
@@ -84,8 +85,9 @@ class ConnectionWatch:
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
+        self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
-        """When the newest look began: what a later one shows and this one did not was made after that."""
+        """When the newest look began: what it did not show and a later one for the same topics does was made since."""
         self._time: BrokerTime | None = None
         self._previous_clock_ms: int | None = None
         """The last clock record of whoever watched before: until then nothing was overlooked."""
@@ -125,11 +127,6 @@ class ConnectionWatch:
                 self._known = known
                 self._find_unwritten()
 
-    async def first_look(self) -> None:
-        """Return once the topics have been seen. Raises ``KafkaFailure``."""
-        if self._looked_s is None:
-            await self._look()
-
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def _look_always(self) -> None:
@@ -150,10 +147,14 @@ class ConnectionWatch:
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
+        asked = self._names()
+        if asked != self._asked:
+            # What was not asked for before has not just been made because it is seen now.
+            self._asked, self._looked_s = asked, None
         began = self._parts.clock.monotonic()
         failed = True
         try:
-            told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll)
+            told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll, asked)
             failed = False
         finally:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
@@ -164,6 +165,13 @@ class ConnectionWatch:
         for guard in tuple(self.guards.values()):
             if guard.looked_at is not self.topics or guard.failures:
                 self._look_for(guard, look)
+
+    def _names(self) -> frozenset[str] | None:
+        """The topics to ask for; ``None``: all, where patterns, or what a group may read, are guarded."""
+        wanted = [guard.wish.patterns for guard in self.guards.values()]
+        if not wanted or any(patterns is None or any(map(is_pattern, patterns)) for patterns in wanted):
+            return None
+        return frozenset(name for patterns in wanted for name in patterns or ())
 
     def _look_for(self, guard: Guard, look: _Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
