@@ -186,6 +186,7 @@ RIGHTS = pytest.mark.parametrize("may_read_log", [True, False], ids=["log read",
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_group_sleeps_for_a_year_and_keeps_its_place(world: World, kind: GroupType, may_read_log: bool) -> None:
     world.kafka.retention.may_read_log = may_read_log
+    world.retention(guard=True, warnBefore="2400h")
     leave_place(world, kind)
 
     world.sleep(365 * DAY, look_every=timedelta(hours=12))
@@ -333,6 +334,17 @@ def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupT
     assert world.metric("tidegate_offsets_restored_total") == 2
     world.sleep(60 * DAY)
     assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
+
+
+def test_an_offset_that_only_a_transaction_keeps_is_not_missed(world: World) -> None:
+    world.retention(guard=False)
+    world.join_and_leave(PLACE)
+    world.keep()
+    with world.kafka.writer(GROUP, transaction_timeout_s=10**9).transaction() as transaction:
+        transaction.send(GROUP, PLACE)
+        world.sleep(8 * DAY)
+
+        assert (world.committed, world.told) == (PLACE, [])
 
 
 def test_metadata_is_kept_and_restored(world: World) -> None:
