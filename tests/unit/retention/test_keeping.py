@@ -336,7 +336,7 @@ def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupT
     assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
 
 
-def test_an_offset_that_only_a_transaction_keeps_is_not_missed(world: World) -> None:
+def test_an_offset_that_only_a_transaction_keeps_is_not_missed_before_it_goes(world: World) -> None:
     world.retention(guard=False)
     world.join_and_leave(PLACE)
     world.keep()
@@ -345,6 +345,9 @@ def test_an_offset_that_only_a_transaction_keeps_is_not_missed(world: World) -> 
         world.sleep(8 * DAY)
 
         assert (world.committed, world.told) == (PLACE, [])
+    world.sleep(HOUR)
+
+    assert (world.committed, world.told) == ({}, ["OffsetsExpired"])
 
 
 def test_metadata_is_kept_and_restored(world: World) -> None:
