@@ -15,17 +15,20 @@ from tidegate.connection.live import Live
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.state import DiscoveryState
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
-from tidegate.kafka.model import Topic
+from tidegate.kafka.model import Group, GroupType, Topic
 from tidegate.keeping import Kept, KeptPolicy
-from tidegate.kube.ports import uid_of
+from tidegate.kube.ports import EventType, Happening, uid_of
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer, Snapshot
 from tidegate.reset.clock import Clock
+from tidegate.reset.plan import STREAMS_ASSIGNOR
 
 _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
 
 _AGAIN_S: Final = 10.0
+
+GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,24 @@ class Parts:
     clock: Clock
     wake: Callable[[str], None]
     metrics: Metrics
+
+
+def is_refused(group: Group) -> bool:
+    """Kafka Streams decides itself where its tasks begin, and KIP-1327 refuses the option to it; share groups have no
+    offsets to commit. A Streams application of the classic protocol is told by its assignor.
+    """
+    return group.type in (GroupType.STREAMS, GroupType.SHARE) or group.assignor == STREAMS_ASSIGNOR
+
+
+def _refusal(policy: KeptPolicy) -> Happening:
+    group = policy.spec.group
+    return Happening(
+        EventType.WARNING,
+        GROUP_NOT_SUPPORTED,
+        f"group {group} is of Kafka Streams or a share group: its new partitions are given no start; remove "
+        "spec.discovery and spec.latest",
+        f"{GROUP_NOT_SUPPORTED}/{policy.body['metadata'].get('generation')}",
+    )
 
 
 class DiscoveryKeeper:
@@ -57,6 +78,9 @@ class DiscoveryKeeper:
         snapshot = await self._parts.observer.newest(live.uid, group=wish.group, gates=wish.tells_agents)
         if snapshot.failure is not None:
             raise snapshot.failure
+        if is_refused(snapshot.groups[wish.group]):
+            await self.forget(uid)
+            return Kept(policy.status.model_copy(update={"discovery": None}), (_refusal(policy),), _AGAIN_S)
         watch = await self._watch(live, uid)
         guard = watch.guards.get(uid)
         if guard is None or guard.wish != wish:

@@ -310,7 +310,9 @@ class ConnectionWatch:
         self._time = BrokerTime(at_ms, sent_s, clock.monotonic())
 
     async def _write(self) -> None:
-        records = dict(self._unwritten)
+        # A topic's highest partition first: agents take those above what they have read for newer than all of it.
+        keys = sorted(self._unwritten, key=lambda k: (k.topic, k.topic_id, -k.partition))
+        records = {key: self._unwritten[key] for key in keys}
         if records:
             await self._do(functools.partial(self.live.kafka.control.write_partitions, records))
             self._unwritten = {key: value for key, value in self._unwritten.items() if records.get(key) != value}

@@ -16,10 +16,10 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import watch
-from tidegate.discovery.keeper import DiscoveryKeeper, Parts
+from tidegate.discovery.keeper import DiscoveryKeeper, Parts, is_refused
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.keeping import KeptPolicy
 from tidegate.kube.ports import Happening
 from tidegate.metrics import Metrics
@@ -330,3 +330,19 @@ def test_a_topic_that_has_long_been_gone_is_forgotten(world: World) -> None:
         operator.until(lambda s: not s.topics, "it is forgotten")
 
     assert [topic.name for topic in remembered.topics] == ["orders"]
+
+
+@pytest.mark.parametrize("kind", [GroupType.STREAMS, GroupType.SHARE])
+def test_groups_of_kafka_streams_and_share_groups_are_refused(world: World, kind: GroupType) -> None:
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 1})
+    world.kafka.set_group(GROUP, kind)
+    with world.operator() as operator:
+        assert operator.run(operator.keep()) is None
+
+    assert [h.reason for h in world.told] == ["GroupNotSupported"]
+
+
+def test_a_streams_application_of_the_classic_protocol_is_told_by_its_assignor() -> None:
+    assert is_refused(Group(GROUP, GroupState.STABLE, GroupType.CLASSIC, "stream"))
+    assert not is_refused(Group(GROUP, GroupState.STABLE, GroupType.CLASSIC, "range"))
+    assert not is_refused(Group(GROUP, GroupState.DEAD, GroupType.UNKNOWN))
