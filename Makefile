@@ -25,7 +25,7 @@ demo: setup build ## a live group's offsets are reset on real parts, before your
 
 .PHONY: test
 test: kubectl setup build lint ## lint, then all tests, two at once (ARGS="tests/unit -k name" for some)
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: kubectl
 kubectl:

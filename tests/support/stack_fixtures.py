@@ -42,6 +42,20 @@ FIXTURE_MARKERS = {
     "crds_installed": "apiserver",
 }
 
+LONGEST = (
+    "tests/kafka/test_retention.py",
+    "tests/e2e/test_reset_policy.py",
+    "tests/kafka/test_reset_kinds.py",
+    "tests/property/test_random_sequences.py",
+    "tests/e2e/test_pause_survives.py",
+    "tests/apiserver/test_operator_reset.py",
+    "tests/kafka/test_cli_compared.py",
+    "tests/agent/kafka/test_python_clients.py",
+    "tests/kafka/test_reset_hard_cases.py",
+    "tests/e2e/test_demo.py",
+)
+"""Files that take minutes, which one of two workers does as a whole: first, so that none of them is left for the end."""
+
 _session_id = secrets.token_hex(2)
 _numbers = itertools.count(1)
 
@@ -66,7 +80,9 @@ class Unique(Protocol):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by folder (below ``tests/``) and by the fixtures they use."""
+    """Mark tests by folder (below ``tests/``) and by the fixtures they use; the longest files first."""
+    rank = {PROJECT / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
     tests = PROJECT / "tests"
     for item in items:
         folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
