@@ -54,7 +54,7 @@ LONGEST = (
     "tests/kafka/test_reset_hard_cases.py",
     "tests/e2e/test_demo.py",
 )
-"""Files that take minutes, which one of two workers does as a whole: first, so that none of them is left for the end."""
+"""Files that take minutes, each of which one worker does as a whole: first, so that none is left for the end."""
 
 _session_id = secrets.token_hex(2)
 _numbers = itertools.count(1)
