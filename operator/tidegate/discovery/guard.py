@@ -188,12 +188,12 @@ class Guard:
         """``group``: as it is now; ``committed`` is of a while ago."""
         owned = frozenset(p for member in group.members for p in member.assignment)
         known = self.state.topics
-        initial = (TopicPartition(name, n) for name, topic in known.items() for n in range(topic.initial))
+        taken = sum(self.state.is_initial(p) for p in owned | self.committed.keys())
         return DiscoveryStatus(
             initial_discovery_finished=self.state.initial_discovery_finished,
             selection=self.wish.patterns,
             assigned=sum(p.topic in known for p in owned),
-            unassigned_initial=sum(p not in owned and p not in self.committed for p in initial),
+            unassigned_initial=sum(topic.initial for topic in known.values()) - taken,
             starts_committed=self.starts_committed,
             began_at_end=self.began_at_end,
             backfilled=self.backfilled,
