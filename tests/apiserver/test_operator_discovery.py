@@ -86,6 +86,13 @@ def missing(fleet: ConsumerFleet, producer: SteadyProducer) -> dict[Partition, i
     return {p: sum((*p, offset) not in delivered for offset in offsets) for p, offsets in acked.items()}
 
 
+def overtake(operator: OperatorProcess, fleet: ConsumerFleet, producer: SteadyProducer, new: list[Partition]) -> None:
+    """New partitions have records and then owners, and only then the operator is there."""
+    until(lambda: all(len(producer.acked().get(p, {})) > 5 for p in new), "some records are written")
+    fleet.wait_flowing(new, timeout=90)
+    operator.start()
+
+
 @pytest.fixture
 def fleet(request: pytest.FixtureRequest, kafka: KafkaCluster, topic: str, name: str) -> Iterator[ConsumerFleet]:
     options: dict[str, Any] = request.param
@@ -134,9 +141,7 @@ def test_an_owner_that_came_while_the_operator_was_away_is_sent_back(
 
     new = expand(kafka, topic)
     with flood(kafka, new) as producer:
-        until(lambda: all(len(offsets) > 5 for offsets in acked_of(producer, new)), "some records are written")
-        fleet.wait_flowing(new, timeout=90)
-        operator.start()
+        overtake(operator, fleet, producer, new)
         found = wait_discovered(resources, name, beganAtEnd=2, backfilled=2)
         lost = missing(fleet, producer)
 
@@ -145,11 +150,6 @@ def test_an_owner_that_came_while_the_operator_was_away_is_sent_back(
     reasons = [reason for reason, _ in resources.events(name)]
     assert "BeganAtEnd" in reasons
     assert "Backfilled" in reasons
-
-
-def acked_of(producer: SteadyProducer, partitions: list[Partition]) -> list[dict[int, int]]:
-    acked = producer.acked()
-    return [acked.get(partition, {}) for partition in partitions]
 
 
 @pytest.mark.parametrize("fleet", [CLASSIC], ids=["classic"], indirect=True)
@@ -168,9 +168,7 @@ def test_a_loss_that_is_only_to_be_reported_is_left_as_it_is(
 
     new = expand(kafka, topic)
     with flood(kafka, new) as producer:
-        until(lambda: all(len(offsets) > 5 for offsets in acked_of(producer, new)), "some records are written")
-        fleet.wait_flowing(new, timeout=90)
-        operator.start()
+        overtake(operator, fleet, producer, new)
         found = wait_discovered(resources, name, beganAtEnd=2)
         lost = missing(fleet, producer)
 

@@ -21,7 +21,6 @@ from tidegate.reset.clock import Clock
 
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.2
-_REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 Row = tuple[str, TopicPartition, str]
 
@@ -140,6 +139,6 @@ def _settled(kafka: Kafka, group_id: str, clock: Clock) -> Group:
     deadline = clock.monotonic() + _SETTLE_S
     while True:
         group = kafka.groups([group_id])[group_id]
-        if group.state not in _REBALANCING or clock.monotonic() > deadline:
+        if not group.state.is_rebalancing or clock.monotonic() > deadline:
             return group
         clock.sleep(_LOOK_S)

@@ -38,7 +38,6 @@ class Flow(StrEnum):
 
 
 _PAUSED: Final = frozenset({Flow.CLOSED, Flow.UNOWNED})
-_HIDDEN: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +127,4 @@ def _hides_owners(group: Group) -> bool:
     """
     if group.type is GroupType.CONSUMER:
         return False
-    return group.state in _HIDDEN
+    return group.state.is_rebalancing or group.state is GroupState.UNKNOWN

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.model import Group, GroupState, Offsets, TopicPartition
+from tidegate.kafka.model import Group, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader, Kafka
 from tidegate.reset.clock import Clock
 
@@ -23,7 +23,6 @@ PURPOSE: Final = "starts"
 _TRANSACTION_S: Final = 10.0
 _VISIBLE_S: Final = 10.0
 _LOOK_S: Final = 0.02
-_HIDDEN: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 class Outcome(StrEnum):
@@ -98,8 +97,8 @@ def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:
     ``before`` was seen before the commit, ``after`` when it could be read. A rebalance of a classic group hides who
     owns what; one that had not begun before has not assigned anything yet.
     """
-    if after.state in _HIDDEN:
-        return before.state not in _HIDDEN and before.owner(partition) is None
+    if after.state.is_rebalancing:
+        return not before.state.is_rebalancing and before.owner(partition) is None
     return after.owner(partition) is None
 
 

@@ -71,6 +71,11 @@ class GroupState(StrEnum):
     RECONCILING = "Reconciling"
     UNKNOWN = "Unknown"
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """A classic group is, and so does not tell who owns what."""
+        return self in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:

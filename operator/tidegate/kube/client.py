@@ -23,6 +23,7 @@ from tidegate.kube.ports import (
     Object,
     name_of,
     namespace_of,
+    owner_reference,
     uid_of,
 )
 from tidegate.reset.clock import Clock
@@ -152,19 +153,11 @@ class KubeClient:
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": name_of(owner),
-            "uid": uid_of(owner),
-            "controller": True,
-            "blockOwnerDeletion": False,
-        }
         metadata = {
             "name": name,
             "namespace": namespace,
             "labels": {"app.kubernetes.io/managed-by": "tidegate"},
-            "ownerReferences": [reference],
+            "ownerReferences": [owner_reference(owner)],
         }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
         try:

@@ -112,6 +112,18 @@ def name_of(body: Object) -> str:
     return str(body["metadata"]["name"])
 
 
+def owner_reference(body: Object) -> Mapping[str, Any]:
+    """For what belongs to the object and goes with it (``metav1.OwnerReference``)."""
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": name_of(body),
+        "uid": uid_of(body),
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
 def label_of(body: Object) -> str:
     """What a person calls it: namespace and name."""
     return f"{namespace_of(body)}/{name_of(body)}"

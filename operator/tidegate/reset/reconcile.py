@@ -27,6 +27,7 @@ from tidegate.kube.ports import (
     label_of,
     name_of,
     namespace_of,
+    owner_reference,
     uid_of,
 )
 from tidegate.metrics import Metrics
@@ -477,7 +478,7 @@ class PolicyReconciler:
             case RemoveFinalizer():
                 return await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
             case CreateRun(request):
-                store = parts.open_store(namespace_of(body), seen.run_document, _owner(body))
+                store = parts.open_store(namespace_of(body), seen.run_document, owner_reference(body))
                 await self._do(store.create, request)
             case core.Launch(name):
                 await self._start_job(body, seen, decision, name)
@@ -560,7 +561,7 @@ class PolicyReconciler:
             name=name,
             namespace=namespace_of(body),
             store=self._parts.open_store(namespace_of(body), document, None).location,
-            owner=_owner(body),
+            owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=live.secrets if live is not None and in_pods else {},
         )
@@ -657,14 +658,3 @@ def _spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
 
 def _created(body: Object) -> datetime:
     return datetime.fromisoformat(str(body["metadata"]["creationTimestamp"]))
-
-
-def _owner(body: Object) -> Mapping[str, Any]:
-    return {
-        "apiVersion": body["apiVersion"],
-        "kind": body["kind"],
-        "name": name_of(body),
-        "uid": uid_of(body),
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from tidegate.kafka.model import Group, GroupState, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
 from tidegate.reset.model import FromFile, FromGroup, RunRequest, Selection, ShiftBy, Undo
-
-_REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Scope:
 def is_undecided(request: RunRequest, group: Group) -> bool:
     """The scope is what the group subscribes to, and just now a rebalance hides that: look again later."""
     named = bool(request.selections) or isinstance(request.target, FromFile | Undo)
-    return not named and group.state in _REBALANCING and any(not m.assignment for m in group.members)
+    return not named and group.state.is_rebalancing and any(not m.assignment for m in group.members)
 
 
 def scope_of(
