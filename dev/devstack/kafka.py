@@ -1,4 +1,4 @@
-"""Real Kafka brokers (KRaft) on 127.0.0.1."""
+"""Real Kafka brokers (KRaft) on this machine."""
 
 import base64
 import socket
@@ -34,6 +34,7 @@ BROKER_DEFAULTS: Mapping[str, str] = {
     "broker.session.timeout.ms": "4000",
 }
 START_SECONDS = 90.0
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,14 @@ class KafkaCluster:
         security: KafkaSecurity | None,
         *,
         keeps_data: bool = False,
+        host: str = LOOPBACK,
     ) -> None:
         self.bootstrap = bootstrap
         self._run = run
         self._brokers = brokers
         self._security = security
         self._keeps_data = keeps_data
+        self._host = host
 
     @classmethod
     def start(
@@ -78,13 +81,15 @@ class KafkaCluster:
         authorizer: bool = False,
         detached: bool = False,
         heap: str | None = None,
+        host: str = LOOPBACK,
     ) -> Self:
         """Start `brokers` brokers and wait until they serve.
 
         `properties` come on top of the broker's; `directory` keeps the data there after the end (and goes on from data
         that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL
         listener (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. `heap`: of each
-        broker, as ``-Xmx`` takes it. Raises `StackError` with the log's end, and `MissingPrerequisiteError`.
+        broker, as ``-Xmx`` takes it. `host`: where they listen, and what they tell clients: an address of this machine,
+        such as one that pods reach. Raises `StackError` with the log's end, and `MissingPrerequisiteError`.
         """
         if security not in ("plaintext", "sasl_ssl"):
             raise ValueError(f"security is plaintext or sasl_ssl, not {security!r}")
@@ -97,10 +102,10 @@ class KafkaCluster:
             run = RunFolder.create("kafka", at=directory)
             heap = heap or ("512m" if brokers == 1 else "320m")
             layout, secured = _lay_out(
-                run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached, heap
+                run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached, heap, host
             )
-            bootstrap = ",".join(f"127.0.0.1:{broker.ports['PLAINTEXT']}" for broker in layout)
-            cluster = cls(bootstrap, run, layout, secured, keeps_data=directory is not None)
+            bootstrap = ",".join(f"{host}:{broker.ports['PLAINTEXT']}" for broker in layout)
+            cluster = cls(bootstrap, run, layout, secured, keeps_data=directory is not None, host=host)
             try:
                 _format(layout, run, secured)
                 for broker in layout:
@@ -154,7 +159,7 @@ class KafkaCluster:
 
     def address(self, broker: int) -> str:
         """``host:port`` of one broker's plaintext listener."""
-        return f"127.0.0.1:{self._broker(broker).ports['PLAINTEXT']}"
+        return f"{self._host}:{self._broker(broker).ports['PLAINTEXT']}"
 
     def alive(self, broker: int) -> bool:
         """Whether the broker's process runs."""
@@ -288,6 +293,7 @@ def _lay_out(
     authorizer: bool,
     detached: bool,
     heap: str,
+    host: str,
 ) -> tuple[tuple[_Broker, ...], KafkaSecurity | None]:
     """Draw the ports and write each broker's properties."""
     listeners = ("PLAINTEXT", "CONTROLLER", *(("SASL_SSL", "SSL") if secured else ()))
@@ -295,15 +301,15 @@ def _lay_out(
     ports = [{listener: next(drawn) for listener in listeners} for _ in range(count)]
 
     def addresses(listener: str) -> str:
-        return ",".join(f"127.0.0.1:{of_one[listener]}" for of_one in ports)
+        return ",".join(f"{host}:{of_one[listener]}" for of_one in ports)
 
-    security = create_security(run.secrets, addresses("SASL_SSL"), addresses("SSL")) if secured else None
+    security = create_security(run.secrets, addresses("SASL_SSL"), addresses("SSL"), host) if secured else None
     replicas = str(min(3, count))
     shared = {
         **BROKER_DEFAULTS,
         "process.roles": "broker,controller",
         "controller.quorum.voters": ",".join(
-            f"{node}@127.0.0.1:{of_one['CONTROLLER']}" for node, of_one in enumerate(ports)
+            f"{node}@{host}:{of_one['CONTROLLER']}" for node, of_one in enumerate(ports)
         ),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -322,9 +328,9 @@ def _lay_out(
         own = {
             "node.id": str(node),
             "log.dirs": str(run.data / name),
-            "listeners": ",".join(f"{listener}://127.0.0.1:{port}" for listener, port in of_one.items()),
+            "listeners": ",".join(f"{listener}://{host}:{port}" for listener, port in of_one.items()),
             "advertised.listeners": ",".join(
-                f"{listener}://127.0.0.1:{port}" for listener, port in of_one.items() if listener != "CONTROLLER"
+                f"{listener}://{host}:{port}" for listener, port in of_one.items() if listener != "CONTROLLER"
             ),
         }
         config = run.secrets / f"{name}.properties"

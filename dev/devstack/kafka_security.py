@@ -82,10 +82,10 @@ class KafkaSecurity:
         return properties
 
 
-def create_security(folder: Path, sasl_ssl_bootstrap: str, ssl_bootstrap: str) -> KafkaSecurity:
-    """Certificates and passwords of one run, in its secrets folder."""
+def create_security(folder: Path, sasl_ssl_bootstrap: str, ssl_bootstrap: str, host: str) -> KafkaSecurity:
+    """Certificates, for `localhost` and the IP address `host`, and passwords of one run, in its secrets folder."""
     authority = CertificateAuthority.create(folder)
-    server = authority.issue("kafka", alternative_names="DNS:localhost,IP:127.0.0.1")
+    server = authority.issue("kafka", alternative_names=f"DNS:localhost,IP:{host}")
     # Kafka's PEM key store is one file: key, then chain.
     store = folder / "kafka.pem"
     store.touch(mode=0o600)

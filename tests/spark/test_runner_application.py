@@ -110,12 +110,13 @@ def test_the_application_is_one_the_cluster_takes(
     stored = operator.get(launch.name)
     assert stored["spec"]["mainApplicationFile"] == "local:///opt/tidegate/spark/jobs/reset.py"
     assert stored["spec"]["executor"]["instances"] == 2
-    assert stored["spec"]["volumes"][0]["secret"]["secretName"] == "kafka-user"
     # Nothing was pruned: the CRD knows every field we send.
-    for pod in ("driver", "executor"):
-        assert stored["spec"][pod]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        assert stored["spec"][pod]["serviceAccount"] == "tidegate-spark"
-        assert stored["spec"][pod]["env"] == [{"name": "TIDEGATE_STORE", "value": launch.store}]
+    for role in ("driver", "executor"):
+        assert stored["spec"][role]["serviceAccount"] == "tidegate-spark"
+        pod = stored["spec"][role]["template"]["spec"]
+        assert pod["volumes"][0]["secret"]["secretName"] == "kafka-user"
+        assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert pod["containers"][0]["env"] == [{"name": "TIDEGATE_STORE", "value": launch.store}]
     managers = {field["manager"]: field["operation"] for field in stored["metadata"]["managedFields"]}
     assert managers == {"tidegate": "Apply"}
     assert stored["metadata"]["ownerReferences"][0]["uid"] == "u-1"

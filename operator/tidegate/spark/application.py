@@ -23,6 +23,9 @@ VERSION: Final = "v1beta2"
 PLURAL: Final = "sparkapplications"
 
 SECRETS_FOLDER: Final = PurePosixPath("/etc/tidegate/secrets")
+WRITABLE: Final = {"temporary": "/tmp", "work": "/opt/spark/work-dir"}  # noqa: S108 - a folder of the pod's own
+"""Volumes by name, and where: a job's root file system is read-only, and Spark adds only its ``spark.local.dir``."""
+
 STORE_VARIABLE: Final = "TIDEGATE_STORE"
 
 
@@ -214,22 +217,26 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
         "env": [{"name": STORE_VARIABLE, "value": launch.store}],
         "timeToLiveSeconds": int(settings.time_to_live.total_seconds()),
         "volumes": [
-            {
-                "name": f"connection-{n}",
-                "secret": {
-                    "secretName": secret,
-                    "defaultMode": 0o440,
-                    "items": [{"key": key, "path": key} for key in sorted(set(keys))],
-                },
-            }
-            for n, (secret, keys) in enumerate(secrets)
-        ]
-        or None,
+            *(
+                {
+                    "name": f"connection-{n}",
+                    "secret": {
+                        "secretName": secret,
+                        "defaultMode": 0o440,
+                        "items": [{"key": key, "path": key} for key in sorted(set(keys))],
+                    },
+                }
+                for n, (secret, keys) in enumerate(secrets)
+            ),
+            *({"name": name, "emptyDir": {}} for name in WRITABLE),
+        ],
         "volumeMounts": [
-            {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
-            for n, (secret, _) in enumerate(secrets)
-        ]
-        or None,
+            *(
+                {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
+                for n, (secret, _) in enumerate(secrets)
+            ),
+            *({"name": name, "mountPath": folder} for name, folder in WRITABLE.items()),
+        ],
     }
     application: dict[str, Any] = fill_in(parsed, values)
     return application

@@ -75,13 +75,18 @@ def test_hostile_text_stays_a_value() -> None:
 def test_driver_and_executors_are_confined_and_find_their_secrets() -> None:
     spec = render(TEMPLATE, LAUNCHES["all-knobs"], SparkSettings())["spec"]
     assert spec["restartPolicy"] == {"type": "Never"}
-    for pod in (spec["driver"], spec["executor"]):
-        assert pod["podSecurityContext"]["runAsNonRoot"] is True
-        assert pod["podSecurityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert pod["securityContext"]["allowPrivilegeEscalation"] is False
-        assert pod["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        mounted = {mount["name"]: mount["mountPath"] for mount in pod["volumeMounts"]}
-        for volume in spec["volumes"]:
+    for pod in (spec["driver"]["template"]["spec"], spec["executor"]["template"]["spec"]):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert set(mounted) == {volume["name"] for volume in pod["volumes"]}
+        secrets = [volume for volume in pod["volumes"] if "secret" in volume]
+        assert len(secrets) == len(LAUNCHES["all-knobs"].connection_secrets)
+        for volume in secrets:
             for item in volume["secret"]["items"]:
                 expected = secret_file(volume["secret"]["secretName"], item["key"])
                 assert Path(mounted[volume["name"]]) / item["path"] == expected
