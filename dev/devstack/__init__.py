@@ -9,6 +9,7 @@ from devstack.kafka import KafkaCluster, tool_command
 from devstack.kafka_security import KafkaSecurity
 from devstack.toolcache import (
     etcd_binary,
+    helm_binary,
     kafka_libs,
     kube_apiserver_binary,
     spark_jars,
@@ -23,6 +24,7 @@ __all__ = [
     "MissingPrerequisiteError",
     "StackError",
     "etcd_binary",
+    "helm_binary",
     "kafka_libs",
     "kube_apiserver_binary",
     "spark_jars",

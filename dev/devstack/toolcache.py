@@ -29,6 +29,7 @@ DEV = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KUBERNETES_VERSION = "v1.36.3"
 ETCD_VERSION = "v3.7.3"
+HELM_VERSION = "v4.3.1"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 
 # The plugin copies a pom's dependencies into a folder; pinned, so that the same pom gives the same jars.
@@ -164,6 +165,17 @@ def kube_apiserver_binary() -> Path:
     )
 
 
+def helm_binary() -> Path:
+    """Helm, which renders and installs the chart."""
+    return _go_binary(
+        "helm",
+        HELM_VERSION,
+        "helm.sh/helm/v4/cmd/helm",
+        f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
+        first_time="about 1 to 2 min",
+    )
+
+
 def spark_operator_crds() -> tuple[Path, ...]:
     """The Kubeflow Spark operator's CRDs, out of the operator's Go module."""
     module = DEV / "go" / "spark-operator"
@@ -194,6 +206,7 @@ def build_all() -> None:
     spark_operator_crds()
     etcd_binary()
     kube_apiserver_binary()
+    helm_binary()
 
 
 def _copy_jars(build: Build, pom: Path) -> None:
