@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/metrics`` on a small server of their own, and the check behind the former.
+"""``/healthz``, and the check behind it.
 
 A watch can die unseen (kopf with narrow rights; a stream that hangs): the operator looks alive and does nothing. So our
 resources are listed outside kopf, and one whose generation stays unobserved too long fails the check. So does a
@@ -10,20 +10,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-
+from tidegate.http_server import Answer, Route
 from tidegate.kube.ports import Kind, KubeFailure, Object, name_of, namespace_of, uid_of
-from tidegate.settings import Address
 
 _log = logging.getLogger(__name__)
+
+HEALTH_PATH: Final = "/healthz"
 
 _SHOWN: Final = 10
 
@@ -81,7 +78,11 @@ async def keep_fresh(
     interval_s: float,
     listed: Callable[[list[tuple[Kind, list[Object]]], int], Awaitable[None]],
 ) -> None:
-    """List our resources for ever; ``listed`` is told of each listing and of the number that is unobserved."""
+    """List our resources for ever; ``listed`` is told of each listing and of the number that is unobserved.
+
+    What fails the check is logged when it changes.
+    """
+    told: list[str] = []
     while True:
         try:
             found = await list_all()
@@ -89,65 +90,20 @@ async def keep_fresh(
         except KubeFailure as failure:
             _log.warning("health: %s", failure)
             freshness.failed(str(failure))
+        problems = freshness.problems()
+        if problems and problems != told:
+            _log.error("%s fails: %s", HEALTH_PATH, "; ".join(problems))
+        told = problems
         await asyncio.sleep(interval_s)
 
 
-class HealthServer:
-    """Answers ``/healthz`` (200, or 503 with the problems) and ``/metrics`` from threads of its own."""
+def health_route(freshness: Freshness) -> Route:
+    """200, or 503 with how many problems there are. Anybody may ask, so names and failures are in the log only."""
 
-    def __init__(self, address: Address, freshness: Freshness, registry: CollectorRegistry) -> None:
-        handler = type("Handler", (_Handler,), {"freshness": freshness, "registry": registry})
-        server_class = type(
-            "Server", (ThreadingHTTPServer,), {"address_family": _family(address), "daemon_threads": True}
-        )
-        try:
-            self._server: ThreadingHTTPServer = server_class((address.host, address.port), handler)
-        except OSError as error:
-            raise OSError(f"TIDEGATE_HEALTH_ADDRESS: can't listen on {address}: {error.strerror}") from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+    def route(_headers: Mapping[str, str]) -> Answer:
+        problems = len(freshness.problems())
+        status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+        body = json.dumps({"healthy": not problems, "problems": problems}).encode() + b"\n"
+        return Answer(status, "application/json", body)
 
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    freshness: Freshness
-    registry: CollectorRegistry
-    timeout = 10
-    server_version = "tidegate"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        match self.path.partition("?")[0]:
-            case "/healthz":
-                problems = self.freshness.problems()
-                status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-                body = json.dumps({"healthy": not problems, "problems": problems}).encode() + b"\n"
-                self._answer(status, "application/json", body)
-            case "/metrics":
-                self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry))
-            case _:
-                self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is /healthz and /metrics\n")
-
-    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        _log.debug(format, *args)
-
-
-def _family(address: Address) -> int:
-    return socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return route

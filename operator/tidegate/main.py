@@ -25,6 +25,7 @@ from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.keeper import DiscoveryKeeper
 from tidegate.discovery.keeper import Parts as DiscoveryParts
+from tidegate.http_server import HttpServer
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure
@@ -32,6 +33,7 @@ from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
 from tidegate.metrics import Metrics
+from tidegate.metrics_access import METRICS_PATH, TokenAccess, metrics_route
 from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import handlers as pause_handlers
 from tidegate.pause.plan import Patience, Tick
@@ -49,7 +51,7 @@ from tidegate.resources.policy import Engine
 from tidegate.retention.keeper import Parts as RetentionParts
 from tidegate.retention.keeper import RetentionKeeper
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.settings import BadSettings, Settings
+from tidegate.settings import BadSettings, MetricsAuthentication, Settings
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.runner_application import SparkApplicationRunner
 from tidegate.spark.runner_local import LocalSparkRunner
@@ -99,13 +101,42 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.process.ultimate_exiting_timeout = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """``health`` and ``metrics`` are one where the latter has no address of its own."""
+
+    health: HttpServer
+    metrics: HttpServer
+
+    def start(self) -> None:
+        for server in {self.health, self.metrics}:
+            server.start()
+
+    def stop(self) -> None:
+        for server in {self.health, self.metrics}:
+            server.stop()
+
+
+def _servers(settings: Settings, freshness: health.Freshness, metrics: Metrics, access: TokenAccess) -> Servers:
+    checks_tokens = settings.metrics_access is MetricsAuthentication.KUBERNETES
+    read = {METRICS_PATH: metrics_route(metrics.registry, access if checks_tokens else None)}
+    routes = {health.HEALTH_PATH: health.health_route(freshness)}
+    if settings.metrics_address is None:
+        both = HttpServer("TIDEGATE_HEALTH_ADDRESS", settings.health_address, routes | read)
+        return Servers(both, both)
+    return Servers(
+        HttpServer("TIDEGATE_HEALTH_ADDRESS", settings.health_address, routes),
+        HttpServer("TIDEGATE_METRICS_ADDRESS", settings.metrics_address, read, settings.metrics_certificates),
+    )
+
+
 @dataclass(slots=True)
 class Operator:
     """All parts of one running operator."""
 
     settings: Settings
     metrics: Metrics
-    server: health.HealthServer
+    servers: Servers
     files: ConnectionFiles
     live: LiveConnections
     direct: DirectRunner
@@ -122,13 +153,19 @@ class Operator:
     stopped: bool = False
 
     async def start(self) -> None:
-        self.server.start()
+        self.servers.start()
         self.watchdog = asyncio.create_task(
             health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
             name="freshness",
         )
         where = ", ".join(self.settings.namespaces) or "the whole cluster"
-        _log.info("serving %s; health and metrics on port %d", where, self.server.port)
+        _log.info(
+            "serving %s; health on port %d, metrics on port %d (authentication: %s)",
+            where,
+            self.servers.health.port,
+            self.servers.metrics.port,
+            self.settings.metrics_access,
+        )
 
     async def stop(self) -> None:
         """Stop in the order in which parts use one another; bounded. Idempotent."""
@@ -149,7 +186,7 @@ class Operator:
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.patient_executor.shutdown(wait=False, cancel_futures=True)
         self.files.close()
-        self.server.stop()
+        self.servers.stop()
         _log.info("stopped")
 
     async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
@@ -282,7 +319,7 @@ def build(settings: Settings) -> Operator:
     return Operator(
         settings=settings,
         metrics=metrics,
-        server=health.HealthServer(settings.health_address, freshness, metrics.registry),
+        servers=_servers(settings, freshness, metrics, TokenAccess(kube, clock.monotonic)),
         files=files,
         live=live,
         direct=direct,

@@ -7,10 +7,11 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from tidegate.spark.settings import SparkSettings
 
@@ -27,6 +28,11 @@ class Address:
 
     host: str
     port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine, or this pod, reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -57,6 +63,19 @@ def _all_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+class MetricsAuthentication(StrEnum):
+    """Who may read ``/metrics``. ``KUBERNETES``: whoever may ``get`` that non-resource URL, by a bearer token."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+
+
+def _needs_own_address(folder: Path, info: ValidationInfo) -> Path:
+    if info.data.get("metrics_address") is None:
+        raise ValueError(f"is of use only with {_PREFIX}METRICS_ADDRESS: set that too, or remove this")
+    return folder
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -69,7 +88,16 @@ class Settings(BaseModel):
     """Those served, separated by commas; empty: the whole cluster."""
 
     health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
-    """``/healthz`` and ``/metrics``. On the loopback interface unless told otherwise; in a pod ``0.0.0.0:8080``."""
+    """``/healthz``. On the loopback interface unless told otherwise; in a pod ``0.0.0.0:8080``."""
+
+    metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
+    """``/metrics``; unset: beside ``/healthz``."""
+
+    metrics_authentication: MetricsAuthentication | None = None
+    """Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
+
+    metrics_certificates: Annotated[Path, AfterValidator(_needs_own_address)] | None = None
+    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: plain HTTP."""
 
     health_interval_s: Seconds = 20.0
     """Between two listings of our resources by the freshness check."""
@@ -104,6 +132,14 @@ class Settings(BaseModel):
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
 
     spark: SparkSettings = Field(default_factory=SparkSettings)
+
+    @property
+    def metrics_access(self) -> MetricsAuthentication:
+        """What holds: metrics are open to the network only where that was said."""
+        if self.metrics_authentication is not None:
+            return self.metrics_authentication
+        is_local = (self.metrics_address or self.health_address).is_local
+        return MetricsAuthentication.NONE if is_local else MetricsAuthentication.KUBERNETES
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:

@@ -72,17 +72,16 @@ class OperatorProcess:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        found = until(lambda: self._port(begins_at), f"the operator is up; its log: {self.tail()}")
-        self.port = int(found)
+        self.port, self.metrics_port = until(lambda: self._ports(begins_at), f"it is up; its log: {self.tail()}")
         return self
 
-    def _port(self, begins_at: int) -> str | None:
+    def _ports(self, begins_at: int) -> tuple[int, int] | None:
         assert self._process is not None
         assert self._process.poll() is None, f"the operator ended with {self._process.returncode}: {self.tail()}"
         with self.log.open() as log:
             log.seek(begins_at)
-            found = re.search(r"health and metrics on port (\d+)", log.read())
-        return found[1] if found else None
+            found = re.search(r"health on port (\d+), metrics on port (\d+)", log.read())
+        return (int(found[1]), int(found[2])) if found else None
 
     def kill(self) -> None:
         """As `kill -9`."""

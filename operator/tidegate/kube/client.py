@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import urllib3
-from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.kube.ports import (
@@ -21,6 +21,7 @@ from tidegate.kube.ports import (
     KubeUnavailable,
     NotFound,
     Object,
+    User,
     name_of,
     namespace_of,
     owner_reference,
@@ -42,6 +43,8 @@ class KubeClient:
     def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str] = ()) -> None:
         self._objects = CustomObjectsApi(api_client)
         self._core = CoreV1Api(api_client)
+        self._authentication = AuthenticationV1Api(api_client)
+        self._authorization = AuthorizationV1Api(api_client)
         self._clock = clock
         self._namespaces = tuple(namespaces)
 
@@ -168,6 +171,31 @@ class KubeClient:
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
             body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
             self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is; ``None``: nobody's. Implements ``tidegate.metrics_access.Reviews``."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        status = self._call("review a token", self._authentication.create_token_review, review).status
+        if not status.authenticated:
+            return None
+        user = status.user
+        return User(user.username, user.uid or "", tuple(user.groups or ()), user.extra or {})
+
+    def may_get(self, user: User, path: str) -> bool:
+        """Whether the user may ``get`` a non-resource URL. Implements ``tidegate.metrics_access.Reviews``."""
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.name,
+                "uid": user.uid,
+                "groups": list(user.groups),
+                "extra": {key: list(values) for key, values in user.extra.items()},
+                "nonResourceAttributes": {"path": path, "verb": "get"},
+            },
+        }
+        what = f"review whether {user.name} may get {path}"
+        return bool(self._call(what, self._authorization.create_subject_access_review, review).status.allowed)
 
     def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
         answer = self._call(what, method, *arguments, **options)

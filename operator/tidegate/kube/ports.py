@@ -6,7 +6,7 @@ Objects are plain mappings as the API server gives them. Failures are subclasses
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -62,6 +62,16 @@ class Happening:
     reason: str
     message: str
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who somebody is to the API server (``authentication.k8s.io/v1 UserInfo``)."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Kube(Protocol):

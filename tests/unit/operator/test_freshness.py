@@ -5,9 +5,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter
-
-from tidegate.health import Freshness, HealthServer
+from tidegate.health import Freshness, health_route
+from tidegate.http_server import HttpServer
 from tidegate.kube.ports import POLICIES
 from tidegate.settings import Address
 
@@ -70,18 +69,17 @@ def test_a_listing_that_does_not_come_round_fails_the_check_and_says_why() -> No
     assert freshness.problems() == ["our resources were not listed for 31 s: list offsetresetpolicies: 403"]
 
 
-def test_the_server_answers_what_there_is() -> None:
-    time, registry = Time(), CollectorRegistry()
-    Counter("tidegate_tests", "Tests.", registry=registry).inc()
+def test_the_check_is_open_to_anybody_and_names_nobody() -> None:
+    time = Time()
     freshness = Freshness(30, time)
-    server = HealthServer(Address("127.0.0.1", 0), freshness, registry)
+    server = HttpServer("TIDEGATE_HEALTH_ADDRESS", Address("127.0.0.1", 0), {"/healthz": health_route(freshness)})
     server.start()
     try:
-        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": []})
+        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": 0})
+        freshness.listed([(POLICIES, [policy(2, 1)])])
         time.at += 31
-        assert _get(server.port, "/healthz")[0] == 503
-        assert "tidegate_tests_total 1.0" in _get(server.port, "/metrics")[1]
-        assert _get(server.port, "/")[0] == 404
+        assert _get(server.port, "/healthz") == (503, {"healthy": False, "problems": 2})
+        assert _get(server.port, "/") == (404, "there is /healthz\n")
     finally:
         server.stop()
 

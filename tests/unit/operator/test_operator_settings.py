@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.settings import Address, BadSettings, Settings
+from tidegate.settings import Address, BadSettings, MetricsAuthentication, Settings
 from tidegate.spark.settings import RunnerKind
 
 
@@ -42,6 +42,8 @@ def test_variables_are_taken_over() -> None:
         ("TIDEGATE_HEALTH_ADDRESS", "localhost:8080"),
         ("TIDEGATE_HEALTH_ADDRESS", "127.0.0.1"),
         ("TIDEGATE_HEALTH_ADDRESS", "127.0.0.1:99999"),
+        ("TIDEGATE_METRICS_AUTHENTICATION", "password"),
+        ("TIDEGATE_METRICS_CERTIFICATES", "/certificates-of-no-address"),
         ("TIDEGATE_NAMESPACES", "Not_A_Namespace"),
         ("TIDEGATE_IDLE_TICK_S", "0"),
         ("TIDEGATE_IDLE_TICK_S", "soon"),
@@ -53,3 +55,18 @@ def test_variables_are_taken_over() -> None:
 def test_what_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(BadSettings, match=name):
         Settings.from_environment({name: value})
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "none"),
+        ({"TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "kubernetes"),
+        ({"TIDEGATE_METRICS_ADDRESS": "[::]:8443"}, "kubernetes"),
+        ({"TIDEGATE_METRICS_ADDRESS": "127.0.0.1:8443", "TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "none"),
+        ({"TIDEGATE_METRICS_ADDRESS": "0.0.0.0:8443", "TIDEGATE_METRICS_AUTHENTICATION": "none"}, "none"),
+        ({"TIDEGATE_METRICS_AUTHENTICATION": "kubernetes"}, "kubernetes"),
+    ],
+)
+def test_metrics_are_open_to_the_network_only_where_that_was_said(environment: dict[str, str], expected: str) -> None:
+    assert Settings.from_environment(environment).metrics_access is MetricsAuthentication(expected)
