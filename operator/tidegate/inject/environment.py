@@ -1,24 +1,43 @@
 """The environment that a policy gives to its consumers' processes, and the pods it is meant for. Pure.
 
-The names are the agent's (``agents/python``). Nothing in it is secret: how the cluster is reached, and as whom, the
-agent takes from the consumer's own configuration.
+For Python the names are the agent's (``agents/python``). For Java there is no agent: what the policy says about new
+partitions is given under the names from which frameworks make the settings of their Kafka consumers. Nothing in it is
+secret: how the cluster is reached, and as whom, is the consumer's own configuration.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import assert_never
+from typing import Final, assert_never
 
 from tidegate.resources.policy import (
+    ConsumerFormat,
     NewPartitions,
     OffsetResetPolicySpec,
     Selector,
     SelectorOperator,
     SelectorRequirement,
 )
+
+_MAX_AGE: Final = "auto.offset.reset.latest.max.age"
+"""KIP-1327, as drafted: milliseconds."""
+_NEW_PARTITIONS: Final = "auto.offset.reset.new.partitions"
+"""KIP-1327, as accepted."""
+
+_PREFIXES: Final = {
+    # Spring Boot reads a map's key from what is left of the variable: lower case, "_" as ".".
+    ConsumerFormat.SPRING: ("SPRING_KAFKA_CONSUMER_PROPERTIES_",),
+    # Quarkus takes all that begins with "kafka" into the map "default-kafka-broker", "_" as ".".
+    ConsumerFormat.QUARKUS: ("KAFKA_",),
+    # The images of Confluent and Debezium make a worker's properties of CONNECT_*; "consumer." is for sink connectors.
+    ConsumerFormat.CONNECT: ("CONNECT_CONSUMER_",),
+    ConsumerFormat.JAVA: ("CONNECT_CONSUMER_", "KAFKA_", "SPRING_KAFKA_CONSUMER_PROPERTIES_"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,55 +48,141 @@ class NamedPolicy:
     spec: OffsetResetPolicySpec
     control_topic: str
 
+    @property
+    def format(self) -> ConsumerFormat:
+        consumers = self.spec.consumers
+        return consumers.format if consumers is not None else ConsumerFormat.PYTHON
+
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What a pod gets. ``policies``: whose it is; ``conflicts``: policies that want a variable to say something else.
+    """What a pod gets. ``policies``: whose it is; ``conflicts``: policies that want something else, and what.
 
     A process has one environment: of two policies that differ the one that comes first in the alphabet is obeyed, and
-    the other one is named, with the variables.
+    the other one is named, with the variables. ``containers``: to which it goes; empty: the pod's main one.
     """
 
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     policies: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    format: ConsumerFormat = ConsumerFormat.PYTHON
+    containers: tuple[str, ...] = ()
+
+    @property
+    def setting(self) -> str:
+        """What a pod has when it has this: equal for the same environment, format and containers, and for no other."""
+        told = json.dumps(
+            {"containers": self.containers, "environment": dict(self.environment), "format": self.format.value},
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def environment_of(policy: NamedPolicy) -> dict[str, str]:
-    """The variables by name, sorted."""
-    spec = policy.spec
-    found = {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": policy.control_topic, "TIDEGATE_GROUP": spec.group}
+def agent_environment(control_topic: str) -> dict[str, str]:
+    """What starts the agent, and nothing else: gates are obeyed, in every group of the process."""
+    return {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": control_topic}
+
+
+def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) -> dict[str, str]:
+    """The variables by name, sorted, in the format ``wanted``, or else the policy's own. Empty where it has nothing to
+    say to such consumers.
+    """
+    spec, chosen = policy.spec, wanted or policy.format
     max_age = spec.latest.max_age if spec.latest is not None else None
+    age = None if max_age is None else str(max_age // timedelta(milliseconds=1))
     new = spec.discovery.new_partitions if spec.discovery is not None and spec.discovery.interval else None
-    if max_age is not None:
-        found["TIDEGATE_LATEST_MAX_AGE"] = str(max_age // timedelta(milliseconds=1))
-    elif new in (NewPartitions.EARLIEST, NewPartitions.LATEST):
-        found["TIDEGATE_NEW_PARTITIONS"] = new.value
+    begin = new.value if new in (NewPartitions.EARLIEST, NewPartitions.LATEST) else None
+    if chosen is ConsumerFormat.PYTHON:
+        found = agent_environment(policy.control_topic) | {"TIDEGATE_GROUP": spec.group}
+        names = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
+    else:
+        found = {}
+        names = tuple(
+            (prefix + _variable(_MAX_AGE), prefix + _variable(_NEW_PARTITIONS)) for prefix in _PREFIXES[chosen]
+        )
+    for age_name, begin_name in names:
+        if age is not None:
+            found[age_name] = age
+        elif begin is not None:
+            found[begin_name] = begin
     return dict(sorted(found.items()))
 
 
-def injection_for(labels: Mapping[str, str], policies: Iterable[NamedPolicy]) -> Injection:
-    """What a pod with these labels gets from the policies of its namespace."""
-    environment: dict[str, str] = {}
-    names, conflicts = [], []
+def injection_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) -> Injection:
+    """What a policy gives to the pods that it is for."""
+    consumers = policy.spec.consumers
+    return Injection(
+        MappingProxyType(environment_of(policy, wanted)),
+        (policy.name,),
+        format=wanted or policy.format,
+        containers=consumers.containers if consumers is not None else (),
+    )
+
+
+def injection_for(
+    labels: Mapping[str, str], policies: Iterable[NamedPolicy], wanted: ConsumerFormat | None = None
+) -> Injection:
+    """What a pod with these labels gets from the policies of its namespace that select it, in the format ``wanted``, or
+    else the policies' own.
+    """
+    found = Injection()
     for policy in sorted(policies, key=lambda p: p.name):
         consumers = policy.spec.consumers
         if consumers is None or not selects(consumers.selector, labels):
             continue
-        wanted = environment_of(policy)
-        clashing = sorted(name for name, value in wanted.items() if environment.get(name, value) != value)
+        one = injection_of(policy, wanted)
+        clashing = _clashes(found, one) if found.policies else ()
         if clashing:
-            conflicts.append(f"{policy.name}: {', '.join(clashing)}")
+            found = replace(found, conflicts=(*found.conflicts, f"{policy.name}: {', '.join(clashing)}"))
             continue
-        names.append(policy.name)
-        environment |= wanted
-    return Injection(MappingProxyType(dict(sorted(environment.items()))), tuple(names), tuple(conflicts))
+        found = replace(
+            one,
+            environment=MappingProxyType(dict(sorted({**found.environment, **one.environment}.items()))),
+            policies=(*found.policies, policy.name),
+            conflicts=found.conflicts,
+        )
+    return found
+
+
+def _clashes(found: Injection, other: Injection) -> tuple[str, ...]:
+    names = [n for n, value in other.environment.items() if found.environment.get(n, value) != value]
+    if other.format is not found.format:
+        names.append("format")
+    if other.containers != found.containers:
+        names.append("containers")
+    return tuple(sorted(names))
+
+
+def _variable(setting: str) -> str:
+    return setting.upper().replace(".", "_")
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     """As ``metav1.LabelSelector``: all of its requirements have to hold."""
     exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
     return exact and all(_holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def selector_text(selector: Selector) -> str:
+    """The selector as the API server takes it in ``labelSelector``; it means what :func:`selects` means."""
+    exact = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    return ",".join([*exact, *map(_requirement_text, selector.match_expressions)])
+
+
+def _requirement_text(requirement: SelectorRequirement) -> str:
+    key, values = requirement.key, ",".join(requirement.values)
+    match requirement.operator:
+        case SelectorOperator.IN:
+            return f"{key} in ({values})"
+        case SelectorOperator.NOT_IN:
+            return f"{key} notin ({values})"
+        case SelectorOperator.EXISTS:
+            return key
+        case SelectorOperator.DOES_NOT_EXIST:
+            return f"!{key}"
+        case _:
+            assert_never(requirement.operator)
 
 
 def _holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:

@@ -146,10 +146,38 @@ class Rollout(StrEnum):
     WHEN_NEXT = "WhenNext"
 
 
+class ConsumerFormat(StrEnum):
+    """Whose names the settings are given under. ``PYTHON``: Tidegate's agent, which comes with them; ``JAVA``: those of
+    the three frameworks at once. ``tidegate.inject.environment`` has the names.
+    """
+
+    PYTHON = "Python"
+    JAVA = "Java"
+    SPRING = "Spring"
+    QUARKUS = "Quarkus"
+    CONNECT = "Connect"
+
+
+ContainerName = Annotated[
+    str,
+    matching(
+        r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+        "must be a container's name: lower-case letters, digits and '-', at most 63 characters",
+        most=63,
+    ),
+]
+
+
 class ConsumersSpec(ResourceModel):
-    """The pods that get the policy's settings injected."""
+    """The pods that get the policy's settings injected. ``containers`` empty: each pod's main container."""
 
     selector: Selector
+    format: ConsumerFormat = ConsumerFormat.PYTHON
+    containers: Annotated[
+        tuple[ContainerName, ...],
+        Field(max_length=16),
+        unique(str, "must not repeat a container: remove the second one"),
+    ] = ()
     rollout: Rollout = Rollout.RESTART
 
 
@@ -460,7 +488,7 @@ class OffsetResetPolicySpec(SpecModel):
     @property
     def keeps_something(self) -> bool:
         """Whether it asks for more than a reset."""
-        return any(part is not None for part in (self.latest, self.discovery, self.retention))
+        return any(part is not None for part in (self.latest, self.discovery, self.consumers, self.retention))
 
     @model_validator(mode="after")
     def _other_group(self) -> Self:
@@ -605,6 +633,24 @@ class RetentionStatus(ResourceModel):
     snapshot: str | None = None
 
 
+class InjectionStatus(ResourceModel):
+    """The pods that ``consumers`` selects. ``setting``: what they are to have, by its hash, as their annotation has it.
+
+    ``stale``: those that have another setting, or none; ``refused``: those that can't have it. ``stale_before``: how many
+    were stale when the last one was evicted; ``futile``: how many evictions in a row made no difference, after which the
+    next one waits until ``retry_at``.
+    """
+
+    setting: str | None = None
+    pods: Count | None = None
+    injected: Count | None = None
+    stale: Count | None = None
+    refused: Count | None = None
+    stale_before: Count | None = None
+    futile: Count | None = None
+    retry_at: Timestamp | None = None
+
+
 MAX_HISTORY: Final = 10
 
 
@@ -616,4 +662,5 @@ class PolicyStatus(StatusModel):
     history: Annotated[tuple[RunHistory, ...], Field(max_length=MAX_HISTORY)] = ()
     discovery: DiscoveryStatus | None = None
     retention: RetentionStatus | None = None
+    injection: InjectionStatus | None = None
     conditions: Conditions = ()

@@ -65,3 +65,9 @@ def test_what_is_not_there_is_named(resources: str, tmp_path: Path, capsys: pyte
     assert "has no OffsetResetPolicy other" in told
     assert "spec.latest.maxAge" in told
     assert "none.yaml cannot be read" in told
+
+
+def test_the_names_that_a_framework_reads(resources: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "keep", "-f", resources, "--format", "Connect"]) == 0
+
+    assert capsys.readouterr().out == "CONNECT_CONSUMER_AUTO_OFFSET_RESET_LATEST_MAX_AGE=3600000\n"

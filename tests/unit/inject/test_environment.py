@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.inject.environment import NamedPolicy, environment_of, injection_for, selects
+from tidegate.inject.environment import NamedPolicy, environment_of, injection_for, selector_text, selects
 from tidegate.resources.base import parse_spec
 from tidegate.resources.policy import OffsetResetPolicySpec, Selector
 from tidegate_agent.settings import is_on, read_settings
@@ -112,3 +112,51 @@ def test_a_selector_means_what_it_means_to_kubernetes(
     selector: Mapping[str, Any], labels: Mapping[str, str], wanted: bool
 ) -> None:
     assert selects(Selector.model_validate(selector), labels) is wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "prefixes"),
+    [
+        ("Spring", ["SPRING_KAFKA_CONSUMER_PROPERTIES_"]),
+        ("Quarkus", ["KAFKA_"]),
+        ("Connect", ["CONNECT_CONSUMER_"]),
+        ("Java", ["CONNECT_CONSUMER_", "KAFKA_", "SPRING_KAFKA_CONSUMER_PROPERTIES_"]),
+    ],
+)
+def test_java_frameworks_are_told_by_the_names_they_read(wanted: str, prefixes: list[str]) -> None:
+    consumers = {**APP, "format": wanted}
+
+    by_age = environment_of(policy(consumers=consumers, latest={"maxAge": "90s"}, discovery={}))
+    by_discovery = environment_of(policy(consumers=consumers, discovery={}))
+
+    assert by_age == {f"{prefix}AUTO_OFFSET_RESET_LATEST_MAX_AGE": "90000" for prefix in prefixes}
+    assert by_discovery == {f"{prefix}AUTO_OFFSET_RESET_NEW_PARTITIONS": "earliest" for prefix in prefixes}
+    assert environment_of(policy(consumers=consumers)) == {}
+
+
+def test_a_setting_is_the_same_as_long_as_pods_would_be() -> None:
+    first = injection_for({"app": "payments"}, [policy(consumers=APP, latest={"maxAge": "1h"})])
+    renamed = injection_for({"app": "payments"}, [policy("q", consumers=APP, latest={"maxAge": "60m"})])
+    older = injection_for({"app": "payments"}, [policy(consumers=APP, latest={"maxAge": "2h"})])
+    elsewhere = injection_for(
+        {"app": "payments"}, [policy(consumers={**APP, "containers": ["b"]}, latest={"maxAge": "1h"})]
+    )
+
+    assert first.setting == renamed.setting
+    assert len({first.setting, older.setting, elsewhere.setting}) == 3
+
+
+def test_a_selector_is_told_to_the_api_server() -> None:
+    selector = Selector.model_validate(
+        {
+            "matchLabels": {"b": "2", "a": "1"},
+            "matchExpressions": [
+                {"key": "c", "operator": "In", "values": ["x", "y"]},
+                {"key": "d", "operator": "NotIn", "values": ["z"]},
+                {"key": "e", "operator": "Exists"},
+                {"key": "f", "operator": "DoesNotExist"},
+            ],
+        }
+    )
+
+    assert selector_text(selector) == "a=1,b=2,c in (x,y),d notin (z),e,!f"

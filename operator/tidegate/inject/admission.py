@@ -1,0 +1,162 @@
+"""One AdmissionReview (admission.k8s.io/v1) answered: the pod is always let in, injected or with a warning. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.inject.environment import Injection
+from tidegate.inject.patch import AgentImage, patch_for
+from tidegate.inject.wish import Refusal, Surroundings, wish_for
+from tidegate.kube.ports import EventType, Happening
+
+REFUSED: Final = "InjectionRefused"
+UNREADABLE: Final = "PodUnreadable"
+
+_API_VERSION: Final = "admission.k8s.io/v1"
+_WARNING_LIMIT: Final = 240
+"""Longer ones are cut by some clients; the API server takes 4096 bytes in all."""
+
+
+class BadReview(ValueError):
+    """What was posted is no AdmissionReview of this version; there is nothing to answer to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A refusal to be told as an Event, about what made the pod and the policies that want it injected.
+
+    ``about``: a reference with ``apiVersion``, ``kind``, ``name``, perhaps ``uid``; ``None`` where the pod has neither an
+    owner nor, yet, a name.
+    """
+
+    namespace: str
+    about: Mapping[str, Any] | None
+    policies: tuple[str, ...]
+    happening: Happening
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``outcome``: for the metric. ``notice``: never for a dry run, which must leave no trace."""
+
+    response: Mapping[str, Any]
+    outcome: str
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    name: str
+    operations: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer(review: Any, around: Callable[[str], Surroundings | None], agent: AgentImage) -> Answer:
+    """Answer a review. ``around``: a namespace's policies; ``None`` for one that is not served.
+
+    Raises ``BadReview``.
+    """
+    request = review.get("request") if isinstance(review, Mapping) else None
+    if not isinstance(request, Mapping) or review.get("apiVersion") != _API_VERSION or not request.get("uid"):
+        raise BadReview(f"this takes an AdmissionReview of {_API_VERSION} with a request")
+    namespace, pod = str(request.get("namespace") or ""), request.get("object")
+    if not _is_new_pod(request) or not isinstance(pod, Mapping):
+        return _answered(request, _Outcome("Ignored"))
+    surroundings = around(namespace)
+    if surroundings is None:
+        return _answered(request, _Outcome("Ignored"))
+    try:
+        outcome = _decided(pod, surroundings, agent)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # Nobody has validated the pod yet. The API server will; it must say so, not we.
+        outcome = _Outcome("Failed", refusal=Refusal(UNREADABLE, f"the pod can't be read ({error!r})"))
+    return _answered(request, outcome, _notice(namespace, pod, outcome))
+
+
+def _is_new_pod(request: Mapping[str, Any]) -> bool:
+    resource = request.get("resource") or {}
+    return (
+        request.get("operation") == "CREATE"
+        and not request.get("subResource")
+        and (resource.get("group") or "", resource.get("resource")) == ("", "pods")
+    )
+
+
+def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) -> _Outcome:
+    wish = wish_for(pod, around)
+    if wish is None:
+        return _Outcome("NotSelected")
+    if isinstance(wish, Refusal):
+        return _Outcome("Refused", refusal=wish)
+    patch = patch_for(pod, wish, agent)
+    if isinstance(patch, Refusal):
+        return _Outcome("Refused", refusal=patch)
+    if not patch.operations:
+        return _Outcome("Unchanged")
+    return _Outcome("Injected", patch.operations, _conflicts(wish), annotations={"setting": wish.setting})
+
+
+def _conflicts(wish: Injection) -> tuple[str, ...]:
+    return tuple(
+        f"policy {conflict} differ(s) from policy {wish.policies[0]}, which goes" for conflict in wish.conflicts
+    )
+
+
+def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | None = None) -> Answer:
+    response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
+    warnings = list(outcome.warnings)
+    if outcome.operations:
+        patch = json.dumps(outcome.operations, separators=(",", ":")).encode()
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+    if outcome.refusal is not None:
+        warnings.append(f"not injected: {outcome.refusal.message}")
+    if warnings:
+        response["warnings"] = [_cut(f"tidegate: {warning}") for warning in warnings[:8]]
+    if outcome.annotations:
+        response["auditAnnotations"] = dict(outcome.annotations)
+    told = notice if not request.get("dryRun") else None
+    return Answer({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}, outcome.name, told)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WARNING_LIMIT else f"{text[: _WARNING_LIMIT - 3]}..."
+
+
+def _notice(namespace: str, pod: Mapping[str, Any], outcome: _Outcome) -> Notice | None:
+    if outcome.refusal is None:
+        return None
+    refusal = outcome.refusal
+    happening = Happening(
+        EventType.WARNING,
+        REFUSED,
+        f"{refusal.reason}: the pod of {_who(pod)} is not injected: {refusal.message}",
+        f"{REFUSED}/{refusal.reason}/{refusal.message}",
+    )
+    return Notice(namespace, _about(pod), refusal.policies, happening)
+
+
+def _about(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The pod's controller; the pod itself where it has none, but a name."""
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None
+    for owner in metadata.get("ownerReferences") or ():
+        if isinstance(owner, Mapping) and owner.get("controller"):
+            return {name: str(owner.get(name) or "") for name in ("apiVersion", "kind", "name", "uid")}
+    if metadata.get("name"):
+        return {"apiVersion": "v1", "kind": "Pod", "name": str(metadata["name"]), "uid": ""}
+    return None
+
+
+def _who(pod: Mapping[str, Any]) -> str:
+    metadata = pod.get("metadata")
+    about = _about(pod)
+    if about is not None:
+        return f"{about['kind']} {about['name']}"
+    return f"generateName {metadata.get('generateName')}" if isinstance(metadata, Mapping) else "no name"

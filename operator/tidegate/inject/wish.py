@@ -1,0 +1,103 @@
+"""Whether a pod is to be injected, and with what: by its labels and annotations, and its namespace's policies. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidegate.inject.environment import Injection, NamedPolicy, agent_environment, injection_for, injection_of
+from tidegate.resources.policy import ConsumerFormat
+
+INJECT: Final = "tidegate.io/inject"
+"""Label, or annotation, of a pod: a format, or false."""
+POLICY: Final = "tidegate.io/policy"
+"""Annotation of a pod: whose settings it gets, whatever the policies select."""
+CONTAINERS: Final = "tidegate.io/containers"
+"""Annotation of a pod: names of containers, separated by commas."""
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of what a kubelet runs from a file: the pod here only shows it."""
+
+UNKNOWN_FORMAT: Final = "UnknownFormat"
+UNKNOWN_POLICY: Final = "UnknownPolicy"
+NO_POLICY: Final = "NoPolicy"
+NO_CONNECTION: Final = "NoConnection"
+
+_OFF: Final = ("false", "disabled", "no", "off")
+_FORMATS: Final = {wanted.value.lower(): wanted for wanted in ConsumerFormat}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A namespace's valid policies, each with the control topic of its connection, and the connections' control topics
+    by name.
+    """
+
+    policies: tuple[NamedPolicy, ...] = ()
+    control_topics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a pod is left as it is although somebody wants it injected. ``policies``: who does, as far as is known."""
+
+    reason: str
+    message: str
+    policies: tuple[str, ...] = ()
+
+
+def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | Refusal | None:
+    """``None``: nobody wants this pod injected, or it says no itself."""
+    metadata = pod.get("metadata") or {}
+    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    asked = [text.strip().lower() for text in (labels.get(INJECT), annotations.get(INJECT)) if text is not None]
+    if any(text in _OFF for text in asked) or MIRROR in annotations:
+        return None
+    unknown = [text for text in asked if text not in _FORMATS]
+    if unknown:
+        return Refusal(
+            UNKNOWN_FORMAT,
+            f"{INJECT} is {unknown[0]!r}: it has to be one of {', '.join(_FORMATS)}, or false",
+        )
+    wanted = _FORMATS[asked[0]] if asked else None
+    found = _by_name(annotations.get(POLICY), wanted, around) or _selected(labels, wanted, around)
+    if isinstance(found, Injection):
+        chosen = tuple(name.strip() for name in annotations.get(CONTAINERS, "").split(",") if name.strip())
+        return replace(found, containers=chosen or found.containers)
+    return found
+
+
+def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundings) -> Injection | Refusal | None:
+    if name is None:
+        return None
+    policy = next((policy for policy in around.policies if policy.name == name), None)
+    if policy is None:
+        return Refusal(
+            UNKNOWN_POLICY,
+            f"{POLICY} names {name!r}, and the namespace has no valid OffsetResetPolicy of that name whose "
+            "KafkaConnection is there",
+        )
+    return injection_of(policy, wanted)
+
+
+def _selected(
+    labels: Mapping[str, str], wanted: ConsumerFormat | None, around: Surroundings
+) -> Injection | Refusal | None:
+    found = injection_for(labels, around.policies, wanted)
+    if found.policies:
+        return found
+    if wanted is None:
+        return None
+    if wanted is not ConsumerFormat.PYTHON:
+        return Refusal(
+            NO_POLICY,
+            f"no OffsetResetPolicy says what {wanted.value} consumers are to have: name one by annotation {POLICY}",
+        )
+    topics = sorted(set(around.control_topics.values()))
+    if len(topics) != 1:
+        why = "has no KafkaConnection" if not topics else f"has KafkaConnections with {len(topics)} control topics"
+        return Refusal(
+            NO_CONNECTION, f"the namespace {why}, so which one the agent obeys is not known: name a policy by {POLICY}"
+        )
+    return Injection(MappingProxyType(agent_environment(topics[0])))
