@@ -19,7 +19,7 @@ from tidegate.reset.clock import SystemClock
 from tidegate.reset.stores import StoreFailure, default_api_client
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
-from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.policy import ConsumerFormat, OffsetResetPolicySpec
 
 DEFAULT_CONTROL_TOPIC: Final = ControlTopicSpec().name
 
@@ -47,6 +47,12 @@ def env_parser() -> argparse.ArgumentParser:
         default="shell",
         help="NAME=value lines (default), or the env list of a container",
     )
+    parser.add_argument(
+        "--format",
+        type=str.lower,
+        choices=[wanted.value.lower() for wanted in ConsumerFormat],
+        help="whose names the settings have (default: as the policy's spec.consumers.format says)",
+    )
     return parser
 
 
@@ -62,7 +68,7 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
     except (CommandFailed, KubeFailure, StoreFailure, InvalidResource) as failure:
         screen.note(f"tidegate env: {failure}")
         return 1
-    environment = environment_of(named)
+    environment = environment_of(named, _format(options.format))
     if options.output == "yaml":
         screen.show(yaml.safe_dump([{"name": n, "value": v} for n, v in environment.items()], sort_keys=False))
     else:
@@ -70,6 +76,10 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
     if named.spec.consumers is None:
         screen.note("The policy has no spec.consumers: nothing injects this by itself.")
     return 0
+
+
+def _format(text: str | None) -> ConsumerFormat | None:
+    return next((wanted for wanted in ConsumerFormat if wanted.value.lower() == text), None)
 
 
 def _named(policy: Object, connection: Object | None) -> NamedPolicy:

@@ -29,8 +29,8 @@ class BadReview(ValueError):
 class Notice:
     """A refusal to be told as an Event, about what made the pod and the policies that want it injected.
 
-    ``about``: a reference with ``apiVersion``, ``kind``, ``name``, perhaps ``uid``; ``None`` where the pod has neither an
-    owner nor, yet, a name.
+    ``about``: a reference with ``apiVersion``, ``kind``, ``name``, perhaps ``uid``; ``None`` where the pod has neither
+    an owner nor, yet, a name.
     """
 
     namespace: str

@@ -95,7 +95,7 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
     begin = new.value if new in (NewPartitions.EARLIEST, NewPartitions.LATEST) else None
     if chosen is ConsumerFormat.PYTHON:
         found = agent_environment(policy.control_topic) | {"TIDEGATE_GROUP": spec.group}
-        names = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
+        names: tuple[tuple[str, str], ...] = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
     else:
         found = {}
         names = tuple(

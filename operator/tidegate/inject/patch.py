@@ -1,8 +1,9 @@
 """What changes in a pod that is injected, as a JSON patch (RFC 6902), or why it can't be. Pure.
 
-An init container copies the agent into an ``emptyDir``, the chosen containers get it mounted and ``PYTHONPATH`` prefixed;
-variables that a container has already stay as they are. The init container asks for no more than PodSecurity's
-``restricted`` allows, runs as whoever the pod runs as unless that is root, and leaves the pod's QoS class alone.
+An init container copies the agent into an ``emptyDir``, the chosen containers get it mounted and ``PYTHONPATH``
+prefixed; variables that a container has already stay as they are. The init container asks for no more than
+PodSecurity's ``restricted`` allows, runs as whoever the pod runs as unless that is root, and leaves the pod's QoS class
+alone.
 """
 
 from __future__ import annotations

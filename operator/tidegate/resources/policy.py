@@ -634,11 +634,11 @@ class RetentionStatus(ResourceModel):
 
 
 class InjectionStatus(ResourceModel):
-    """The pods that ``consumers`` selects. ``setting``: what they are to have, by its hash, as their annotation has it.
+    """The pods that ``consumers`` selects. ``setting``: what they are to have, by its hash.
 
-    ``stale``: those that have another setting, or none; ``refused``: those that can't have it. ``stale_before``: how many
-    were stale when the last one was evicted; ``futile``: how many evictions in a row made no difference, after which the
-    next one waits until ``retry_at``.
+    ``stale``: those that have another setting, or none; ``refused``: those that can't have it. ``stale_before``: how
+    many were stale when the last one was evicted; ``futile``: how many evictions in a row made no difference, after
+    which the next one waits until ``retry_at``.
     """
 
     setting: str | None = None
