@@ -17,8 +17,9 @@ from kubernetes import client
 
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
+from support.kstatus import KStatus, kstatus_of
 from tidegate.resources import ConnectionStatus, PauseStatus, PolicyStatus, conditions, parse_spec, read_status
-from tidegate.resources.base import StatusModel
+from tidegate.resources.base import NOT_LOOKED_AT, StatusModel
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
@@ -304,7 +305,12 @@ def test_a_whole_status_is_stored_and_shown(
     with resources.created(smallest(kind, "whole-status")) as stored:
         written = resources.write_status(stored, STATUSES[kind])
         shown = kubectl(apiserver, "get", "-n", namespace, PLURALS[kind])
+        kubectl(apiserver, "wait", "-n", namespace, "--for=condition=Ready", "--timeout=10s", PLURALS[kind], "--all")
 
+    # Before the first look nothing is said, which kstatus would take for current.
+    assert stored["status"] == NOT_LOOKED_AT
+    assert read_status(STATUS[kind], stored) == STATUS[kind]()
+    assert (kstatus_of(stored), kstatus_of(written)) == (KStatus.IN_PROGRESS, KStatus.CURRENT)
     assert written["status"] == STATUSES[kind]
     assert read_status(STATUS[kind], written).to_json() == STATUSES[kind]
     header, row = shown.splitlines()

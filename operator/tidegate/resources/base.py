@@ -34,6 +34,9 @@ from tidegate.resources import durations, partitions, timestamps
 API_GROUP: Final = "tidegate.io"
 API_VERSION: Final = "tidegate.io/v1alpha1"
 
+NOT_LOOKED_AT: Final = {"observedGeneration": -1}
+"""The status that the CRDs give a resource until the operator writes one: for kstatus it is still in progress."""
+
 
 class ResourceModel(BaseModel):
     """Base of all parts of a resource: camelCase on the wire, nothing unknown, immutable."""
@@ -67,7 +70,9 @@ class SpecModel(ResourceModel):
 
 
 class StatusModel(ResourceModel):
-    """A ``status``."""
+    """A ``status``, and the generation of the spec that it speaks of."""
+
+    observed_generation: Annotated[StrictInt, Field(ge=-1)] | None = None
 
 
 # --- problems -------------------------------------------------------------------------------------------------------
@@ -129,8 +134,11 @@ def parse_update(model: type[Spec], old: Mapping[str, Any], new: Mapping[str, An
 
 def read_status(model: type[Status], obj: Mapping[str, Any]) -> Status:
     """The ``status`` of the resource ``obj``; an empty one when nothing was written yet, or by somebody else."""
+    status = obj.get("status") or {}
+    if status == NOT_LOOKED_AT:
+        return model()
     try:
-        return _parse(model, obj.get("status") or {}, "status")
+        return _parse(model, status, "status")
     except InvalidResource:
         return model()
 

@@ -274,7 +274,6 @@ class FeaturesStatus(ResourceModel):
 class ConnectionStatus(StatusModel):
     """``KafkaConnection.status``."""
 
-    observed_generation: Count | None = None
     cluster_id: str | None = None
     brokers: Count | None = None
     features: FeaturesStatus | None = None

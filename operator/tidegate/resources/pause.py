@@ -133,7 +133,6 @@ class PauseStatus(StatusModel):
     ``resume_after``: the ``spec.resumeAfter`` that ``resumes_at`` was made of.
     """
 
-    observed_generation: Count | None = None
     phase: PausePhase | None = None
     method: PauseMethod | None = None
     paused: str | None = None

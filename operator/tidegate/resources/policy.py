@@ -657,7 +657,6 @@ MAX_HISTORY: Final = 10
 class PolicyStatus(StatusModel):
     """``OffsetResetPolicy.status``. ``history``: the last runs, the newest first."""
 
-    observed_generation: Count | None = None
     reset: ResetStatus | None = None
     history: Annotated[tuple[RunHistory, ...], Field(max_length=MAX_HISTORY)] = ()
     discovery: DiscoveryStatus | None = None

@@ -1,0 +1,419 @@
+"""Resources with the statuses that the operator's own decisions write, in every state that a person may find them in.
+
+Each says how it is to be read: by kstatus, and by Argo CD. ``python tests/support/written_resources.py`` writes them
+into ``integrations/argocd`` as the test data of its Lua scripts, in Argo CD's layout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from support.kstatus import KStatus
+from tidegate.connection import status as connections
+from tidegate.connection.allow import GROUP_NOT_ALLOWED
+from tidegate.control.gates import Gates
+from tidegate.control.records import Ack, AckKey, HoldKey
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import Broker, Cluster, Group, GroupState, GroupType, Member, Topic, TopicPartition
+from tidegate.pause import plan as pause
+from tidegate.pause.holds import hold_of, holder
+from tidegate.reset import run as reset
+from tidegate.reset.model import (
+    ApplySettings,
+    PartitionPlan,
+    Phase,
+    Plan,
+    Progress,
+    RunRequest,
+    RunResult,
+    Standstill,
+    ToOffset,
+    Way,
+)
+from tidegate.reset.request import Refusal
+from tidegate.reset.runner import RunnerState, RunnerStatus
+from tidegate.reset.store import Run
+from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
+from tidegate.resources.conditions import RETAINED, with_condition
+from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
+from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetPhase, ResetStatus, RunHistory
+
+CUSTOMIZATIONS: Final = (
+    Path(__file__).resolve().parents[2] / "integrations" / "argocd" / "resource_customizations" / "tidegate.io"
+)
+
+_NOW: Final = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+_GENERATION: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``name``: of the test data's file. ``argo``: Argo CD's health status; ``says``: its message, or the type of the
+    condition whose message it is."""
+
+    name: str
+    body: Mapping[str, Any]
+    kstatus: KStatus
+    argo: str
+    says: str = "Ready"
+
+    @property
+    def kind(self) -> str:
+        return str(self.body["kind"])
+
+    @property
+    def message(self) -> str:
+        conditions = {c["type"]: c["message"] for c in self.body["status"].get("conditions", ())}
+        return str(conditions.get(self.says, self.says))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    kind: str
+    name: str
+    spec: Mapping[str, Any]
+    model: type[SpecModel]
+
+    def body(
+        self,
+        status: ResourceModel | Mapping[str, Any],
+        *,
+        spec: Mapping[str, Any] | None = None,
+        generation: int = _GENERATION,
+        deleting: bool = False,
+    ) -> dict[str, Any]:
+        given = {**self.spec, **(spec or {})}
+        parse_spec(self.model, {"spec": given})
+        metadata: dict[str, Any] = {"name": self.name, "namespace": "payments", "generation": generation}
+        if deleting:
+            metadata |= {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": ["foregroundDeletion"]}
+        return {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": self.kind,
+            "metadata": metadata,
+            "spec": given,
+            "status": status.to_json() if isinstance(status, ResourceModel) else dict(status),
+        }
+
+
+_NO_WORD: Final = "the operator has not seen this generation yet"
+_GOING: Final = "it is being deleted"
+
+
+def _everywhere(kind: _Kind, settled: ResourceModel) -> Iterator[Written]:
+    """What may be found of each kind."""
+    yield Written("not_looked_at", kind.body(NOT_LOOKED_AT), KStatus.IN_PROGRESS, "Progressing", _NO_WORD)
+    changed = kind.body(settled, generation=_GENERATION + 1)
+    yield Written("changed_since", changed, KStatus.IN_PROGRESS, "Progressing", _NO_WORD)
+    yield Written("deleting", kind.body(settled, deleting=True), KStatus.TERMINATING, "Progressing", _GOING)
+
+
+# --- KafkaConnection --------------------------------------------------------------------------------------------------
+
+_CONNECTION: Final = _Kind("KafkaConnection", "prod", {"bootstrapServers": "kafka-0.kafka:9092"}, KafkaConnectionSpec)
+
+
+def _connections() -> Iterator[Written]:
+    cluster = Cluster("Zm9vYmFyYmF6cXV4MTIzNA", (Broker(0, "kafka-0.kafka", 9092),))
+
+    def status(seen: Cluster | connections.Trouble) -> ConnectionStatus:
+        return connections.status_of(ConnectionStatus(), seen, generation=_GENERATION, now=_NOW)
+
+    def written(name: str, reason: str, message: str, *, needs_help: bool, kstatus: KStatus, argo: str) -> Written:
+        trouble = connections.Trouble(reason, message, needs_help)
+        return Written(name, _CONNECTION.body(status(trouble)), kstatus, argo)
+
+    yield from _everywhere(_CONNECTION, status(cluster))
+    yield Written("connected", _CONNECTION.body(status(cluster)), KStatus.CURRENT, "Healthy")
+    yield written(
+        "kafka_unavailable",
+        connections.KAFKA_UNAVAILABLE,
+        "kafka-0.kafka:9092 does not answer",
+        needs_help=False,
+        kstatus=KStatus.IN_PROGRESS,
+        argo="Progressing",
+    )
+    yield written(
+        "not_authorized",
+        connections.NOT_AUTHORIZED,
+        "the principal lacks Describe on the cluster",
+        needs_help=True,
+        kstatus=KStatus.FAILED,
+        argo="Degraded",
+    )
+
+
+# --- ConsumerGroupPause -----------------------------------------------------------------------------------------------
+
+_GROUP: Final = "payments-eu"
+_PAUSE: Final = _Kind(
+    "ConsumerGroupPause",
+    "inc-4711",
+    {
+        "connectionRef": {"name": "prod"},
+        "group": _GROUP,
+        "partitions": [{"topic": "orders"}],
+        "reason": "INC-4711 poison record",
+        "resumeAfter": "2h",
+    },
+    ConsumerGroupPauseSpec,
+)
+_PARTITIONS: Final = tuple(TopicPartition("orders", number) for number in range(2))
+_OWNER: Final = Member("payments-1-9d1f", "payments-1", "/10.0.0.7", None, frozenset(_PARTITIONS))
+_GROUP_SEEN: Final = Group(_GROUP, GroupState.STABLE, GroupType.CLASSIC, "range", (_OWNER,))
+
+
+def _pause_spec(**changes: Any) -> ConsumerGroupPauseSpec:
+    return parse_spec(ConsumerGroupPauseSpec, {"spec": {**_PAUSE.spec, **changes}})
+
+
+def _gates(*, held: bool = True, acked: bool = False) -> Gates:
+    gates, hold = Gates(), hold_of(_pause_spec(), "payments/inc-4711")
+    for epoch, partition in enumerate(_PARTITIONS):
+        if held:
+            gates.take(HoldKey(_GROUP, "orders", partition.partition, holder("conn", "uid")), hold, epoch)
+        if acked:
+            gates.take(AckKey(_GROUP, "orders", partition.partition), Ack(epoch, 42, _OWNER.member_id), 0)
+    return gates
+
+
+def _paused(gates: Gates, *, spec: ConsumerGroupPauseSpec | None = None, **changes: Any) -> PauseStatus:
+    """What a pass writes; where owners are waited for, what the pass after ``patient`` writes."""
+    topics = changes.pop("topics", {"orders": Topic("orders", "id", len(_PARTITIONS))})
+    patient = changes.pop("patient", timedelta(0))
+    seen = pause.Seen(
+        uid="uid",
+        name="payments/inc-4711",
+        generation=_GENERATION,
+        created=_NOW,
+        spec=spec or _pause_spec(),
+        status=PauseStatus(),
+        now=_NOW,
+        observed=pause.Observed("prod", "conn", changes.pop("allow", AllowSpec()), topics, _GROUP_SEEN, gates),
+        has_finalizer=True,
+    )
+    first = pause.decide(replace(seen, **changes))
+    if not patient:
+        return first.status
+    later = replace(seen, status=first.status, waits=first.waits, rows=first.rows, now=_NOW + patient, **changes)
+    return pause.decide(later).status
+
+
+def _pauses() -> Iterator[Written]:
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    closed, open_ = _gates(acked=True), _gates(held=False)
+    settled = _paused(closed)
+    suspended = {"suspend": True}
+    away = pause.Refusal(pause.WAITING_FOR_CONNECTION, "KafkaConnection prod is not ready: its cluster does not answer")
+    topics_wrong = pause.Refusal(pause.CONTROL_TOPICS_UNUSABLE, "topic __tidegate has 3 partitions: delete it")
+    yield from _everywhere(_PAUSE, settled)
+
+    def row(name: str, status: PauseStatus, kstatus: KStatus, argo: str, **spec: Any) -> Written:
+        return Written(name, _PAUSE.body(status, spec=spec), kstatus, argo)
+
+    yield row("pausing", _paused(_gates()), in_progress, "Progressing")
+    yield row("paused", settled, current, "Healthy")
+    yield row("members_without_agent", _paused(_gates(), patient=timedelta(seconds=6)), failed, "Degraded")
+    yield row("topic_missing", _paused(open_, topics={}), in_progress, "Progressing")
+    yield row("kafka_away", _paused(closed, observed=None, waiting=away), in_progress, "Progressing")
+    yield row("control_topics_unusable", _paused(open_, observed=None, unusable=topics_wrong), failed, "Degraded")
+    yield row("group_not_allowed", _paused(open_, allow=AllowSpec(groups=("other",))), failed, "Degraded")
+    yield row("resuming", _paused(closed, spec=_pause_spec(suspend=True)), in_progress, "Progressing", **suspended)
+    yield row("suspended", _paused(open_, spec=_pause_spec(suspend=True)), current, "Suspended", **suspended)
+    over = _paused(open_, status=settled.model_copy(update={"resumes_at": _NOW, "resume_after": timedelta(hours=2)}))
+    yield row("time_over", over, current, "Healthy")
+
+
+# --- OffsetResetPolicy ------------------------------------------------------------------------------------------------
+
+_RESET: Final = {"id": "replay-2026-11-20", "to": {"timestamp": "2026-11-20T14:00:00Z"}}
+_POLICY: Final = _Kind(
+    "OffsetResetPolicy",
+    "payments",
+    # An empty object shows whether a script that hands the resource back keeps it one.
+    {"connectionRef": {"name": "prod"}, "group": _GROUP, "discovery": {}, "reset": _RESET},
+    OffsetResetPolicySpec,
+)
+_REQUEST: Final = RunRequest(
+    run_uid="uid/replay-2026-11-20",
+    run_id="replay-2026-11-20",
+    group_id=_GROUP,
+    connection=Connection("kafka-0.kafka:9092"),
+    selections=(),
+    target=ToOffset(10),
+    settings=ApplySettings(deadline=_NOW + timedelta(minutes=15)),
+)
+_PLAN: Final = Plan(
+    "replay-2026-11-20",
+    _GROUP,
+    _NOW,
+    (PartitionPlan("orders", 0, "id", committed=50, target=10, earliest=0, latest=60),),
+)
+_BEGUN: Final = ResetStatus(
+    id="replay-2026-11-20",
+    run_uid="uid/replay-2026-11-20",
+    phase=ResetPhase.PENDING,
+    started_at=_NOW,
+    engine=Engine.SPARK,
+    application="payments-replay-2026-11-20-1",
+)
+_AT_WORK: Final = reset.RunnerSeen(Engine.SPARK, RunnerStatus(RunnerState.RUNNING), started_here=True)
+_DIED: Final = reset.RunnerSeen(
+    Engine.SPARK, RunnerStatus(RunnerState.EXITED, "OOMKilled"), started_here=True, fenced=2, died_at=_NOW
+)
+
+
+def _policy_spec(**changes: Any) -> OffsetResetPolicySpec:
+    given = {name: value for name, value in {**_POLICY.spec, **changes}.items() if value is not None}
+    return parse_spec(OffsetResetPolicySpec, {"spec": given})
+
+
+@dataclass(frozen=True, slots=True)
+class _PolicySeen:
+    status: PolicyStatus = field(default_factory=PolicyStatus)
+    spec: OffsetResetPolicySpec | None = field(default_factory=_policy_spec)
+    run: Run | None = None
+    runner: reset.RunnerSeen | None = None
+    start: reset.Start | None = None
+
+    def decided(self) -> PolicyStatus:
+        seen = reset.Seen(
+            uid="uid",
+            generation=_GENERATION,
+            spec=self.spec,
+            status=self.status,
+            now=_NOW,
+            run_document="tidegate-payments-replay-2026-11-20",
+            run=self.run,
+            runner=self.runner,
+            start=self.start,
+            has_finalizer=self.run is not None,
+        )
+        return reset.decide(seen).status
+
+
+def _at_work(*phases: Phase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> PolicyStatus:
+    journal = tuple(Progress(phase, _NOW, 1) for phase in phases)
+    return _PolicySeen(PolicyStatus(reset=_BEGUN), run=Run(request, 1, plan, journal), runner=_AT_WORK).decided()
+
+
+def _ended(phase: Phase, reason: str, message: str) -> PolicyStatus:
+    result = RunResult(phase, reason, message, _NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25))
+    run = Run(_REQUEST, 1, _PLAN, (Progress(Phase.PLANNING, _NOW, 1), Progress(Phase.PAUSING, _NOW, 1)), result=result)
+    return _PolicySeen(PolicyStatus(reset=_BEGUN), run=run).decided()
+
+
+def _policies() -> Iterator[Written]:
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    succeeded = _ended(Phase.SUCCEEDED, "Applied", "1 partition(s) of group payments-eu moved, by way Barrier")
+    yield from _everywhere(_POLICY, succeeded)
+
+    def row(name: str, status: PolicyStatus, kstatus: KStatus, argo: str, says: str = "Ready") -> Written:
+        return Written(name, _POLICY.body(status), kstatus, argo, says)
+
+    unasked = _PolicySeen(spec=_policy_spec(reset=None)).decided()
+    keeps = replace(_POLICY, spec={name: value for name, value in _POLICY.spec.items() if name != "reset"})
+    yield Written("no_reset", keeps.body(unasked), current, "Healthy")
+    yield row("pending", _PolicySeen(start=reset.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
+    waits = reset.Start(waits_for=Refusal(reset.WAITING_FOR_POLICY, "waits for OffsetResetPolicy older"))
+    yield row("waiting_for_policy", _PolicySeen(start=waits).decided(), in_progress, "Progressing")
+    refused = reset.Start(refusal=Refusal(GROUP_NOT_ALLOWED, "KafkaConnection prod does not allow group payments-eu"))
+    yield row("refused", _PolicySeen(start=refused).decided(), failed, "Degraded")
+    yield row("planning", _at_work(Phase.PLANNING, plan=None), in_progress, "Progressing")
+    manual = replace(_REQUEST, manual_approval=True)
+    awaiting = _at_work(Phase.PLANNING, Phase.AWAITING_APPROVAL, request=manual)
+    yield row("awaiting_approval", awaiting, in_progress, "Suspended")
+    for phase in (Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING, Phase.RESUMING):
+        yield row(phase.value.lower(), _at_work(Phase.PLANNING, phase), in_progress, "Progressing")
+    died = _BEGUN.model_copy(update={"application": "payments-replay-2026-11-20-2"})
+    restarting = _PolicySeen(
+        PolicyStatus(reset=died), run=Run(_REQUEST, 2, _PLAN, (Progress(Phase.PAUSING, _NOW, 2),)), runner=_DIED
+    )
+    yield row("job_restarting", restarting.decided(), in_progress, "Progressing")
+    yield row("succeeded", succeeded, current, "Healthy")
+    yield row("failed", _ended(Phase.FAILED, "NotAuthorized", "Read on topic orders is missing"), failed, "Degraded")
+    overwritten = _ended(Phase.ROLLED_BACK, "Overwritten", "owners committed over the target; it was put back")
+    yield row("rolled_back", overwritten, failed, "Degraded")
+    before = RunHistory(id="replay-2026-11-20", phase=ResetPhase.SUCCEEDED, finished_at=_NOW, plan="payments-x")
+    yield row("ran_before", _PolicySeen(PolicyStatus(history=(before,))).decided(), current, "Healthy")
+    place_going = with_condition(
+        succeeded.conditions,
+        RETAINED,
+        False,
+        reason="ExpiresSoon",
+        message="the first of 4 offset(s) ends at 2026-11-22T08:00:00Z",
+        generation=_GENERATION,
+        now=_NOW,
+    )
+    going = succeeded.model_copy(update={"conditions": place_going})
+    yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
+
+
+def written() -> tuple[Written, ...]:
+    """All of them."""
+    return (*_connections(), *_pauses(), *_policies())
+
+
+# --- Argo CD's layout -------------------------------------------------------------------------------------------------
+
+
+def argo_files() -> dict[Path, str]:
+    """The text of each kind's test data and ``health_test.yaml``, by path."""
+    files: dict[Path, str] = {}
+    tests: dict[str, list[dict[str, Any]]] = {}
+    bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for each in written():
+        bodies[each.kind, each.name] = each.body
+        inside = f"testdata/{each.name}.yaml"
+        files[CUSTOMIZATIONS / each.kind / inside] = _yaml(each.body)
+        health = {"status": each.argo, "message": each.message}
+        tests.setdefault(each.kind, []).append({"healthStatus": health, "inputPath": inside})
+    for kind, rows in tests.items():
+        files[CUSTOMIZATIONS / kind / "health_test.yaml"] = _yaml({"tests": rows})
+    for (kind, name), body in _for_actions(bodies).items():
+        files[CUSTOMIZATIONS / kind / "actions" / "testdata" / f"{name}.yaml"] = _yaml(body)
+    return files
+
+
+def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """What actions are tried on, and what is to come of it."""
+    paused, suspended = (bodies["ConsumerGroupPause", name] for name in ("paused", "suspended"))
+    awaiting = bodies["OffsetResetPolicy", "awaiting_approval"]
+    approved = awaiting["metadata"] | {"annotations": {reset.APPROVE: awaiting["status"]["reset"]["id"]}}
+    return {
+        ("ConsumerGroupPause", "paused"): paused,
+        ("ConsumerGroupPause", "suspended"): suspended,
+        ("ConsumerGroupPause", "let_go"): {**paused, "spec": paused["spec"] | {"suspend": True}},
+        ("ConsumerGroupPause", "paused_again"): {**suspended, "spec": suspended["spec"] | {"suspend": False}},
+        ("OffsetResetPolicy", "awaiting_approval"): awaiting,
+        ("OffsetResetPolicy", "approved"): {**awaiting, "metadata": approved},
+        ("OffsetResetPolicy", "succeeded"): bodies["OffsetResetPolicy", "succeeded"],
+        ("OffsetResetPolicy", "not_looked_at"): bodies["OffsetResetPolicy", "not_looked_at"],
+    }
+
+
+def _yaml(value: Any) -> str:
+    plain = json.loads(json.dumps(value))
+    return str(yaml.safe_dump(plain, sort_keys=False, width=120))
+
+
+def main() -> None:
+    """Write them, and remove what is of no state any more."""
+    wanted = argo_files()
+    for path in set(CUSTOMIZATIONS.glob("**/testdata/*.yaml")) - set(wanted):
+        path.unlink()
+    for path, text in wanted.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
