@@ -34,7 +34,7 @@ kubectl:
 
 .PHONY: test-fast
 test-fast: setup ## the tests that need neither broker, API server nor Spark
-	@$(BIN)/pytest -m "not kafka and not apiserver and not spark and not e2e" $(ARGS)
+	@$(BIN)/pytest -m "not kafka and not apiserver and not spark and not e2e and not e2e_cluster" $(ARGS)
 
 .PHONY: property-seed
 property-seed: setup build ## replay one seed of the random sequences on real Kafka: SEED=7
@@ -97,6 +97,14 @@ down: python ## stop them and clean up, also after crashes
 .PHONY: status
 status: python ## what of the stack runs
 	@"$(PYTHON)" dev/stack.py status
+
+.PHONY: node-up
+node-up: python ## start a whole Kubernetes cluster of one node, with pods (root; dev/install-node-prerequisites)
+	@"$(PYTHON)" dev/stack.py node up
+
+.PHONY: node-down
+node-down: python ## end it and undo all that it changed on the machine, also after crashes
+	@"$(PYTHON)" dev/stack.py node down
 
 .PHONY: lock
 lock: | python uv ## resolve the dependencies anew

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The local stack from the command line: `dev/stack.py build|up|down|status|env`. Needs only Python 3.11."""
+"""The local stack from the command line: `dev/stack.py build|up|down|status|env|node`. Needs only Python 3.11."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The local stack: real Kafka brokers and a real Kubernetes API server, for development, the demo and the tests.
+"""The local stack, for development, the demo and the tests: real Kafka brokers, a real Kubernetes API server or node.
 
 Standard library only, so that it runs before the project's environment exists.
 """
@@ -7,6 +7,7 @@ from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
 from devstack.kafka import KafkaCluster, tool_command
 from devstack.kafka_security import KafkaSecurity
+from devstack.node import Node
 from devstack.toolcache import (
     etcd_binary,
     helm_binary,
@@ -22,6 +23,7 @@ __all__ = [
     "KafkaCluster",
     "KafkaSecurity",
     "MissingPrerequisiteError",
+    "Node",
     "StackError",
     "etcd_binary",
     "helm_binary",

@@ -1,8 +1,10 @@
-"""A real Kubernetes API server (etcd and kube-apiserver) on 127.0.0.1, with RBAC and an audit log.
+"""A real Kubernetes API server (etcd and kube-apiserver) with RBAC and an audit log, by default on 127.0.0.1.
 
-No nodes and no controllers: owners' dependents are not collected, and a namespace stays Terminating.
+By itself it has no nodes and no controllers: owners' dependents are not collected, and a namespace stays Terminating.
+`devstack.node` adds them.
 """
 
+import ipaddress
 import json
 import re
 import secrets
@@ -26,6 +28,9 @@ from devstack.toolcache import etcd_binary, kube_apiserver_binary
 START_SECONDS = 60.0
 FIELD_MANAGER = "tidegate-dev"
 
+_SERVICE_ACCOUNT_KEY = "service-accounts.key"
+SERVICE_NETWORK = "10.96.0.0/16"
+_SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -73,10 +78,12 @@ class ApiServer:
         self._access = access
 
     @classmethod
-    def start(cls, *, detached: bool = False) -> Self:
+    def start(cls, *, detached: bool = False, node_address: str | None = None, at: Path | None = None) -> Self:
         """Start etcd and kube-apiserver and wait until it is ready.
 
-        `detached`: they outlive this process. Raises `StackError` with the log's end, and `MissingPrerequisiteError`.
+        `detached`: they outlive this process. `node_address`: it serves there, for pods too, and expects controllers
+        and a kubelet. `at`: its folder, instead of a new one. Raises `StackError` with the log's end, and
+        `MissingPrerequisiteError`.
         """
         prerequisites.linux()
         etcd_binary()
@@ -84,7 +91,7 @@ class ApiServer:
         sweep()
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
-            started = _lay_out(RunFolder.create("apiserver"), detached)
+            started = _lay_out(RunFolder.create("apiserver", at=at), detached, node_address)
             server = cls(_write_kubeconfig(started), started, started.access)
             try:
                 started.etcd.start()
@@ -131,8 +138,18 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """``https://127.0.0.1:<port>``."""
+        """``https://<address>:<port>``."""
         return self._reachable.url
+
+    @property
+    def authority(self) -> CertificateAuthority:
+        """The CA of its certificate, which `node_address` makes the kubelets' as well."""
+        return CertificateAuthority(self._own.run.secrets)
+
+    @property
+    def service_account_key(self) -> Path:
+        """The key that signs service accounts' tokens, PEM."""
+        return self._own.run.secrets / _SERVICE_ACCOUNT_KEY
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -303,12 +320,17 @@ class _Manifest:
         return cls(api_version, kind, name, value("namespace", "  ", block))
 
 
-def _lay_out(run: RunFolder, detached: bool) -> _Started:
+def _lay_out(run: RunFolder, detached: bool, node_address: str | None) -> _Started:
     """Draw the ports, make keys and token, and put the two command lines together."""
     client_port, peer_port, secure_port = free_ports(3)
+    address = node_address or "127.0.0.1"
     authority = CertificateAuthority.create(run.secrets)
-    server = authority.issue("kube-apiserver", alternative_names="DNS:localhost,IP:127.0.0.1")
-    service_account_key = run.secrets / "service-accounts.key"
+    # The first address of the service network is the server's own Service.
+    first = next(ipaddress.ip_network(SERVICE_NETWORK).hosts())
+    names = [f"DNS:{name}" for name in ("localhost", *_SERVICE_NAMES)]
+    names += [f"IP:{ip}" for ip in sorted({"127.0.0.1", address, str(first)})]
+    server = authority.issue("kube-apiserver", alternative_names=",".join(names))
+    service_account_key = run.secrets / _SERVICE_ACCOUNT_KEY
     signing_key(service_account_key)
     token = secrets.token_hex(16)
     tokens = run.secrets / "tokens.csv"
@@ -333,30 +355,39 @@ def _lay_out(run: RunFolder, detached: bool) -> _Started:
     apiserver = [
         str(kube_apiserver_binary()),
         f"--etcd-servers={etcd_url}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
         f"--secure-port={secure_port}",
         f"--cert-dir={run.secrets}",
         f"--tls-cert-file={server.certificate}",
         f"--tls-private-key-file={server.key}",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={SERVICE_NETWORK}",
         "--authorization-mode=RBAC",
         f"--token-auth-file={tokens}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={service_account_key}",
         f"--service-account-signing-key-file={service_account_key}",
-        # Its controller (which would make the default account and its token) does not run here.
-        "--disable-admission-plugins=ServiceAccount",
         f"--audit-policy-file={policy}",
         f"--audit-log-path={run.logs / 'audit.log'}",
         "--audit-log-mode=blocking",
     ]
+    if node_address is None:
+        # Its controller (which would make the default account and its token) does not run here.
+        apiserver += ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"]
+    else:
+        kubelet_client = authority.issue("kube-apiserver-kubelet-client")
+        apiserver += [
+            "--allow-privileged=true",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={kubelet_client.certificate}",
+            f"--kubelet-client-key={kubelet_client.key}",
+            f"--kubelet-certificate-authority={authority.certificate}",
+        ]
     return _Started(
         run=run,
         etcd=Service("etcd", etcd, run, detached=detached, grace=5),
         apiserver=Service("kube-apiserver", apiserver, run, detached=detached, grace=5),
-        access=_Access(f"https://127.0.0.1:{secure_port}", token, authority.certificate),
+        access=_Access(f"https://{address}:{secure_port}", token, authority.certificate),
     )
 
 

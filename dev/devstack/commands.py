@@ -19,6 +19,7 @@ from devstack import prerequisites
 from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
 from devstack.kafka import KafkaCluster
+from devstack.node import Node, take_down
 from devstack.processes import RunFolder, sweep
 from devstack.toolcache import DEV, build_all, say, toolcache
 
@@ -71,17 +72,22 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command; 0 when it succeeded, 1 when the stack failed, 2 when a prerequisite is missing."""
     parser = argparse.ArgumentParser(prog="dev/stack.py", description="Kafka and a Kubernetes API server on 127.0.0.1.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="fetch and build the tools that are not in the cache yet")
+    build = commands.add_parser("build", help="fetch and build the tools that are not in the cache yet")
+    build.add_argument("--cluster", action="store_true", help="also what a node needs")
     up = commands.add_parser("up", help="start broker and API server, install crds/, print the exports")
     up.add_argument("--brokers", type=int, default=1, metavar="N", help="number of brokers (default 1)")
     commands.add_parser("down", help="stop what `up` started, and what crashed runs left")
     commands.add_parser("status", help="say what runs; exit code 1 when it is not complete")
     commands.add_parser("env", help="print the exports of the running stack")
+    node = commands.add_parser("node", help="a whole cluster of one node on this machine, with pods (root)")
+    node.add_argument("action", choices=("up", "down", "status"))
     options = parser.parse_args(arguments)
     try:
         match options.command:
             case "build":
-                return _build()
+                return _build(cluster=options.cluster)
+            case "node":
+                return _node(options.action)
             case "up":
                 return _up(options.brokers)
             case "down":
@@ -98,13 +104,34 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _build() -> int:
-    if lines := prerequisites.missing():
+def _build(*, cluster: bool = False) -> int:
+    lines = prerequisites.missing()
+    if cluster:
+        lines += prerequisites.missing_for_node()
+    if lines:
         for line in lines:
             say(line)
         return 2
-    build_all()
+    build_all(cluster=cluster)
     return 0
+
+
+def _node(action: str) -> int:
+    match action:
+        case "up":
+            if code := _build(cluster=True):
+                return code
+            node = Node.attach() or Node.start(detached=True)
+            say(f"the node is up, logs in {node.logs}")
+            sys.stdout.write(f"export KUBECONFIG={shlex.quote(str(node.kubeconfig))}\n")
+            return 0
+        case "down":
+            say("stopped" if take_down() else "no node was up")
+            return 0
+        case _:
+            attached = Node.attach()
+            say(f"the node is up, logs in {attached.logs}" if attached else "no node is up")
+            return 0 if attached else 1
 
 
 def _up(brokers: int) -> int:

@@ -106,3 +106,52 @@ def missing() -> list[str]:
         except MissingPrerequisiteError as error:
             lines.append(str(error))
     return lines
+
+
+CNI_PLUGINS = Path("/usr/lib/cni")
+
+# What a node and its images need besides: program, Debian package, what for.
+_NODE_PROGRAMS = (
+    ("containerd", "containerd", "runs containers"),
+    ("ctr", "containerd", "loads images"),
+    ("runc", "runc", "runs containers"),
+    ("nft", "nftables", "carries Services' addresses"),
+    ("ip", "iproute2", "makes the pods' bridge"),
+    ("umount", "mount", "takes the node down"),
+    ("kubectl", "kubernetes-client", "speaks to the node as a user does"),
+    ("buildah", "buildah", "builds images without a daemon"),
+    ("debootstrap", "debootstrap", "makes base images without a registry"),
+)
+
+
+def program(name: str) -> str | None:
+    """Where a program lies, also in the administrator's folders, which not everybody has on ``PATH``."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
+
+
+def missing_for_node() -> list[str]:
+    """One line for each thing that a node lacks on this machine, and one with the command that installs them."""
+    lines: list[str] = []
+    if os.geteuid() != 0:
+        lines.append("missing: root (a node mounts, makes network interfaces and control groups); run it with sudo")
+    packages: list[str] = []
+    for name, package, purpose in _NODE_PROGRAMS:
+        if program(name) is None:
+            lines.append(f"missing: {name} ({purpose})")
+            packages.append(package)
+    if not all((CNI_PLUGINS / plugin).is_file() for plugin in ("bridge", "host-local", "loopback")):
+        lines.append(f"missing: the CNI plugins in {CNI_PLUGINS} (connect pods)")
+        packages.append("containernetworking-plugins")
+    if packages:
+        wanted = " ".join(dict.fromkeys(packages))
+        lines.append(
+            f"install them: dev/install-node-prerequisites, or apt-get install --no-install-recommends {wanted}"
+        )
+    return lines
+
+
+def node() -> None:
+    """Raise `MissingPrerequisiteError`, a line for each thing a node lacks on this machine."""
+    linux()
+    if lines := missing_for_node():
+        raise MissingPrerequisiteError("\n".join(lines))

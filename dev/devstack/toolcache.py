@@ -29,6 +29,7 @@ DEV = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 KUBERNETES_VERSION = "v1.36.3"
 ETCD_VERSION = "v3.7.3"
+COREDNS_VERSION = "v1.15.0"
 HELM_VERSION = "v4.3.1"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 
@@ -156,13 +157,37 @@ def etcd_binary() -> Path:
 
 def kube_apiserver_binary() -> Path:
     """The real kube-apiserver."""
-    return _go_binary(
-        "kube-apiserver",
-        KUBERNETES_VERSION,
-        "k8s.io/kubernetes/cmd/kube-apiserver",
-        KUBERNETES_LDFLAGS,
-        first_time="about 3 to 4 min",
-    )
+    return _kubernetes_binary("kube-apiserver", "about 3 to 4 min")
+
+
+def kube_controller_manager_binary() -> Path:
+    """The controllers of Deployments, Jobs, service accounts and the rest."""
+    return _kubernetes_binary("kube-controller-manager", "about 1 to 2 min")
+
+
+def kube_scheduler_binary() -> Path:
+    """The scheduler."""
+    return _kubernetes_binary("kube-scheduler", "10 s to 1 min")
+
+
+def kubelet_binary() -> Path:
+    """The kubelet, which runs a node's pods."""
+    return _kubernetes_binary("kubelet", "20 s to 1 min")
+
+
+def kube_proxy_binary() -> Path:
+    """kube-proxy, which leads Services' addresses to pods."""
+    return _kubernetes_binary("kube-proxy", "10 to 30 s")
+
+
+def coredns_binary() -> Path:
+    """CoreDNS with the plugins that `dev/go/coredns/main.go` names."""
+    return _go_binary("coredns", COREDNS_VERSION, ".", "-s -w", first_time="about 1 min")
+
+
+def pause_binary() -> Path:
+    """The first process of each pod, static."""
+    return _go_binary("pause", "", ".", "-s -w", first_time="a few seconds")
 
 
 def helm_binary() -> Path:
@@ -199,14 +224,25 @@ def spark_operator_crds() -> tuple[Path, ...]:
     return tuple(sorted(folder.glob("*.yaml")))
 
 
-def build_all() -> None:
-    """Make everything that is not there yet. Raises `MissingPrerequisiteError` or `StackError`."""
+def build_all(*, cluster: bool = False) -> None:
+    """Make everything that is not there yet; with `cluster` also what a node needs.
+
+    Raises `MissingPrerequisiteError` or `StackError`.
+    """
     kafka_libs()
     spark_jars()
     spark_operator_crds()
     etcd_binary()
     kube_apiserver_binary()
     helm_binary()
+    if cluster:
+        # One after the other: each go build takes all cores, and what two have in common is compiled once.
+        kube_controller_manager_binary()
+        kube_scheduler_binary()
+        kubelet_binary()
+        kube_proxy_binary()
+        coredns_binary()
+        pause_binary()
 
 
 def _copy_jars(build: Build, pom: Path) -> None:
@@ -219,20 +255,30 @@ def _copy_jars(build: Build, pom: Path) -> None:
     build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
 
 
-_GO_ENV = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
+_GO_ENV = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 
 
-def _go_binary(name: str, version: str, package: str, ldflags: str, *, first_time: str) -> Path:
-    module = DEV / "go" / name
+def _kubernetes_binary(name: str, first_time: str) -> Path:
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return _go_binary(
+        name, KUBERNETES_VERSION, package, KUBERNETES_LDFLAGS, first_time=first_time, module=DEV / "go" / "kubernetes"
+    )
+
+
+def _go_binary(
+    name: str, version: str, package: str, ldflags: str, *, first_time: str, module: Path | None = None
+) -> Path:
+    folder = module or DEV / "go" / name
 
     def build(build: Build) -> None:
         go = prerequisites.go().path
         output = str(build.folder / name)
-        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=module, env=_GO_ENV)
+        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=folder, env=_GO_ENV)
 
-    made_from: list[Path | str] = [module / "go.mod", module / "go.sum", package, ldflags, platform.machine()]
-    folder = toolcache().artifact(name, made_from, build, label=f"{name} {version}", first_time=first_time)
-    return folder / name
+    made_from: list[Path | str] = [*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go"))]
+    made_from += [package, ldflags, platform.machine()]
+    label = f"{name} {version}".strip()
+    return toolcache().artifact(name, made_from, build, label=label, first_time=first_time) / name
 
 
 def _key(made_from: Sequence[Path | str]) -> str:

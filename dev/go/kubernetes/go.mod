@@ -1,4 +1,4 @@
-module tidegate.io/dev/kube-apiserver
+module tidegate.io/dev/kubernetes
 
 go 1.26.0
 

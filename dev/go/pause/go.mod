@@ -1,0 +1,3 @@
+module tidegate.io/dev/pause
+
+go 1.26.0
