@@ -1,0 +1,41 @@
+"""The example repository: each overlay builds, and the API server takes what it makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from devstack import ApiServer
+from tidegate.resources import OffsetResetPolicySpec, parse_spec
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
+
+OVERLAYS: Final = Path(__file__).resolve().parents[2] / "docs" / "examples" / "gitops" / "overlays"
+
+
+def kubectl(apiserver: ApiServer, *arguments: str, given: str = "") -> str:
+    environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
+    done = subprocess.run(
+        ["kubectl", *arguments], env=environment, input=given, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("overlay", ["staging", "production"])
+def test_an_overlay_is_taken_by_the_api_server(overlay: str, apiserver: ApiServer, namespace: str) -> None:
+    built = kubectl(apiserver, "kustomize", str(OVERLAYS / overlay))
+    mine = built.replace("namespace: payments", f"namespace: {namespace}")
+    taken = json.loads(kubectl(apiserver, "apply", "--dry-run=server", "-o", "json", "-f", "-", given=mine))["items"]
+
+    by_kind = {body["kind"]: body["spec"] for body in taken}
+    assert f"kafka.{overlay}.example.com:9093" == by_kind["KafkaConnection"]["bootstrapServers"]
+    policy = parse_spec(OffsetResetPolicySpec, {"spec": by_kind["OffsetResetPolicy"]})
+    assert policy.keeps_something
+    assert (policy.reset is not None) == (overlay == "production")
+    assert ("ConsumerGroupPause" in by_kind) == (overlay == "production")
