@@ -1,17 +1,34 @@
-"""Writes ``docs/reference/`` of the three kinds from ``crds/``: ``python docs/generate_reference.py [--check]``.
+"""Writes what of ``docs/reference/`` follows from the tree: ``.venv/bin/python docs/generate_reference.py [--check]``.
 
-``--check`` writes nothing and ends with 1 when a page is not what it should be.
+The pages of the three kinds are made of ``crds/``; in other pages it is the tables between ``<!-- begin x -->`` and
+``<!-- end x -->``: of metrics and of variables, made of the code and its docstrings. ``--check`` writes nothing and
+ends with 1 when a page is not what it should be.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
+import itertools
+import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import yaml
+
+import tidegate_agent.settings
+from tidegate import settings as operator_settings
+from tidegate.settings import Settings
+from tidegate.spark import settings as spark_settings
+from tidegate.spark.settings import SparkSettings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -27,6 +44,16 @@ def pages(crds: Path = ROOT / "crds") -> dict[str, str]:
         if definition["kind"] == "CustomResourceDefinition":
             found[f"{definition['spec']['names']['singular']}.md"] = page(definition)
     return found
+
+
+def tables() -> dict[str, str]:
+    """Tables by the name in their marks."""
+    return {
+        "metrics": _table(("metric", "type", "labels", "meaning"), _metrics(ROOT / "operator" / "tidegate")),
+        "settings": _table(("variable", "default", "meaning"), _operator_variables()),
+        "spark settings": _table(("variable", "default", "meaning"), _spark_variables()),
+        "agent settings": _table(("variable", "meaning"), _agent_variables()),
+    }
 
 
 def page(definition: Schema) -> str:
@@ -100,18 +127,113 @@ def _text(schema: Schema) -> str:
     return " ".join(str(schema.get("description", "")).split())
 
 
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+_TYPES: Final = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
+_MARKED: Final = re.compile(r"(<!-- begin ([a-z ]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def _metrics(package: Path) -> Iterator[tuple[str, ...]]:
+    """Of every metric that the package makes: name, type, labels, help."""
+    for path in sorted(package.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _TYPES:
+                name, text, *labels = (ast.literal_eval(each) for each in call.args)
+                total = "_total" if call.func.id == "Counter" else ""
+                shown = ", ".join(f"`{label}`" for label in (labels[0] if labels else ()))
+                yield f"`{name}{total}`", _TYPES[call.func.id], shown, _meaning_of(text)
+
+
+def _operator_variables() -> Iterator[tuple[str, ...]]:
+    told, defaults = _told(operator_settings, Settings), Settings()
+    for name in Settings.model_fields:
+        if name != "spark":
+            yield f"`TIDEGATE_{name.upper()}`", _shown(getattr(defaults, name)), told[name]
+
+
+def _spark_variables() -> Iterator[tuple[str, ...]]:
+    told, defaults = _told(spark_settings, SparkSettings), SparkSettings()
+    for field in fields(SparkSettings):
+        end = spark_settings.VARIABLES.get(field.name, field.name.upper())
+        yield f"`TIDEGATE_SPARK_{end}`", _shown(getattr(defaults, field.name)), told[field.name]
+
+
+def _agent_variables() -> Iterator[tuple[str, ...]]:
+    for constant, meaning in _told(tidegate_agent.settings, None).items():
+        yield f"`{getattr(tidegate_agent.settings, constant)}`", meaning
+
+
+def _told(module: ModuleType, cls: type | None) -> dict[str, str]:
+    """The docstrings below the fields of a class, or below the constants of a module, by name."""
+    body: list[ast.stmt] = ast.parse(inspect.getsource(module)).body
+    if cls is not None:
+        body = next(node.body for node in body if isinstance(node, ast.ClassDef) and node.name == cls.__name__)
+    told: dict[str, str] = {}
+    for field, below in itertools.pairwise(body):
+        target = field.target if isinstance(field, ast.AnnAssign) else None
+        if isinstance(field, ast.Assign):
+            target = field.targets[0]
+        if isinstance(target, ast.Name) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            told[target.id] = _meaning_of(str(below.value.value))
+    return told
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None | () | "":
+            return "unset"
+        case timedelta():
+            return f"{value.total_seconds():g}"
+        case bool() | Mapping():
+            return f"`{str(value).lower()}`"
+        case int() | float():
+            return f"{value:g}"
+        case Enum():
+            return f"`{value.value}`"
+        case Path() if value.is_relative_to(ROOT):
+            return f"`{spark_settings.IMAGE_FOLDER}`, in the tree `{value.relative_to(ROOT)}/`"
+        case Path() if value.is_relative_to(tempfile.gettempdir()):
+            return f"`<tmp>/{value.relative_to(tempfile.gettempdir())}`"
+        case _:
+            return f"`{value}`"
+
+
+def _meaning_of(text: str) -> str:
+    """A docstring as Markdown, on one line."""
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _with_tables(text: str, made: Mapping[str, str]) -> str:
+    return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", text)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def wanted(reference: Path) -> dict[str, str]:
+    """Each page's text as it should be, by file name."""
+    made = tables()
+    marked = {path.name: _with_tables(path.read_text(), made) for path in sorted(reference.glob("*.md"))}
+    return marked | pages()
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or say which are out of date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when a page is out of date")
     check = parser.parse_args(arguments).check
-    stale = [name for name, text in pages().items() if not _is(REFERENCE / name, text)]
-    for name in stale:
+    stale = {name: text for name, text in wanted(REFERENCE).items() if not _is(REFERENCE / name, text)}
+    for name, text in stale.items():
         if check:
-            sys.stderr.write(f"docs/reference/{name} is out of date: run python docs/generate_reference.py\n")
+            sys.stderr.write(f"docs/reference/{name} is out of date: run .venv/bin/python docs/generate_reference.py\n")
         else:
             REFERENCE.mkdir(parents=True, exist_ok=True)
-            (REFERENCE / name).write_text(pages()[name])
+            (REFERENCE / name).write_text(text)
     return 1 if check and stale else 0
 
 

@@ -35,12 +35,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self._runs = Gauge("tidegate_runs", "Resets by phase.", ["phase"], registry=self.registry)
-        self._waiting = Gauge(
-            "tidegate_runs_waiting", "Resets that wait for another policy's run.", registry=self.registry
-        )
+        self._runs = Gauge("tidegate_runs", "Newest runs by phase.", ["phase"], registry=self.registry)
+        self._waiting = Gauge("tidegate_runs_waiting", "Runs that wait for another policy's.", registry=self.registry)
         self._finished = Counter(
-            "tidegate_runs_finished", "Resets that ended, by outcome.", ["outcome", "reason"], registry=self.registry
+            "tidegate_runs_finished", "Runs that ended.", ["outcome", "reason"], registry=self.registry
         )
         self._standstill = Histogram(
             "tidegate_standstill_seconds",
@@ -54,13 +52,11 @@ class Metrics:
         self._skipped = Counter(
             "tidegate_records_skipped", "Records that successful resets skipped.", registry=self.registry
         )
-        self._launches = Counter(
-            "tidegate_job_launches", "Starts of reset jobs, by engine.", ["engine"], registry=self.registry
-        )
+        self._launches = Counter("tidegate_job_launches", "Starts of jobs.", ["engine"], registry=self.registry)
         self._deaths = Counter(
-            "tidegate_job_deaths", "Reset jobs that ended without a result.", ["engine"], registry=self.registry
+            "tidegate_job_deaths", "Jobs that ended without a result.", ["engine"], registry=self.registry
         )
-        self._pauses = Gauge("tidegate_pauses", "Pauses by phase.", ["phase"], registry=self.registry)
+        self._pauses = Gauge("tidegate_pauses", "ConsumerGroupPauses by phase.", ["phase"], registry=self.registry)
         self._paused = Gauge(
             "tidegate_paused_partitions",
             "Partitions that stand still; one that two pauses hold counts twice.",
@@ -74,7 +70,7 @@ class Metrics:
         oldest.set_function(self._oldest_pause_s)
         self._acked = Histogram(
             "tidegate_hold_to_ack_seconds",
-            "From writing a hold to seeing that the partition's owner has obeyed it.",
+            "From writing a hold to seeing its owner's ack; as fine as TIDEGATE_PAUSE_TICK_S.",
             buckets=_ACK_S,
             registry=self.registry,
         )
@@ -86,7 +82,7 @@ class Metrics:
         )
         self._looks = Counter(
             "tidegate_observations",
-            "Looks at a Kafka cluster, by outcome.",
+            "Looks at a Kafka cluster.",
             ["connection", "outcome"],
             registry=self.registry,
         )
@@ -101,7 +97,7 @@ class Metrics:
         )
         self._polls = Counter(
             "tidegate_discovery_polls",
-            "Looks at the topics of a Kafka cluster for new partitions, by outcome.",
+            "Looks at the topics of a Kafka cluster for new partitions.",
             ["connection", "outcome"],
             registry=self.registry,
         )
@@ -113,7 +109,8 @@ class Metrics:
         )
         self._new_partitions = Counter(
             "tidegate_new_partitions",
-            "New partitions of guarded groups, by how their start was: Given, Standing, Overtaken; and Backfilled.",
+            "New partitions of guarded groups: Given a start in time, Standing (has one, or its agent decides), "
+            "Overtaken (began at the end before), Backfilled (sent back to the start).",
             ["outcome"],
             registry=self.registry,
         )

@@ -88,16 +88,18 @@ class Settings(BaseModel):
     """Those served, separated by commas; empty: the whole cluster."""
 
     health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
-    """``/healthz``. On the loopback interface unless told otherwise; in a pod ``0.0.0.0:8080``."""
+    """``/healthz``, open to whoever reaches it; in a pod ``0.0.0.0:8080``."""
 
     metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
-    """``/metrics``; unset: beside ``/healthz``."""
+    """``/metrics``; unset: beside ``/healthz``; in a pod ``0.0.0.0:8443``."""
 
     metrics_authentication: MetricsAuthentication | None = None
-    """Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
+    """Who may read them. ``none``: everybody; ``kubernetes``: whoever may ``get`` the non-resource URL ``/metrics``, by
+    a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
 
     metrics_certificates: Annotated[Path, AfterValidator(_needs_own_address)] | None = None
-    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: plain HTTP."""
+    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
+    Unset: plain HTTP."""
 
     health_interval_s: Seconds = 20.0
     """Between two listings of our resources by the freshness check."""
@@ -130,6 +132,7 @@ class Settings(BaseModel):
     """For calls to the API server and looks at Kafka; as many again for taking runs over."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
 
     spark: SparkSettings = Field(default_factory=SparkSettings)
 

@@ -8,13 +8,30 @@ from dataclasses import dataclass, field
 from tidegate_agent.start import Options, RuleError, parse_max_age, parse_new_partitions
 
 AGENT = "TIDEGATE_AGENT"
+"""``1``: consumers of this process are managed. Off by default."""
+
 CONTROL_TOPIC = "TIDEGATE_CONTROL_TOPIC"
+"""As the ``KafkaConnection`` names it, ``__tidegate`` by default; acks go to the same name with ``_acks``."""
+
 ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
+"""What becomes of partitions whose gate cannot be read: they ``wait``, the default, or ``open`` after a while."""
+
 UNREACHABLE_AFTER = "TIDEGATE_UNREACHABLE_AFTER_S"
+"""How long that while is, in seconds; 30 by default."""
+
 LATEST_MAX_AGE = "TIDEGATE_LATEST_MAX_AGE"
+"""For consumers that do not say it themselves: ``auto.offset.reset.latest.max.age``, in milliseconds; -1, off, by
+default."""
+
 NEW_PARTITIONS = "TIDEGATE_NEW_PARTITIONS"
+"""The same of ``auto.offset.reset.new.partitions``: ``earliest``, ``latest``, or ``none``, the default: unsaid."""
+
 GROUP = "TIDEGATE_GROUP"
+"""The group whose consumers the two above are for, as one process may read several; absent: every group."""
+
 LOG = "TIDEGATE_LOG"
+"""``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``: the agent logs to standard error. Absent: the logger
+``tidegate_agent`` is the application's."""
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _ON = ("1", "true", "on", "yes")

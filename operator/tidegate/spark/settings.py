@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 IMAGE_FOLDER = Path("/opt/tidegate/spark")
 """Where ``spark_templates/`` lies in the images of the operator and of the job."""
@@ -24,37 +25,68 @@ def _default_templates() -> Path:
     return in_tree if in_tree.is_dir() else IMAGE_FOLDER
 
 
+VARIABLES: Final = {"spark_conf": "CONF", "time_to_live": "TIME_TO_LIVE_S", "start_timeout": "START_TIMEOUT_S"}
+"""Ends of the variables' names, by field, where they are not the field's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """``templates``: the folder with ``sparkapplication.yaml`` and ``jobs/``. ``start_timeout``: how long a
-    SparkApplication may go without a driver pod before it counts as lost. ``class_archive``: what
-    ``tidegate.spark.archive`` made on this machine, for local jobs to start faster."""
+    """Each field is the variable ``TIDEGATE_SPARK_<FIELD>``; :data:`VARIABLES` has those that are named otherwise."""
 
     runner: RunnerKind = RunnerKind.NONE
+    """``none``, ``local`` (spark-submit on this machine) or ``sparkapplication`` (the Kubeflow Spark operator)."""
+
     templates: Path = field(default_factory=_default_templates)
+    """The folder with ``sparkapplication.yaml`` and ``jobs/``."""
+
     image: str = "tidegate-spark:latest"
+    """The job's image."""
+
     image_pull_policy: str = "IfNotPresent"
+    """``Always``, ``IfNotPresent`` or ``Never``."""
+
     service_account: str = "tidegate-spark"
+    """Of driver and executors."""
+
     driver_cores: int = 1
+    """Under ``spec.spark.driver.cores``."""
+
     driver_memory: str = "1g"
+    """Under ``spec.spark.driver.memory``."""
+
     executor_instances: int = 1
+    """Under ``spec.spark.executor.instances``."""
+
     executor_cores: int = 1
+    """Under ``spec.spark.executor.cores``."""
+
     executor_memory: str = "1g"
+    """Under ``spec.spark.executor.memory``."""
+
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark settings as a JSON object of strings, under ``spec.spark.sparkConf``."""
+
     time_to_live: timedelta = timedelta(hours=1)
+    """How long an ended SparkApplication stays."""
+
     start_timeout: timedelta = timedelta(minutes=5)
+    """How long a SparkApplication may go without a driver pod before it counts as lost."""
+
     runs_directory: Path = Path("/var/lib/tidegate/runs")
+    """The local runner's launches: command, pid, log."""
+
     local_master: str = "local[2]"
+    """The local runner's master."""
+
     class_archive: Path | None = None
+    """An archive of loaded classes, made on this machine by ``python -m tidegate.spark.archive``, that the local
+    runner's Java starts from; one that does not fit is ignored."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SparkSettings:
         """From ``TIDEGATE_SPARK_*``; what is absent keeps its default.
 
-        ``TIDEGATE_SPARK_RUNNER`` none | local | sparkapplication, ``_TEMPLATES``, ``_IMAGE``, ``_IMAGE_PULL_POLICY``,
-        ``_SERVICE_ACCOUNT``, ``_DRIVER_CORES``, ``_DRIVER_MEMORY``, ``_EXECUTOR_INSTANCES``, ``_EXECUTOR_CORES``,
-        ``_EXECUTOR_MEMORY``, ``_CONF`` (a JSON object), ``_TIME_TO_LIVE_S``, ``_START_TIMEOUT_S``,
-        ``_RUNS_DIRECTORY``, ``_LOCAL_MASTER``, ``_CLASS_ARCHIVE``. Raises ``ValueError`` naming the variable.
+        Raises ``ValueError`` naming the variable.
         """
         read = _Environment(environment)
         default = cls()

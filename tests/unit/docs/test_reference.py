@@ -15,6 +15,7 @@ from tidegate.settings import Settings
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROOT = DOCS.parent
+REGENERATE = "run: .venv/bin/python docs/generate_reference.py"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> 
 
     assert sorted(pages) == ["consumergrouppause.md", "kafkaconnection.md", "offsetresetpolicy.md"]
     for name, text in pages.items():
-        assert (DOCS / "reference" / name).read_text() == text, f"run: python docs/generate_reference.py ({name})"
+        assert (DOCS / "reference" / name).read_text() == text, f"{REGENERATE} ({name})"
 
 
 def test_every_field_of_the_spec_has_a_row(generator: ModuleType) -> None:
@@ -52,8 +53,16 @@ def test_an_out_of_date_page_is_noticed(
     assert generator.main(["--check"]) == 0
 
 
-def test_every_metric_is_documented_and_no_other() -> None:
-    documented = set(re.findall(r"^\| `(tidegate_\w+)`", (DOCS / "reference" / "metrics.md").read_text(), re.MULTILINE))
+def test_the_tables_are_those_of_the_code(generator: ModuleType) -> None:
+    for name, text in generator.wanted(DOCS / "reference").items():
+        assert (DOCS / "reference" / name).read_text() == text, f"{REGENERATE} ({name})"
+    marks = {mark for page in DOCS.rglob("*.md") for mark in re.findall(r"<!-- begin ([a-z ]+) -->", page.read_text())}
+    assert marks == set(generator.tables())
+
+
+def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: ModuleType) -> None:
+    row = re.compile(r"^\| `(\w+)` \|.* (\S+) \|$", re.MULTILINE)
+    tables = {name: row.findall(table) for name, table in generator.tables().items()}
     registry = Metrics().registry
     RetentionMetrics(registry)
     real = {
@@ -61,22 +70,38 @@ def test_every_metric_is_documented_and_no_other() -> None:
         for family in registry.collect()
         if family.name.startswith("tidegate_")
     }
-
-    assert documented == real
-
-
-def test_every_setting_is_documented_and_no_other() -> None:
-    documented = set(re.findall(r"`(TIDEGATE_\w+)`", (DOCS / "reference" / "settings.md").read_text()))
-    own = {f"TIDEGATE_{name.upper()}" for name in Settings.model_fields if name != "spark"}
     source = (ROOT / "operator" / "tidegate" / "spark" / "settings.py").read_text()
-    spark = {
-        f"TIDEGATE_SPARK_{name}" for name in re.findall(r"""\.(?:text|number|one_of|conf)\(\s*"([A-Z_]+)\"""", source)
+    spark = re.findall(r"""\.(?:text|number|one_of|conf)\(\s*"([A-Z_]+)\"""", source)
+    agent = (ROOT / "agents" / "python" / "tidegate_agent" / "settings.py").read_text()
+
+    assert {name for name, _ in tables["metrics"]} >= real
+    assert {name for name, _ in tables["settings"]} == {
+        f"TIDEGATE_{name.upper()}" for name in Settings.model_fields if name != "spark"
     }
+    assert {name for name, _ in tables["spark settings"]} == {f"TIDEGATE_SPARK_{name}" for name in spark}
+    assert {name for name, _ in tables["agent settings"]} == set(re.findall(r'= "(TIDEGATE_\w+)"', agent))
 
-    assert documented == own | spark
+
+PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("agents/*/README.md")})
 
 
-@pytest.mark.parametrize("page", sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")}), ids=str)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.relative_to(ROOT)} links to {target}"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_linked_from_the_index() -> None:
+    index = (DOCS / "README.md").read_text() + (DOCS / "adr" / "README.md").read_text()
+    pages = {page.name for page in DOCS.rglob("*.md")} - {"README.md"}
+
+    assert {name for name in pages if name not in index} == set()
