@@ -106,6 +106,10 @@ node-up: python ## start a whole Kubernetes cluster of one node, with pods (root
 node-down: python ## end it and undo all that it changed on the machine, also after crashes
 	@"$(PYTHON)" dev/stack.py node down
 
+.PHONY: chart
+chart: setup ## write what of the chart follows from other files: its copy of the CRDs, its README
+	@$(BIN)/python charts/generate.py
+
 .PHONY: lock
 lock: | python uv ## resolve the dependencies anew
 	@"$(UV)" pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes -q -o requirements.lock

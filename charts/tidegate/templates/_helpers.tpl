@@ -1,0 +1,140 @@
+{{- define "tidegate.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "tidegate.fullname" -}}
+{{- $name := include "tidegate.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the operator's pod. Never changes: a Deployment's selector can't. */}}
+{{- define "tidegate.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "tidegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "tidegate.labels" -}}
+app.kubernetes.io/name: {{ include "tidegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: tidegate
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tidegate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "tidegate.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image's reference; called with a list of the root and the image's values. */}}
+{{- define "tidegate.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* sparkapplication or none. */}}
+{{- define "tidegate.sparkRunner" -}}
+{{- if ne .Values.spark.runner "auto" -}}
+{{- .Values.spark.runner -}}
+{{- else if .Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2" -}}
+sparkapplication
+{{- else -}}
+none
+{{- end -}}
+{{- end -}}
+
+{{/* Where jobs run, as a JSON list. */}}
+{{- define "tidegate.sparkNamespaces" -}}
+{{- .Values.spark.namespaces | default .Values.watchNamespaces | default (list .Release.Namespace) | uniq | toJson -}}
+{{- end -}}
+
+{{- define "tidegate.webhookSecret" -}}
+{{- include "tidegate.fullname" . }}-webhook-tls
+{{- end -}}
+
+{{/* The operator's rights in a namespace that it serves. */}}
+{{- define "tidegate.servedRules" -}}
+- apiGroups: [tidegate.io]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies]
+  verbs: [get, list, watch, patch]
+- apiGroups: [tidegate.io]
+  resources: [kafkaconnections/status, consumergrouppauses/status, offsetresetpolicies/status]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create, update]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [get, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, delete]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}
+{{- end -}}
+
+{{/* What the operator is told, for its Deployment and for uninstalling. */}}
+{{- define "tidegate.env" -}}
+- name: TIDEGATE_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: TIDEGATE_NAMESPACES
+  value: {{ join "," .Values.watchNamespaces | quote }}
+- name: TIDEGATE_LOG_LEVEL
+  value: {{ .Values.operator.logLevel }}
+- name: TIDEGATE_RUNTIME_DIRECTORY
+  value: /run/tidegate
+- name: TIDEGATE_SPARK_RUNNER
+  value: {{ include "tidegate.sparkRunner" . }}
+{{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
+- name: TIDEGATE_SPARK_IMAGE
+  value: {{ include "tidegate.image" (list . .Values.spark.image) | quote }}
+- name: TIDEGATE_SPARK_IMAGE_PULL_POLICY
+  value: {{ .Values.spark.image.pullPolicy }}
+- name: TIDEGATE_SPARK_SERVICE_ACCOUNT
+  value: {{ .Values.spark.serviceAccount.name }}
+- name: TIDEGATE_SPARK_DRIVER_CORES
+  value: {{ .Values.spark.driver.cores | quote }}
+- name: TIDEGATE_SPARK_DRIVER_MEMORY
+  value: {{ .Values.spark.driver.memory | quote }}
+- name: TIDEGATE_SPARK_EXECUTOR_INSTANCES
+  value: {{ .Values.spark.executor.instances | quote }}
+- name: TIDEGATE_SPARK_EXECUTOR_CORES
+  value: {{ .Values.spark.executor.cores | quote }}
+- name: TIDEGATE_SPARK_EXECUTOR_MEMORY
+  value: {{ .Values.spark.executor.memory | quote }}
+- name: TIDEGATE_SPARK_CONF
+  value: {{ .Values.spark.conf | toJson | quote }}
+- name: TIDEGATE_SPARK_TIME_TO_LIVE_S
+  value: {{ .Values.spark.timeToLiveSeconds | quote }}
+- name: TIDEGATE_SPARK_START_TIMEOUT_S
+  value: {{ .Values.spark.startTimeoutSeconds | quote }}
+{{- end }}
+{{- end -}}

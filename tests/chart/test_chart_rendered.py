@@ -1,0 +1,236 @@
+"""What the chart makes of its values."""
+
+import ast
+import importlib.util
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render
+from tidegate.metrics import Metrics
+from tidegate.retention.metrics import RetentionMetrics
+from tidegate.settings import Settings
+
+PROJECT = CHART.parents[1]
+
+
+def _generate() -> Any:
+    spec = importlib.util.spec_from_file_location("generate", CHART.parent / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_made_from_other_files_is_current() -> None:
+    assert _generate().outdated(write=False) == [], "run `make chart`"
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
+    done = helm("lint", "--strict", str(CHART), values=values)
+    assert done.code == 0, done.output + done.complaint
+    assert "WARNING" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"watchNamespace": ["a"]}, r"additional properties 'watchNamespace'"),
+        ({"watchNamespaces": ["Not_One"]}, r"/watchNamespaces/0.*pattern"),
+        ({"image": {"tag": 1.2}}, r"/image/tag.*want string"),
+        ({"image": {"digest": "sha256:1"}}, r"/image/digest.*pattern"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, r"/podDisruptionBudget/maxUnavailable"),
+        ({"webhook": {"failurePolicy": "ignore"}}, r"/webhook/failurePolicy.*'Ignore', 'Fail'"),
+        ({"webhook": {"timeoutSeconds": 31}}, r"/webhook/timeoutSeconds.*maximum"),
+        ({"webhook": {"port": 443}}, r"/webhook/port.*minimum"),
+        ({"spark": {"conf": {"spark.a": 1}}}, r"/spark/conf/spark.a.*want string"),
+        ({"spark": {"executor": {"memory": "1Gi"}}}, r"/spark/executor/memory.*pattern"),
+        ({"operator": {"extraEnv": [{"name": "A", "value": 1}]}}, r"/operator/extraEnv/0/value.*want string"),
+        ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused_with_where(values: dict[str, Any], complaint: str) -> None:
+    done = helm("template", "tidegate", str(CHART), values=values)
+    assert done.code != 0
+    assert re.search(complaint, done.complaint), done.complaint
+
+
+def test_every_label_and_name_is_of_the_release() -> None:
+    for manifest in render(EVERYTHING):
+        labels = manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == "tidegate"
+        assert {f"app.kubernetes.io/{key}" for key in ("name", "version", "managed-by", "part-of")} <= labels.keys()
+        assert labels["team"] == "streams"
+        if manifest["kind"] != "CustomResourceDefinition":
+            assert manifest["metadata"]["name"].startswith("tidegate")
+
+
+def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
+    spec = one(render(), "Deployment")["spec"]
+    assert spec["selector"]["matchLabels"] == {
+        "app.kubernetes.io/name": "tidegate",
+        "app.kubernetes.io/instance": "tidegate",
+        "app.kubernetes.io/component": "operator",
+    }
+    other = one(render(EVERYTHING), "Deployment")["spec"]
+    assert other["selector"] == spec["selector"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    for service in of_kind(render(), "Service"):
+        assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
+
+
+_OF_WEBHOOK_AND_METRICS = {
+    "TIDEGATE_NAMESPACE",
+    "TIDEGATE_METRICS_ADDRESS",
+    "TIDEGATE_METRICS_AUTHENTICATION",
+    "TIDEGATE_METRICS_CERTIFICATES",
+    "TIDEGATE_WEBHOOK_ADDRESS",
+    "TIDEGATE_WEBHOOK_CERTIFICATES",
+    "TIDEGATE_WEBHOOK_SECRET",
+    "TIDEGATE_WEBHOOK_SERVICE",
+    "TIDEGATE_WEBHOOK_CONFIGURATION",
+    "TIDEGATE_AGENT_IMAGE",
+    "TIDEGATE_AGENT_IMAGE_PULL_POLICY",
+}
+
+
+def _variables_of_settings() -> set[str]:
+    own = {f"TIDEGATE_{name.upper()}" for name in Settings.model_fields if name != "spark"}
+    source = (PROJECT / "operator" / "tidegate" / "spark" / "settings.py").read_text()
+    read = {
+        f"TIDEGATE_SPARK_{call.args[0].value}"
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
+        and call.func.attr in ("text", "one_of", "number", "conf")
+    }
+    return own | read
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_operator_understands_all_that_the_chart_tells_it(values: dict[str, Any]) -> None:
+    told = environment(render(values))
+    unread = told.keys() - _variables_of_settings() - _OF_WEBHOOK_AND_METRICS
+    assert not unread, "variables that the operator does not read"
+    Settings.from_environment(told)
+
+
+def test_the_spark_runner_is_chosen_by_what_the_cluster_serves() -> None:
+    assert environment(render())["TIDEGATE_SPARK_RUNNER"] == "none"
+    with_spark = render({}, SPARK)
+    assert environment(with_spark)["TIDEGATE_SPARK_RUNNER"] == "sparkapplication"
+    assert one(with_spark, "ServiceAccount", "tidegate-spark")["metadata"]["namespace"] == NAMESPACE
+    forced = environment(render({"spark": {"runner": "sparkapplication"}}))
+    assert forced["TIDEGATE_SPARK_RUNNER"] == "sparkapplication"
+    off = render({"spark": {"runner": "none"}}, SPARK)
+    assert environment(off)["TIDEGATE_SPARK_RUNNER"] == "none"
+    assert not [m for m in of_kind(off, "ServiceAccount") if m["metadata"]["name"] == "tidegate-spark"]
+
+
+def test_jobs_have_an_account_wherever_they_may_run() -> None:
+    def places(values: dict[str, Any]) -> set[str]:
+        return {
+            m["metadata"]["namespace"]
+            for m in of_kind(render(values, SPARK), "RoleBinding")
+            if m["metadata"]["name"] == "tidegate-spark"
+        }
+
+    assert places({}) == {NAMESPACE}
+    assert places({"watchNamespaces": ["a", "b"]}) == {"a", "b"}
+    assert places({"spark": {"namespaces": ["c"]}}) == {"c"}
+    assert places({"spark": {"serviceAccount": {"create": False}}}) == set()
+
+
+def test_served_namespaces_bound_every_right_but_those_that_have_none() -> None:
+    manifests = render({"watchNamespaces": ["a", "b"]}, SPARK)
+    of_operator = [m for m in of_kind(manifests, "Role") if m["metadata"]["name"] == "tidegate"]
+    assert {m["metadata"]["namespace"] for m in of_operator} == {"a", "b"}
+    unbounded = {group for m in of_kind(manifests, "ClusterRole") for rule in m["rules"] for group in rule["apiGroups"]}
+    assert unbounded <= {"authentication.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io"}
+    assert environment(manifests)["TIDEGATE_NAMESPACES"] == "a,b"
+    expressions = one(manifests, "MutatingWebhookConfiguration")["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    assert {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]} in expressions
+
+
+def test_nobody_makes_rights_where_they_are_not_wanted() -> None:
+    manifests = render({"rbac": {"create": False}, "uninstall": {"enabled": False}})
+    assert not list(of_kind(manifests, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
+
+
+def test_the_webhook_never_looks_at_its_own_pods_nor_at_the_systems() -> None:
+    hook = one(render(), "MutatingWebhookConfiguration")["webhooks"][0]
+    (own,) = hook["namespaceSelector"]["matchExpressions"]
+    assert own["operator"] == "NotIn"
+    assert {NAMESPACE, "kube-system"} <= set(own["values"])
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 5)
+    assert "caBundle" not in hook["clientConfig"]
+
+
+def test_certificates_are_made_by_one_party_only() -> None:
+    self_made, by_cert_manager = render(), render({"webhook": {"certManager": {"enabled": True}}})
+    assert "data" not in one(self_made, "Secret", "tidegate-webhook-tls")
+    assert environment(self_made)["TIDEGATE_WEBHOOK_SECRET"] == "tidegate-webhook-tls"
+    assert not list(of_kind(by_cert_manager, "Secret"))
+    assert "TIDEGATE_WEBHOOK_SECRET" not in environment(by_cert_manager)
+    assert one(by_cert_manager, "Certificate", "tidegate-webhook")["spec"]["issuerRef"]["name"] == "tidegate-webhook"
+    ours = render({"webhook": {"certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}}})
+    assert not list(of_kind(ours, "Issuer"))
+    off = render({"webhook": {"enabled": False}})
+    assert not list(of_kind(off, "Secret", "MutatingWebhookConfiguration"))
+    assert not [name for name in environment(off) if "WEBHOOK" in name]
+
+
+def test_crds_are_kept_or_left_to_others() -> None:
+    kept = list(of_kind(render(), "CustomResourceDefinition"))
+    assert len(kept) == 3
+    assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in kept} == {"keep"}
+    for manifest in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
+        assert "helm.sh/resource-policy" not in manifest["metadata"]["annotations"]
+    assert not list(of_kind(render({"crds": {"enabled": False}}), "CustomResourceDefinition"))
+    source = yaml.safe_load((PROJECT / "crds" / "kafkaconnections.tidegate.io.yaml").read_text())
+    assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
+
+
+def _known_metrics() -> set[str]:
+    metrics = Metrics()
+    RetentionMetrics(metrics.registry)
+    found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
+    return {*found, *(f"{name}_bucket" for name in found)}
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    manifests = render(EVERYTHING)
+    for rule in one(manifests, "PrometheusRule")["spec"]["groups"][0]["rules"]:
+        yield rule["alert"], rule["expr"]
+    dashboard = json.loads(one(manifests, "ConfigMap", "tidegate-dashboard")["data"]["tidegate.json"])
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    known = _known_metrics()
+    for where, expression in _expressions():
+        asked = set(re.findall(r"\b(?:tidegate|process)_[a-z_]+", expression))
+        assert asked, where
+        assert asked <= known, f"{where}: {sorted(asked - known)}"
+
+
+def test_the_text_after_installing_tells_of_what_is_missing(tmp_path: Path) -> None:
+    done = helm(
+        "install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values={"watchNamespaces": ["a"]}
+    )
+    assert done.code == 0, done.complaint
+    assert "serves namespaces a." in done.output
+    assert "the cluster serves no SparkApplications" in done.output
