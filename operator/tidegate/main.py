@@ -32,11 +32,12 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
+from tidegate.kube.workloads_client import KubeWorkloads
 from tidegate.metrics import Metrics
 from tidegate.metrics_access import METRICS_PATH, TokenAccess, metrics_route
 from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import handlers as pause_handlers
-from tidegate.pause.plan import Patience, Tick
+from tidegate.pause.model import Patience, Tick
 from tidegate.pause.reconcile import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
 from tidegate.reset import handlers as reset_handlers
@@ -307,6 +308,7 @@ def build(settings: Settings) -> Operator:
                 deletion=timedelta(seconds=settings.deletion_limit_s),
             ),
             topics=topics,
+            workloads=KubeWorkloads(api_client, clock),
         )
     )
     pauses = LevelLoop(

@@ -225,6 +225,19 @@ STATUSES: dict[str, dict[str, Any]] = {
         ],
         "partitionsOmitted": 3,
         "unmanagedMembers": [{"memberId": "rdkafka-1", "clientId": "rdkafka", "host": "/10.0.0.7"}],
+        "workloads": [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": "payments",
+                "uid": "5f2c",
+                "phase": "Paused",
+                "replicas": 3,
+                "scaledDown": 1,
+                "scaledDownAt": "2026-11-20T14:00:05Z",
+                "scaledObject": {"name": "payments", "pausedReplicas": "2"},
+            }
+        ],
         "conditions": settled(conditions.PAUSED),
     },
     "OffsetResetPolicy": {

@@ -345,14 +345,6 @@ def test_a_group_that_the_connection_does_not_allow_is_refused(
     assert "finalizers" not in body["metadata"]
 
 
-def test_scaling_is_said_to_come_later(shared: Resources, group: str, p: str) -> None:
-    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "payments"}
-    shared.pause(p, group, method="Scale", workloadRef=workload)
-    body = shared.wait_pause(p, "Pending", reason="MethodNotSupported")
-    assert condition_of(body, "Stalled")["reason"] == "MethodNotSupported"
-    shared.delete_pause(p)
-
-
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 

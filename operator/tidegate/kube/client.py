@@ -198,18 +198,28 @@ class KubeClient:
         return bool(self._call(what, self._authorization.create_subject_access_review, review).status.allowed)
 
     def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
-        answer = self._call(what, method, *arguments, **options)
-        if not isinstance(answer, dict):
-            raise KubeFailure(f"{what}: the API server answered with {type(answer).__name__}")
-        return answer
+        return bounded_object(what, method, *arguments, **options)
 
     def _call(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        try:
-            return method(*arguments, _request_timeout=_TIMEOUT_S, **options)
-        except ApiException as error:
-            raise _failure(what, error) from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeUnavailable(f"{what}: {error}") from error
+        return bounded_call(what, method, *arguments, **options)
+
+
+def bounded_object(what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
+    """The same for an answer that is an object as JSON."""
+    answer = bounded_call(what, method, *arguments, **options)
+    if not isinstance(answer, dict):
+        raise KubeFailure(f"{what}: the API server answered with {type(answer).__name__}")
+    return answer
+
+
+def bounded_call(what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The client's answer, within bounded time. ``what`` is done begins the message of a ``KubeFailure``."""
+    try:
+        return method(*arguments, _request_timeout=_TIMEOUT_S, **options)
+    except ApiException as error:
+        raise _failure(what, error) from error
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise KubeUnavailable(f"{what}: {error}") from error
 
 
 def _failure(what: str, error: ApiException) -> KubeFailure:

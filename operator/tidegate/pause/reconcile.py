@@ -19,11 +19,14 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.workloads import Workloads
 from tidegate.metrics import Metrics
 from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import plan
+from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import HoldChanges, pause_of
-from tidegate.pause.plan import (
+from tidegate.pause.letting_go import ABANDON
+from tidegate.pause.model import (
     AddFinalizer,
     ChangeHolds,
     Decision,
@@ -32,12 +35,23 @@ from tidegate.pause.plan import (
     Refusal,
     RemoveFinalizer,
     Seen,
+    SetReplicas,
+    TellKeda,
     Tick,
     Wait,
-    decide,
 )
+from tidegate.pause.plan import decide, is_over
+from tidegate.pause.scaler import Scaler, ScalerMemory
+from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PausePhase, PauseStatus
+from tidegate.resources.pause import (
+    ConsumerGroupPauseSpec,
+    PausedPartition,
+    PauseMethod,
+    PausePhase,
+    PauseStatus,
+    WorkloadRef,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -64,14 +78,15 @@ class Parts:
     tick: Tick
     patience: Patience
     topics: TopicsOfConnections
+    workloads: Workloads
 
 
 @dataclass(slots=True)
 class _Memory:
     """What this process knows of a pause beyond the API server and Kafka; losing it costs nothing but a look.
 
-    Times are the loop's clock. ``wrote_s``: when holds were last written or released; only what was read after that
-    tells what is held. ``held_s``: when the holds were written that were not seen obeyed yet.
+    Times are the loop's clock. ``wrote_s``: when holds were last written or released, or replicas set; only what was
+    read after that tells what is held. ``held_s``: when the holds were written that were not seen obeyed yet.
     """
 
     told: set[str] = field(default_factory=set)
@@ -86,6 +101,7 @@ class _Memory:
     connection_uid: str = ""
     refused: TopicsChecked | None = None
     refused_s: float = 0.0
+    scaler: ScalerMemory = field(default_factory=ScalerMemory)
 
 
 class PauseReconciler:
@@ -95,6 +111,7 @@ class PauseReconciler:
         self._parts = parts
         self._memories: dict[str, _Memory] = {}
         self._topics = parts.topics
+        self._scaler = Scaler(parts.kube, parts.workloads, parts.tick.idle_s)
         self._swept: set[str] = set()
         """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
 
@@ -109,6 +126,9 @@ class PauseReconciler:
             seen = await self._with_offsets(seen, live, decision, memory)
             decision = decide(seen)
         body = await self._say(body, seen, decision, memory)
+        # What they tell was for this look: it is in the status now.
+        memory.scaler.zeroed.clear()
+        memory.scaler.annotated.clear()
         body = await self._act(body, live, decision, memory)
         memory.waits, memory.rows = decision.waits, decision.rows
         memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
@@ -198,7 +218,7 @@ class PauseReconciler:
             status=read_status(PauseStatus, body),
             now=parts.now(),
             invalid=invalid,
-            abandoned=str(annotations.get(plan.ABANDON, "")).lower() == "true",
+            abandoned=str(annotations.get(ABANDON, "")).lower() == "true",
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=plan.FINALIZER in (metadata.get("finalizers") or ()),
             waits=memory.waits,
@@ -206,17 +226,45 @@ class PauseReconciler:
             patience=parts.patience,
             tick=parts.tick,
         )
-        if spec is None or (deleting and (seen.abandoned or not seen.has_finalizer)):
+        if deleting and not seen.has_finalizer:
             return seen
+        seen = await self._with_workloads(seen, namespace_of(body), memory)
+        if spec is None or (deleting and seen.abandoned):
+            return seen
+        if is_over(seen) and give_back(seen, seen.status.workloads).records:
+            return seen  # which takes no Kafka, and does not wait for it
         name = spec.connection_ref.name
         if live is None:
             return replace(seen, waiting=_not_ready(f"there is no usable KafkaConnection {name} in this namespace"))
         if live.trouble is not None:
             return replace(seen, waiting=_not_ready(f"KafkaConnection {name} is not ready ({live.trouble[0]})"))
-        return await self._observed(seen, spec, live, memory, needs_topics=not (deleting or spec.suspend))
+        by_scale = is_by_scale(spec, seen.status)
+        needs_topics = not (deleting or spec.suspend or by_scale)
+        # Where nothing was ever held, consumers need no agent, and the control topics no rights.
+        needs_gates = not by_scale or seen.status.method is PauseMethod.AGENT
+        return await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
+
+    async def _with_workloads(self, seen: Seen, namespace: str, memory: _Memory) -> Seen:
+        refs: list[WorkloadRef] = [record.ref for record in seen.status.workloads]
+        if seen.spec is not None and not is_over(seen) and is_by_scale(seen.spec, seen.status):
+            refs += [workload for workload in seen.spec.workloads if workload not in refs]
+        if not refs:
+            return seen
+        now_s = asyncio.get_running_loop().time()
+        raises = seen.deleting_since is None
+        look = functools.partial(self._scaler.look, raises=raises)
+        found = await self._do(look, namespace, seen.uid, seen.status, refs, memory.scaler, now_s)
+        return replace(seen, workloads=found)
 
     async def _observed(
-        self, seen: Seen, spec: ConsumerGroupPauseSpec, live: Live, memory: _Memory, *, needs_topics: bool
+        self,
+        seen: Seen,
+        spec: ConsumerGroupPauseSpec,
+        live: Live,
+        memory: _Memory,
+        *,
+        needs_topics: bool,
+        needs_gates: bool,
     ) -> Seen:
         observer = self._parts.observer
         try:
@@ -227,7 +275,7 @@ class PauseReconciler:
             if snapshot.failure is not None:
                 raise snapshot.failure
             checked = await self._topics.checked(live, snapshot) if needs_topics else None
-            if snapshot.gates_failure is not None:
+            if snapshot.gates_failure is not None and needs_gates:
                 raise snapshot.gates_failure
             committed = await self._committed(spec, live, memory) if spec.partitions is None else {}
         except KafkaFailure as failure:
@@ -325,6 +373,10 @@ class PauseReconciler:
                 if live is None:
                     raise ValueError("holds are changed through a connection")
                 await self._change(body, live, changes, memory)
+            case SetReplicas() | TellKeda():
+                loop = asyncio.get_running_loop()
+                await self._do(self._scaler.do, namespace_of(body), decision.action, memory.scaler, loop.time())
+                memory.wrote_s = loop.time()
             case _:
                 assert_never(decision.action)
         return body

@@ -14,16 +14,8 @@ from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Topic, TopicPartition
 from tidegate.pause import plan
 from tidegate.pause.holds import holder, pause_of
-from tidegate.pause.plan import (
-    AddFinalizer,
-    ChangeHolds,
-    Decision,
-    Observed,
-    Refusal,
-    RemoveFinalizer,
-    Seen,
-    decide,
-)
+from tidegate.pause.model import AddFinalizer, ChangeHolds, Decision, Observed, Refusal, RemoveFinalizer, Seen
+from tidegate.pause.plan import decide
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.connection import AllowSpec
@@ -443,14 +435,12 @@ NARROW = AllowSpec(groups=("other-*",))
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"spec": spec_of(method="Scale", workloadRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "p"})},
-         "MethodNotSupported"),
         ({"spec": spec_of({"topic": "__consumer_offsets"})}, "InternalTopic"),
         ({"allow": NARROW}, "GroupNotAllowed"),
         ({"allow": AllowSpec(topics=("refunds",))}, "TopicNotAllowed"),
         ({"spec": spec_of(), "allow": AllowSpec(topics=("refunds",))}, "TopicNotAllowed"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_is_said_once_and_nothing_is_held(given: dict[str, Any], reason: str) -> None:
     decision = decide(seen_of(has_finalizer=False, **given))
     assert decision.action is None

@@ -1,0 +1,193 @@
+"""What a pass sees of a pause, and what it may do about it: the values that the decisions are made of and in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+from tidegate.control.gates import Gates
+from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
+from tidegate.kube.ports import Happening
+from tidegate.kube.workloads import Scale, ScaledObject
+from tidegate.pause.holds import HoldChanges
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PauseStatus, ScaledWorkload, WorkloadRef
+
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why it can't be as asked for: a condition's reason, and a message with what to do."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Whom a partition waits for since when; ``member`` is empty for an owner that nobody can name."""
+
+    member: str
+    epoch: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Kafka as a look has found it. ``connection``: the KafkaConnection's name and uid.
+
+    ``committed``: all offsets of the group, where they were asked for, as they always are with ``log_ends``: of the
+    partitions in the status.
+    """
+
+    connection: str
+    connection_uid: str
+    allow: AllowSpec
+    topics: Mapping[str, Topic]
+    group: Group
+    gates: Gates
+    committed: Offsets = field(default_factory=dict)
+    log_ends: Offsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A workload as a look has found it. ``scale`` ``None``: there is none of this name, unless ``trouble`` says why
+    it can't be seen.
+
+    ``others``: what other pauses have recorded of it. ``zeroed``, ``annotated``: since its record was written, this
+    process has had the answer that its replicas are 0, or that KEDA is told to keep away from it.
+    """
+
+    scale: Scale | None = None
+    scaled_object: ScaledObject | None = None
+    trouble: Refusal | None = None
+    others: tuple[ScaledWorkload, ...] = ()
+    zeroed: bool = False
+    annotated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited for what. ``unmanaged``: for a first word of an owner, before it counts as one without the
+    agent. ``overdue``: beyond the drain time-out, for an owner with the agent. ``leaving``: for the members of a group
+    whose workloads are at 0 replicas; pods may take their time to end, and Kafka waits for those that did not say
+    good-bye. ``deletion``: for Kafka, or for a workload that can't be scaled, before a pause that is deleted goes
+    without having let go of it."""
+
+    unmanaged: timedelta = timedelta(seconds=5)
+    overdue: timedelta = timedelta(seconds=15)
+    leaving: timedelta = timedelta(minutes=2)
+    deletion: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Seconds until the next look: while owners are just letting go, while something is under way, and otherwise."""
+
+    quick_s: float = 0.2
+    active_s: float = 1.0
+    idle_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One pause as a pass finds it. ``name``: namespace and name.
+
+    ``invalid``: why the spec can't be read; then ``spec`` is ``None``. ``observed`` ``None``: Kafka can't be seen now,
+    and ``waiting`` says why. ``unusable``: what is wrong with the control topics; ``try_again``: it may be mended by
+    now, and only writing tells. ``rows``: all of the last decision's, where there was one; the status has the first.
+    ``workloads``: those that the status names and, where it is paused by scaling, those of the spec.
+    """
+
+    uid: str
+    name: str
+    generation: int
+    created: datetime
+    spec: ConsumerGroupPauseSpec | None
+    status: PauseStatus
+    now: datetime
+    observed: Observed | None = None
+    waiting: Refusal | None = None
+    unusable: Refusal | None = None
+    try_again: bool = False
+    invalid: str = ""
+    abandoned: bool = False
+    deleting_since: datetime | None = None
+    has_finalizer: bool = False
+    waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
+    rows: tuple[PausedPartition, ...] = ()
+    workloads: Mapping[WorkloadRef, LookedAt] = field(default_factory=dict)
+    patience: Patience = Patience()
+    tick: Tick = Tick()
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the pause until its holds are released."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """It holds nothing: it may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeHolds:
+    """Write and release holds in the control topic."""
+
+    changes: HoldChanges
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """Set the replicas of a workload, unless it was changed since it was seen."""
+
+    workload: WorkloadRef
+    seen: Scale
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellKeda:
+    """Set the annotation by which KEDA keeps away from a workload, or put back what it said (``None``: nothing)."""
+
+    workload: WorkloadRef
+    seen: ScaledObject
+    paused_replicas: str | None
+
+
+Action = AddFinalizer | RemoveFinalizer | ChangeHolds | SetReplicas | TellKeda
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The status to write, what to tell, then at most one action. ``again_after_s`` 0: look again at once.
+
+    ``waits`` and ``rows`` are for the next pass. ``obeyed``: partitions whose owner has acked their hold.
+    """
+
+    status: PauseStatus
+    action: Action | None = None
+    happenings: tuple[Happening, ...] = ()
+    again_after_s: float = 60.0
+    waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
+    obeyed: frozenset[TopicPartition] = frozenset()
+    rows: tuple[PausedPartition, ...] = ()
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when the partition that has stood still for longest does so."""
+        rows = self.rows or self.status.partitions
+        return min((row.since for row in rows if row.since is not None), default=None)
+
+
+class Stamp(TypedDict):
+    generation: int
+    now: datetime
