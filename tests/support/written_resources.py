@@ -100,8 +100,13 @@ class _Kind:
             "kind": self.kind,
             "metadata": metadata,
             "spec": given,
-            "status": status.to_json() if isinstance(status, ResourceModel) else dict(status),
+            "status": _filled(status.to_json()) if isinstance(status, ResourceModel) else dict(status),
         }
+
+
+def _filled(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the lists that are empty: what nobody reads need not be kept in every file."""
+    return {name: value for name, value in status.items() if value != []}
 
 
 _NO_WORD: Final = "the operator has not seen this generation yet"

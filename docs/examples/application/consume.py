@@ -1,0 +1,29 @@
+"""An ordinary consumer that prints what it is given: ``python consume.py``. It knows nothing of Tidegate."""
+
+import os
+
+from confluent_kafka import Consumer
+
+SETTINGS = {
+    "bootstrap.servers": os.environ["KAFKA"],
+    "group.id": os.environ.get("GROUP", "payments"),
+    "auto.offset.reset": "earliest",
+    "auto.commit.interval.ms": 1000,
+}
+
+
+def main() -> None:
+    consumer = Consumer(SETTINGS)
+    consumer.subscribe([os.environ.get("TOPIC", "orders")])
+    while True:
+        record = consumer.poll(1)
+        if record is None:
+            continue
+        if record.error():
+            print(record.error(), flush=True)
+            continue
+        print(f"partition {record.partition()}  offset {record.offset()}  {record.value().decode()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
