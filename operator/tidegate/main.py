@@ -26,12 +26,23 @@ from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.keeper import DiscoveryKeeper
 from tidegate.discovery.keeper import Parts as DiscoveryParts
 from tidegate.http_server import HttpServer
+from tidegate.inject.keeper import InjectionKeeper
+from tidegate.inject.keeper import Parts as InjectionParts
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.neighbours import Neighbours
+from tidegate.inject.patch import AgentImage
+from tidegate.inject.server import Parts as WebhookParts
+from tidegate.inject.server import WebhookServer
+from tidegate.inject.trust import FOLDER as WEBHOOK_FILES
+from tidegate.inject.trust import Place, WebhookTrust, service_names
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
+from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
+from tidegate.kube.webhooks import WebhookClient
 from tidegate.kube.workloads_client import KubeWorkloads
 from tidegate.metrics import Metrics
 from tidegate.metrics_access import METRICS_PATH, TokenAccess, metrics_route
@@ -52,7 +63,7 @@ from tidegate.resources.policy import Engine
 from tidegate.retention.keeper import Parts as RetentionParts
 from tidegate.retention.keeper import RetentionKeeper
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.settings import BadSettings, MetricsAuthentication, Settings
+from tidegate.settings import Address, BadSettings, MetricsAuthentication, Settings
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.runner_application import SparkApplicationRunner
 from tidegate.spark.runner_local import LocalSparkRunner
@@ -132,6 +143,34 @@ def _servers(settings: Settings, freshness: health.Freshness, metrics: Metrics, 
 
 
 @dataclass(slots=True)
+class Webhook:
+    """The server that pods come by, and what keeps its certificates where they are not mounted."""
+
+    server: WebhookServer
+    trust: WebhookTrust | None
+    interval_s: float
+    keeping: asyncio.Task[None] | None = None
+
+    def open(self) -> int:
+        """Take the port, and begin with the certificates; returns the port."""
+        port = self.server.open()
+        if self.trust is not None:
+            self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="webhook certificates")
+        return port
+
+    async def start(self) -> None:
+        """Answer, now that it is known what is asked for."""
+        await self.server.start()
+
+    async def stop(self) -> None:
+        if self.keeping is not None:
+            self.keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.keeping
+        await self.server.stop()
+
+
+@dataclass(slots=True)
 class Operator:
     """All parts of one running operator."""
 
@@ -146,6 +185,8 @@ class Operator:
     policies: LevelLoop
     pauses: LevelLoop
     pause_reconciler: PauseReconciler
+    webhook: Webhook | None
+    neighbours: Neighbours
     kube: KubeClient
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
@@ -155,6 +196,8 @@ class Operator:
 
     async def start(self) -> None:
         self.servers.start()
+        if self.webhook is not None:
+            _log.info("webhook on port %d", self.webhook.open())
         self.watchdog = asyncio.create_task(
             health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
             name="freshness",
@@ -177,6 +220,8 @@ class Operator:
             self.watchdog.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.watchdog
+        if self.webhook is not None:
+            await self.webhook.stop()
         await self.pauses.stop()
         await self.policies.stop()
         await self.connections.stop()
@@ -199,6 +244,10 @@ class Operator:
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
         self.metrics.unobserved(unobserved)
+        listed = dict(found)
+        self.neighbours.listed(listed[POLICIES], listed[CONNECTIONS])
+        if self.webhook is not None:
+            await self.webhook.start()
         loops = {CONNECTIONS: self.connections, POLICIES: self.policies, PAUSES: self.pauses}
         for kind, objects in found:
             await loops[kind].retain({uid_of(body) for body in objects})
@@ -268,6 +317,23 @@ def build(settings: Settings) -> Operator:
     retention = RetentionKeeper(
         RetentionParts(kube, observer, executor, patient_executor, RetentionMetrics(metrics.registry))
     )
+    agent, injection_metrics = (
+        AgentImage(settings.agent_image, settings.agent_image_pull_policy),
+        InjectionMetrics(metrics.registry),
+    )
+    neighbours = Neighbours(lambda: policies.bodies, lambda: connections.bodies, settings.namespaces)
+    injection = InjectionKeeper(
+        InjectionParts(
+            pods=PodsClient(api_client),
+            neighbours=neighbours,
+            agent=agent,
+            webhook=settings.webhook_address is not None,
+            executor=executor,
+            clock=clock,
+            metrics=injection_metrics,
+            rolling_s=2 * settings.active_tick_s,
+        )
+    )
     discovery = DiscoveryKeeper(DiscoveryParts(observer, topics, patient_executor, clock, wake_policy, metrics))
     policies = LevelLoop(
         PolicyReconciler(
@@ -287,7 +353,7 @@ def build(settings: Settings) -> Operator:
                 idle_tick_s=settings.idle_tick_s,
                 deletion_limit=timedelta(seconds=settings.deletion_limit_s),
                 max_launches=settings.max_launches,
-                keepers=(discovery, retention),
+                keepers=(discovery, retention, injection),
             )
         ),
         expected=_EXPECTED,
@@ -318,6 +384,10 @@ def build(settings: Settings) -> Operator:
     )
     wake.append(functools.partial(_wake_from_thread, asyncio.get_running_loop(), policies))
     freshness = health.Freshness(settings.unobserved_limit_s, clock.monotonic)
+    webhook = None
+    if settings.webhook_address is not None:
+        parts = WebhookParts(neighbours, agent, kube.record, executor, injection_metrics)
+        webhook = _webhook(settings, settings.webhook_address, parts, WebhookClient(api_client), files)
     return Operator(
         settings=settings,
         metrics=metrics,
@@ -330,11 +400,32 @@ def build(settings: Settings) -> Operator:
         policies=policies,
         pauses=pauses,
         pause_reconciler=pause_reconciler,
+        webhook=webhook,
+        neighbours=neighbours,
         kube=kube,
         executor=executor,
         patient_executor=patient_executor,
         freshness=freshness,
     )
+
+
+def _webhook(
+    settings: Settings, address: Address, parts: WebhookParts, objects: WebhookClient, files: ConnectionFiles
+) -> Webhook:
+    mounted = settings.webhook_certificates
+    server = WebhookServer(address, mounted or files.folder(WEBHOOK_FILES), parts)
+    if mounted is not None:
+        return Webhook(server, None, settings.idle_tick_s)
+    names = service_names(settings.webhook_service, settings.namespace)
+    # An address of its own is for those who reach the operator by it, as in tests and on one machine.
+    place = Place(
+        namespace=settings.namespace,
+        secret=settings.webhook_secret,
+        configuration=settings.webhook_configuration,
+        names=names if address.is_any else (*names, address.host),
+    )
+    trust = WebhookTrust(place, objects, files, parts.executor, SystemClock().now, parts.metrics)
+    return Webhook(server, trust, settings.idle_tick_s)
 
 
 def _looked(metrics: Metrics, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:

@@ -34,6 +34,11 @@ class Address:
         """Whether only this machine, or this pod, reaches it."""
         return ipaddress.ip_address(self.host).is_loopback
 
+    @property
+    def is_any(self) -> bool:
+        """Whether it stands for all of the machine's addresses."""
+        return ipaddress.ip_address(self.host).is_unspecified
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
@@ -76,6 +81,16 @@ def _needs_own_address(folder: Path, info: ValidationInfo) -> Path:
     return folder
 
 
+def _has_certificates(address: Address, info: ValidationInfo) -> Address:
+    """A webhook needs certificates: mounted ones, or a place for its own."""
+    given = info.data
+    own = ("namespace", "webhook_secret", "webhook_service")
+    if given.get("webhook_certificates") is None and not all(given.get(name) for name in own):
+        names = ", ".join(f"{_PREFIX}{name.upper()}" for name in own)
+        raise ValueError(f"needs certificates: set {_PREFIX}WEBHOOK_CERTIFICATES, or all of {names}")
+    return address
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -100,6 +115,30 @@ class Settings(BaseModel):
     metrics_certificates: Annotated[Path, AfterValidator(_needs_own_address)] | None = None
     """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
     Unset: plain HTTP."""
+
+    namespace: Annotated[str, Field(max_length=63)] = ""
+    """The operator's own, from the downward API."""
+
+    webhook_certificates: Path | None = None
+    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: the operator makes its own."""
+
+    webhook_secret: str = ""
+    """Where its own certificates are kept, in ``namespace``."""
+
+    webhook_service: str = ""
+    """By whose names its own certificates are found."""
+
+    webhook_configuration: str = ""
+    """The MutatingWebhookConfiguration that is told of its own CA; empty: none is."""
+
+    webhook_address: Annotated[Address, BeforeValidator(_address), AfterValidator(_has_certificates)] | None = None
+    """Where pods come by to be injected, over HTTPS; unset: nothing is injected. In a pod ``0.0.0.0:9443``."""
+
+    agent_image: Annotated[str, Field(min_length=1)] = "tidegate-agent:latest"
+    """What an injected pod takes the agent from."""
+
+    agent_image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
+    """``Always``, ``IfNotPresent`` or ``Never``."""
 
     health_interval_s: Seconds = 20.0
     """Between two listings of our resources by the freshness check."""

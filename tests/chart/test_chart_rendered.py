@@ -123,7 +123,7 @@ def test_the_operator_understands_all_that_the_chart_tells_it(values: dict[str, 
     told = environment(render(values))
     unread = told.keys() - _variables_of_settings() - _OF_WEBHOOK_AND_METRICS
     assert not unread, "variables that the operator does not read"
-    Settings.from_environment(told)
+    Settings.from_environment({"TIDEGATE_NAMESPACE": NAMESPACE, **told})  # that one by the downward API
 
 
 def test_the_spark_runner_is_chosen_by_what_the_cluster_serves() -> None:

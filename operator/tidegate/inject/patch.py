@@ -71,10 +71,16 @@ def setting_of(pod: Pod) -> str | None:
     return None if found is None else str(found)
 
 
+def is_injected(pod: Pod, injection: Injection) -> bool:
+    """Whether the pod was injected with just this."""
+    complete = _has_our_container(pod) if injection.format is ConsumerFormat.PYTHON else True
+    return complete and setting_of(pod) == injection.setting
+
+
 def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | Refusal:
     """What makes the pod have the injection. Nothing, where an injected one comes by again."""
     with_agent = injection.format is ConsumerFormat.PYTHON
-    if _has_our_container(pod) or (not with_agent and setting_of(pod) == injection.setting):
+    if _has_our_container(pod) or is_injected(pod, injection):
         return Patch(())
     chosen = _chosen(pod, injection.containers)
     if isinstance(chosen, Refusal):

@@ -117,6 +117,11 @@ class LevelLoop:
     def size(self) -> int:
         return len(self._items)
 
+    @property
+    def bodies(self) -> list[Object]:
+        """The objects as they were last seen, without those that are gone."""
+        return [item.body for item in self._items.values() if not item.gone]
+
     async def stop(self) -> None:
         """End all workers; a call that is on its way in a thread is not waited for."""
         self._stopping = True

@@ -1,0 +1,44 @@
+"""What injection tells Prometheus, in the operator's registry."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+
+
+class InjectionMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._admissions = Counter(
+            "tidegate_webhook_admissions",
+            "Pods that came by: Injected, Unchanged, NotSelected, Ignored, Refused; Failed: it could not be read.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "tidegate_webhook_seconds", "How long an admission took.", buckets=_SECONDS, registry=registry
+        )
+        self._expires = Gauge(
+            "tidegate_webhook_certificate_expiry_timestamp_seconds",
+            "When the webhook's own certificate expires; 0 where another one is mounted.",
+            registry=registry,
+        )
+        self._evictions = Counter(
+            "tidegate_evictions",
+            "Evictions of pods with an older setting: Evicted, Budget, Gone.",
+            ["outcome"],
+            registry=registry,
+        )
+
+    def admitted(self, outcome: str, seconds: float) -> None:
+        self._admissions.labels(outcome).inc()
+        self._seconds.observe(seconds)
+
+    def certificate_expires(self, at: datetime) -> None:
+        self._expires.set(at.timestamp())
+
+    def evicted(self, outcome: str) -> None:
+        self._evictions.labels(outcome).inc()

@@ -1,0 +1,165 @@
+"""The webhook's HTTPS server: ``POST /mutate/pods`` takes an AdmissionReview and answers it, from memory, in moments.
+
+kopf's admission server does not fit: it wants to own the configuration object, and listens anew with each new
+certificate. Here a connection's handshake takes whatever certificate is the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from tidegate.http_server import TlsFiles
+from tidegate.inject.admission import Answer, BadReview, Notice, answer
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.neighbours import Neighbours
+from tidegate.inject.patch import AgentImage
+from tidegate.kube.ports import Happening, KubeFailure, Object
+from tidegate.settings import Address
+
+_log = logging.getLogger(__name__)
+
+PATH: Final = "/mutate/pods"
+
+_LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a review: an API server takes no object above 3 MiB."""
+_READING_S: Final = 5.0
+_IDLE_S: Final = 75.0
+_NOTICES: Final = 100
+"""Notices that wait to be recorded; more are dropped: pods that are refused by the hundred are refused alike."""
+
+Record = Callable[[Object, Happening], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``record``: writes an Event about an object, blocking."""
+
+    neighbours: Neighbours
+    agent: AgentImage
+    record: Record
+    executor: Executor
+    metrics: InjectionMetrics
+
+
+class WebhookServer:
+    """Listens from :meth:`open` on, and answers from :meth:`start` on. Belongs to the event loop's thread.
+
+    ``certificates``: a folder with ``tls.crt`` and ``tls.key``, which may come later; until then handshakes fail.
+    """
+
+    def __init__(self, address: Address, certificates: Path, parts: Parts) -> None:
+        self._address, self._parts = address, parts
+        self._tls = TlsFiles(certificates)
+        self._socket: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self._notices: set[asyncio.Task[None]] = set()
+        self._told: dict[tuple[str, str], None] = {}
+
+    def open(self) -> int:
+        """Take the port; returns it. Raises ``OSError`` with a message for a person."""
+        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=512)
+        except OSError as error:
+            raise OSError(f"TIDEGATE_WEBHOOK_ADDRESS: can't listen on {self._address}: {error.strerror}") from error
+        return int(self._socket.getsockname()[1])
+
+    async def start(self) -> None:
+        if self._socket is None or self._runner is not None:
+            return
+        application = web.Application(client_max_size=_LARGEST)
+        application.router.add_post(PATH, self._serve)
+        self._runner = web.AppRunner(
+            application, handle_signals=False, access_log=None, keepalive_timeout=_IDLE_S, shutdown_timeout=2.0
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._socket, ssl_context=self._context()).start()
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for task in tuple(self._notices):
+            task.cancel()
+
+    def _context(self) -> ssl.SSLContext:
+        """One that takes the newest certificate for each connection; Python calls back also where no name is asked."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+
+        def newest(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+            try:
+                connection.context = self._tls.context()
+            except OSError as error:
+                _log.warning("webhook: no usable certificate: %s", error)
+                return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
+            return None
+
+        context.sni_callback = newest
+        return context
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(_READING_S):
+                text = await request.read()
+            found = self._answer(json.loads(text))
+        except (BadReview, ValueError) as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        self._parts.metrics.admitted(found.outcome, time.monotonic() - began)
+        return web.json_response(found.response)
+
+    def _answer(self, review: Any) -> Answer:
+        found = answer(review, self._parts.neighbours.around, self._parts.agent)
+        if found.notice is not None and len(self._notices) < _NOTICES:
+            task = asyncio.get_running_loop().create_task(self._tell(found.notice))
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
+        return found
+
+    async def _tell(self, notice: Notice) -> None:
+        """Record it once about the pod's maker, and about each policy. A pod is never held up by this."""
+        loop = asyncio.get_running_loop()
+        for body in self._about(notice):
+            key = (str(body["metadata"]["uid"] or body["metadata"]["name"]), notice.happening.key)
+            if key in self._told:
+                continue
+            self._told[key] = None
+            if len(self._told) > 10 * _NOTICES:
+                self._told.pop(next(iter(self._told)))
+            try:
+                await loop.run_in_executor(
+                    self._parts.executor, functools.partial(self._parts.record, body, notice.happening)
+                )
+            except KubeFailure as failure:
+                _log.warning("%s", failure)
+
+    def _about(self, notice: Notice) -> list[Object]:
+        found: list[Object] = []
+        if notice.about is not None:
+            metadata = {
+                "namespace": notice.namespace,
+                "name": notice.about["name"],
+                "uid": notice.about["uid"],
+                "resourceVersion": "",
+            }
+            found.append({"apiVersion": notice.about["apiVersion"], "kind": notice.about["kind"], "metadata": metadata})
+        policies = (self._parts.neighbours.policy(notice.namespace, name) for name in notice.policies)
+        return found + [policy for policy in policies if policy is not None]
