@@ -58,7 +58,9 @@ class PodsClient:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         try:
-            bounded_call(f"evict pod {namespace}/{name}", self._core.create_namespaced_pod_eviction, name, namespace, body)
+            bounded_call(
+                f"evict pod {namespace}/{name}", self._core.create_namespaced_pod_eviction, name, namespace, body
+            )
         except (NotFound, Conflict):
             return Evicted.GONE
         except KubeUnavailable as failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+
 from kubernetes.client import AdmissionregistrationV1Api, ApiClient, CoreV1Api
 
 from tidegate.inject.ports import KeptSecret
