@@ -110,7 +110,7 @@ none
 - name: TIDEGATE_LOG_LEVEL
   value: {{ .Values.operator.logLevel }}
 - name: TIDEGATE_RUNTIME_DIRECTORY
-  value: /run/tidegate
+  value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
 - name: TIDEGATE_SPARK_RUNNER
   value: {{ include "tidegate.sparkRunner" . }}
 {{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
