@@ -1,8 +1,11 @@
-# Two images of one tree:
+# The images of one tree. Each runs as a non-root user and with a read-only root file system.
 #   docker build --target operator -t tidegate-operator .
 #   docker build --target spark    -t tidegate-spark .
+#   docker build --target agent    -t tidegate-agent .
+#   docker build --target sbom --output type=local,dest=build/sbom .
+# The base images may be given with a digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.12-slim
-ARG SPARK_BASE_IMAGE=debian:bookworm-slim
+ARG DEBIAN_IMAGE=debian:bookworm-slim
 
 # --- the operator -----------------------------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS operator-environment
@@ -10,31 +13,58 @@ ARG UV_VERSION=0.13.8
 RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore uv==${UV_VERSION} \
     && python -m venv --without-pip /opt/tidegate/venv
 WORKDIR /src
-COPY pyproject.toml requirements.lock README.md ./
+COPY pyproject.toml requirements.lock ./
+# The lock constrains versions and hashes; of what it lists only the operator's own dependencies are installed. The
+# Kubernetes client has a second, asynchronous half of 30 MB that nothing here imports.
+RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock -r pyproject.toml \
+    && rm -rf /opt/tidegate/venv/lib/python3.*/site-packages/kubernetes/aio \
+    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/venv/lib \
+    && for packages in /opt/tidegate/venv/lib/python3.*/site-packages; do echo /opt/tidegate/app > $packages/tidegate.pth; done
+
+# Apart from its dependencies, so that a change of the code changes a small layer.
+FROM operator-environment AS operator-application
+COPY README.md ./
 COPY operator operator
-# The lock constrains versions and hashes; of what it lists only the operator's own dependencies are installed.
-RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock . \
-    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/venv/lib
+RUN uv pip install --quiet --no-cache --no-deps --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
+    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/app
 
 FROM ${PYTHON_IMAGE} AS operator
 RUN groupadd --system --gid 10001 tidegate \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin tidegate
 COPY --from=operator-environment /opt/tidegate/venv /opt/tidegate/venv
-COPY spark_templates /opt/tidegate/spark
 COPY LICENSE /opt/tidegate/LICENSE
-ENV PATH=/opt/tidegate/venv/bin:$PATH \
+COPY spark_templates /opt/tidegate/spark
+COPY --from=operator-application /opt/tidegate/app /opt/tidegate/app
+ENV PATH=/opt/tidegate/app/bin:/opt/tidegate/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     TIDEGATE_HEALTH_ADDRESS=0.0.0.0:8080
 USER 10001:10001
 EXPOSE 8080
 ENTRYPOINT ["tidegate-operator"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="Tidegate operator" \
+    org.opencontainers.image.description="Pauses partitions and resets offsets of live Kafka consumer groups" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.source="${SOURCE}"
 
 # --- the Spark job ----------------------------------------------------------------------------------------------------
-FROM ${SPARK_BASE_IMAGE} AS spark-base
+FROM ${DEBIAN_IMAGE} AS spark-base
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         ca-certificates openjdk-17-jre-headless procps python3 tini \
-    && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
+
+# Spark's connector to Kafka, which pip's pyspark lacks and Kubernetes' pods have nowhere to download to.
+FROM spark-base AS spark-connector
+RUN apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven
+COPY dev/spark/pom.xml /src/pom.xml
+RUN mvn -q -B -ntp -f /src/pom.xml -DincludeScope=runtime \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=/jars
 
 FROM spark-base AS spark-environment
 ARG UV_VERSION=0.13.8
@@ -43,22 +73,36 @@ RUN apt-get update -qq \
     && python3 -m pip install --quiet --no-cache-dir --break-system-packages --root-user-action=ignore uv==${UV_VERSION} \
     && python3 -m venv --without-pip /opt/tidegate/venv
 WORKDIR /src
-COPY pyproject.toml requirements.lock README.md ./
+COPY pyproject.toml requirements.lock ./
+# What a batch job has no use for: tests, headers, R, examples, and the state store of streaming queries.
+RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock \
+        --extra spark -r pyproject.toml \
+    && cd /opt/tidegate/venv/lib/python3.*/site-packages \
+    && rm -rf kubernetes/aio pandas/tests pyarrow/tests pyarrow/include pyspark/examples pyspark/jars/rocksdbjni-*.jar \
+    && find numpy -type d -name tests -prune -exec rm -rf {} + \
+    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/venv/lib \
+    && echo /opt/tidegate/app > tidegate.pth
+COPY --from=spark-connector /jars /opt/spark/connector
+RUN mv /opt/spark/connector/*.jar /opt/tidegate/venv/lib/python3.*/site-packages/pyspark/jars/
+
+FROM spark-environment AS spark-application
+COPY README.md ./
 COPY operator operator
-RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock '.[spark]' \
-    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/venv/lib
+RUN uv pip install --quiet --no-cache --no-deps --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
+    && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/app
 
 FROM spark-base AS spark
+# pip's pyspark is a whole Spark but for the entrypoint that Spark on Kubernetes calls.
 RUN groupadd --system --gid 185 spark \
     && useradd --system --uid 185 --gid 185 --home-dir /opt/spark/work-dir --no-create-home --shell /usr/sbin/nologin spark \
     && mkdir -p /opt/spark/work-dir \
-    && chown 185:185 /opt/spark/work-dir
+    && chown 185:185 /opt/spark/work-dir \
+    && ln -s "/opt/tidegate/venv/lib/$(python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')/site-packages/pyspark" \
+        /opt/spark/home
 COPY --from=spark-environment /opt/tidegate/venv /opt/tidegate/venv
-COPY spark_templates /opt/tidegate/spark
 COPY LICENSE /opt/tidegate/LICENSE
-# pip's pyspark is a whole Spark but for the entrypoint that Spark on Kubernetes calls.
-RUN ln -s /opt/tidegate/venv/lib/python3.*/site-packages/pyspark /opt/spark/home \
-    && chmod 0755 /opt/tidegate/spark/entrypoint.sh
+COPY spark_templates /opt/tidegate/spark
+COPY --from=spark-application /opt/tidegate/app /opt/tidegate/app
 ENV SPARK_HOME=/opt/spark/home \
     PATH=/opt/tidegate/venv/bin:/opt/spark/home/bin:$PATH \
     PYSPARK_PYTHON=/opt/tidegate/venv/bin/python \
@@ -67,3 +111,75 @@ ENV SPARK_HOME=/opt/spark/home \
 WORKDIR /opt/spark/work-dir
 USER 185:185
 ENTRYPOINT ["/opt/tidegate/spark/entrypoint.sh"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="Tidegate Spark job" \
+    org.opencontainers.image.description="PySpark with the Kafka connector and the jobs that find offsets for Tidegate" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.source="${SOURCE}"
+
+# --- the agent, for an init container that copies it into a consumer's pod --------------------------------------------
+FROM ${DEBIAN_IMAGE} AS agent-tools
+RUN apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends busybox-static
+
+FROM ${PYTHON_IMAGE} AS agent-environment
+ARG UV_VERSION=0.13.8
+RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore uv==${UV_VERSION}
+WORKDIR /src
+COPY pyproject.toml requirements.lock ./
+# For applications that lack them. One folder serves every Python: the compiled modules carry the version in their name.
+# On musl there is no confluent-kafka to be had, and wrapt does without its compiled half.
+RUN set -eu; fallback=/agent/python/fallback; machine=$(uname -m); mkdir -p $fallback; \
+    for version in 3.10 3.11 3.12 3.13 3.14; do \
+        echo 'typing-extensions\nconfluent-kafka' | uv pip install --quiet --no-cache --no-deps --target /wheels/$version \
+            --python-version $version --python-platform $machine-manylinux_2_28 --only-binary :all: \
+            --constraints requirements.lock -r -; \
+        cp -R /wheels/$version/. $fallback/; \
+    done; \
+    echo wrapt | uv pip install --quiet --no-cache --no-deps --target /wheels/any --constraints requirements.lock -r -; \
+    cp -R /wheels/any/. $fallback/; \
+    cd $fallback; rm -rf wrapt/_wrappers* bin .lock confluent_kafka/schema_registry confluent_kafka/avro
+COPY agents/python /agent/python
+RUN find /agent -name __pycache__ -prune -exec rm -rf {} + \
+    && cd /agent/python && rm -rf pyproject.toml README.md tidegate_agent.pth
+
+FROM scratch AS agent
+COPY --from=agent-tools /bin/busybox /bin/busybox
+COPY --from=agent-environment /agent /opt/tidegate/agent
+COPY agents/install /opt/tidegate/agent/install
+COPY LICENSE /opt/tidegate/LICENSE
+USER 10001:10001
+ENTRYPOINT ["/opt/tidegate/agent/install"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="Tidegate agent" \
+    org.opencontainers.image.description="Copies the agent for Python consumers into the folder that it is told" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.source="${SOURCE}"
+
+# --- bills of materials of the images' Python packages (CycloneDX) ----------------------------------------------------
+FROM operator-application AS sbom-tool
+ARG CYCLONEDX_VERSION=7.5.0
+RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+        cyclonedx-bom==${CYCLONEDX_VERSION} \
+    && mkdir /sbom
+COPY --from=spark-environment /opt/tidegate/venv /spark/venv
+COPY --from=agent-environment /agent /agent
+# The Spark image's Python is another than this stage's: what is installed is read from the folder, not asked.
+RUN list='import importlib.metadata as m, sys; print("\n".join(sorted({f"{d.name}=={d.version}" for d in m.distributions(path=sys.argv[1:])})))' \
+    && python -c "$list" /opt/tidegate/app /opt/tidegate/venv/lib/python3.*/site-packages > operator.txt \
+    && python -c "$list" /opt/tidegate/app /spark/venv/lib/python3.*/site-packages > spark.txt \
+    && python -c "$list" /agent/python/fallback > agent.txt \
+    && for image in operator spark agent; do \
+        cyclonedx-py requirements --output-format JSON --output-file /sbom/$image.cdx.json $image.txt; \
+    done
+
+FROM scratch AS sbom
+COPY --from=sbom-tool /sbom /

@@ -5,6 +5,7 @@ Standard library only, so that it runs before the project's environment exists.
 
 from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
+from devstack.images import build_image, image_name
 from devstack.kafka import KafkaCluster, tool_command
 from devstack.kafka_security import KafkaSecurity
 from devstack.node import Node
@@ -25,8 +26,10 @@ __all__ = [
     "MissingPrerequisiteError",
     "Node",
     "StackError",
+    "build_image",
     "etcd_binary",
     "helm_binary",
+    "image_name",
     "kafka_libs",
     "kube_apiserver_binary",
     "spark_jars",
