@@ -1,6 +1,8 @@
 """Python imports this at its start when the folder is on ``PYTHONPATH``: the agent comes in before the application.
 
 There may be another ``sitecustomize`` further down the path, which Python would have imported instead; it runs as well.
+A folder ``fallback`` beside this file holds what the agent imports and the application may lack; it comes last on the
+path, so that what the application has goes before it.
 """
 
 import importlib.machinery
@@ -20,6 +22,9 @@ def _next_sitecustomize() -> None:
 
 
 if os.environ.get("TIDEGATE_AGENT"):
+    fallback = Path(__file__).resolve().with_name("fallback")
+    if fallback.is_dir():
+        sys.path.append(str(fallback))
     try:
         from tidegate_agent import inject
     except ImportError as error:
