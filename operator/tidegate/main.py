@@ -44,6 +44,7 @@ from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
 from tidegate.kube.webhooks import WebhookClient
 from tidegate.kube.workloads_client import KubeWorkloads
+from tidegate.log_lines import OneLine
 from tidegate.metrics import Metrics
 from tidegate.metrics_access import METRICS_PATH, TokenAccess, metrics_route
 from tidegate.observe import NotLookedAt, Observer, Snapshot
@@ -57,7 +58,7 @@ from tidegate.reset.direct import DirectRunner
 from tidegate.reset.reconcile import Parts as PolicyParts
 from tidegate.reset.reconcile import PolicyReconciler
 from tidegate.reset.runner import Launch, Runner
-from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import ForeignRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import ConfigMapRunStore, StoreFailure, default_api_client, open_store
 from tidegate.resources.policy import Engine
 from tidegate.retention.keeper import Parts as RetentionParts
@@ -89,6 +90,7 @@ _EXPECTED: Final = (
     StoreFailure,
     RunNotFound,
     StaleAttempt,
+    ForeignRun,
     RunnerFailure,
     FilesFailure,
     BadConnection,
@@ -477,9 +479,9 @@ def main() -> int:
     except BadSettings as bad:
         print(bad, file=sys.stderr)  # noqa: T201 - nothing is set up to log with yet
         return 2
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
-    )
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLine())
+    logging.basicConfig(level=settings.log_level, handlers=[log])
     for chatty, least in _CHATTY.items():
         logging.getLogger(chatty).setLevel(max(least, logging.getLevelName(settings.log_level)))
     try:

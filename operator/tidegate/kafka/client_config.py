@@ -119,11 +119,19 @@ def kafka_python_config(connection: Connection) -> dict[str, Any]:
     return config
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The client secret is for the endpoint that was named, and for nobody to whom that one points."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
     """OAuth 2.0 client credentials grant (RFC 6749 section 4.4), a token kept until shortly before it expires."""
 
     _MARGIN_S = 30.0
     _TIMEOUT_S = 10.0
+    _LONGEST_ANSWER = 1 << 20
 
     def __init__(self, auth: Authentication) -> None:
         self._uri = _required(auth.token_endpoint_uri, "tokenEndpointUri", auth)
@@ -145,8 +153,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
                 headers={"Authorization": f"Basic {self._basic}", "Accept": "application/json"},
             )
             try:
-                with urllib.request.urlopen(request, timeout=self._TIMEOUT_S) as answer:  # noqa: S310
-                    body = json.load(answer)
+                with urllib.request.build_opener(_NoRedirect).open(request, timeout=self._TIMEOUT_S) as answer:
+                    body = json.loads(answer.read(self._LONGEST_ANSWER))
                 self._token = str(body["access_token"])
                 lifetime = float(body.get("expires_in", 300))
             except (OSError, ValueError, KeyError) as error:

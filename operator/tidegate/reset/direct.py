@@ -16,9 +16,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
+from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model import RunResult
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
-from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.reset.store import ForeignRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
 
@@ -147,8 +148,11 @@ class DirectRunner:
             raise TimeoutError(f"job {name} did not stop within {limit_s:.0f} s") from error
 
     def _run(self, launch: Launch, clock: _StoppableClock) -> RunResult | None:
-        store = self._open_store(launch.store)
-        kafka = self._open_kafka(store.load().request.connection)
+        confines = launch.confines
+        if confines is None or confines.connection is None:
+            raise ValueError(f"job {launch.name} has no connection to act through")
+        store = ConfinedRunStore(self._open_store(launch.store), confines)
+        kafka = self._open_kafka(confines.connection)
         try:
             return self._execute(store, kafka, clock)
         finally:
@@ -156,7 +160,7 @@ class DirectRunner:
 
     def _note_end(self, launch: Launch, done: Future[RunResult | None]) -> None:
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, StaleAttempt | Stopped):
+        if isinstance(error, StaleAttempt | Stopped | ForeignRun):
             _log.info("job %s stopped: %s", launch.name, error or "it was told to")
         elif error is not None:
             _log.error("job %s failed", launch.name, exc_info=error)

@@ -114,11 +114,12 @@ class RunGates:
         """Those whose owners say that they go on; and those that others hold, or nobody owns."""
         group = self._kafka.groups([self._group_id])[self._group_id]
         gates = self._control.read(wait_s=_LOOK_S)
-        owned = {p for member in group.members for p in member.assignment}
+        owners = {p: member.member_id for member in group.members for p in member.assignment}
         done = set()
         for partition, epoch in epochs.items():
             ack = gates.ack(self._group_id, partition)
-            if partition not in owned or gates.holders(self._group_id, partition) or (ack and ack.epoch > epoch):
+            goes_on = ack is not None and ack.epoch > epoch and ack.member == owners.get(partition)
+            if partition not in owners or gates.holders(self._group_id, partition) or goes_on:
                 done.add(partition)
         return frozenset(done)
 

@@ -35,7 +35,8 @@ from tidegate.observe import NotLookedAt, Observer
 from tidegate.reset import job
 from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
-from tidegate.reset.model import FromFile, FromGroup, Phase, RunResult, Target
+from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.model import FromFile, FromGroup, Phase, RunRequest, RunResult, Target
 from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.queue import Claim, blocker, claimed
 from tidegate.reset.request import (
@@ -43,6 +44,7 @@ from tidegate.reset.request import (
     launch_number,
     make_request,
     run_name,
+    run_uid,
     selections,
     simple_target,
     undo_target,
@@ -64,7 +66,7 @@ from tidegate.reset.run import (
     under_way,
 )
 from tidegate.reset.runner import Launch, Runner, RunnerState
-from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import ForeignRun, Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import STALLED, is_true
@@ -266,7 +268,10 @@ class PolicyReconciler:
         if run_id is None:
             return seen
         document = run_name(name_of(body), uid_of(body), run_id)
-        run = await self._load(body, document)
+        try:
+            run = await self._load(body, run_id)
+        except ForeignRun as foreign:
+            return replace(seen, run_document=document, foreign=str(foreign))
         seen = replace(seen, run_document=document, run=run)
         current = under_way(status)
         if current is not None and run is not None:
@@ -275,8 +280,9 @@ class PolicyReconciler:
             return replace(seen, start=await self._start(body, spec, wanted, current))
         return seen
 
-    async def _load(self, body: Object, document: str) -> Run | None:
-        store = self._parts.open_store(namespace_of(body), document, None)
+    async def _load(self, body: Object, run_id: str) -> Run | None:
+        """Raises ``ForeignRun``."""
+        store = self._open_store(body, run_id)
         try:
             return await self._do(store.load)
         except RunNotFound:
@@ -368,7 +374,10 @@ class PolicyReconciler:
         if to.group is not None:
             return FromGroup(to.group)
         if to.undo is not None:
-            return undo_target(to.undo, await self._load(body, run_name(name_of(body), uid_of(body), to.undo)))
+            try:
+                return undo_target(to.undo, await self._load(body, to.undo))
+            except ForeignRun as foreign:
+                return Refusal(core.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
         if to.config_map is None:
             target = simple_target(to)
             return target or Refusal(NOT_IN_THIS_VERSION, f"spec.reset.to.{to.kind} is not there in this version")
@@ -478,7 +487,7 @@ class PolicyReconciler:
             case RemoveFinalizer():
                 return await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
             case CreateRun(request):
-                store = parts.open_store(namespace_of(body), seen.run_document, owner_reference(body))
+                store = self._open_store(body, request.run_id, owner_reference(body))
                 await self._do(store.create, request)
             case core.Launch(name):
                 await self._start_job(body, seen, decision, name)
@@ -497,6 +506,8 @@ class PolicyReconciler:
         if reset is None or reset.engine is None:
             raise ValueError("a job is started for a run that has an engine")
         launch = self._launch(body, seen.spec, reset, name)
+        if reset.engine is Engine.SPARK and seen.run is not None:
+            self._check_connection(body, seen, seen.run.request)
         await self._do(self._parts.runners[reset.engine].start, launch)
         self._memory(body).launched.add(name)
         self._parts.metrics.job_launched(reset.engine.value)
@@ -550,8 +561,37 @@ class PolicyReconciler:
             raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
         return live
 
+    def _check_connection(self, body: Object, seen: Seen, request: RunRequest) -> None:
+        """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files."""
+        live = self._connection(body, seen)
+        if request.connection not in (live.connection, live.mounted):
+            raise RunnerFailure(
+                f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} does: "
+                "its job is started when they agree again; give reset.id a new value to run it anew"
+            )
+
     def _store(self, body: Object, seen: Seen) -> RunStore:
-        return self._parts.open_store(namespace_of(body), seen.run_document, None)
+        run_id = run_id_of(seen.status, seen.wanted)
+        if run_id is None:
+            raise ValueError("there is no run to act on")
+        return self._open_store(body, run_id)
+
+    def _open_store(self, body: Object, run_id: str, owner: Mapping[str, Any] | None = None) -> RunStore:
+        document = run_name(name_of(body), uid_of(body), run_id)
+        store = self._parts.open_store(namespace_of(body), document, owner)
+        return ConfinedRunStore(store, self._confines(body, run_id))
+
+    def _confines(self, body: Object, run_id: str) -> Confines:
+        """By the policy as it is written, also where it can't be read as a whole."""
+        spec = body.get("spec") or {}
+        live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
+        return Confines(
+            run_uid=run_uid(uid_of(body), run_id),
+            group_id=str(spec.get("group", "")),
+            connection=live.connection if live is not None else None,
+            groups=live.allow.groups if live is not None else None,
+            topics=live.allow.topics if live is not None else None,
+        )
 
     def _launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> Launch:
         document = name.removesuffix(f"-{launch_number(name)}")
@@ -564,6 +604,7 @@ class PolicyReconciler:
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=live.secrets if live is not None and in_pods else {},
+            confines=self._confines(body, reset.id),
         )
 
     def _memory(self, body: Object) -> _Memory:

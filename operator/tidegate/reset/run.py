@@ -56,6 +56,7 @@ DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 SUPERSEDED: Final = "Superseded"
 DELETED: Final = "Deleted"
 RUN_LOST: Final = "RunLost"
+FOREIGN_RUN: Final = "ForeignRun"
 JOB_FAILED: Final = "JobFailed"
 ABANDONED: Final = "Abandoned"
 
@@ -101,7 +102,8 @@ class Start:
 class Seen:
     """One policy as a pass finds it. ``invalid``: why the spec can't be read; then ``spec`` is ``None``.
 
-    ``run``: the document of :attr:`run_id`, ``None`` when there is none. ``trouble``: why the last effect failed.
+    ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's.
+    ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -111,6 +113,7 @@ class Seen:
     now: datetime
     run_document: str = ""
     run: Run | None = None
+    foreign: str = ""
     runner: RunnerSeen | None = None
     start: Start | None = None
     invalid: str = ""
@@ -278,6 +281,8 @@ def decide(seen: Seen) -> Decision:
     if seen.deleting_since is not None:
         return _leave(draft, seen.deleting_since)
     current, wanted = seen.under_way, seen.wanted
+    if seen.foreign:
+        return _foreign(draft, current)
     if current is not None:
         if seen.spec is not None and (wanted is None or wanted.id != current.id):
             return _supersede(draft, current)
@@ -443,6 +448,16 @@ def _without_document(draft: _Draft, current: ResetStatus) -> Decision:
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)
     return draft.decide(CreateRun(start.request), again_after_s=0)
+
+
+def _foreign(draft: _Draft, current: ResetStatus | None) -> Decision:
+    """Not even put back: where to is in a document that somebody else has written."""
+    message = draft.seen.foreign
+    if current is None:
+        draft.refuse(Refusal(FOREIGN_RUN, message))
+        return draft.decide(again_after_s=_QUEUE_LOOK_S)
+    message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets and gates"
+    return _end(draft, current, ResetPhase.FAILED, FOREIGN_RUN, message)
 
 
 def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from tidegate.reset.confined import Confines
+
 
 class RunnerState(StrEnum):
     RUNNING = "Running"
@@ -34,6 +36,7 @@ class Launch:
 
     ``store``: the run store's location (``RunStore.location``). ``connection_secrets``: for runners in a cluster, the
     Secrets (name → keys) to mount where ``Connection`` expects its files. ``spark``: ``spec.spark`` as given.
+    ``confines``: for a job that runs with the operator's own rights.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Launch:
     owner: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
     connection_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    confines: Confines | None = None
 
 
 class Runner(Protocol):

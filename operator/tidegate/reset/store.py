@@ -21,6 +21,10 @@ class RunNotFound(Exception):
     """There is no such run; the message names where it was looked for."""
 
 
+class ForeignRun(Exception):
+    """The document says what its policy's run cannot say: somebody else has written it. Nothing of it is obeyed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run as stored. ``attempt`` is 0 until somebody begins to work on it."""

@@ -9,11 +9,8 @@ Documents hold no secrets: a ``Connection`` names the files that do.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import fcntl
-import gzip
 import hashlib
 import json
 import os
@@ -30,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from pydantic import Field, TypeAdapter, ValidationError
 
+from tidegate.packed import pack, unpack
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.model import PartitionPlan, Plan, Progress, RunRequest, RunResult, Target
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
@@ -445,12 +443,12 @@ class ConfigMapRunStore(_Document):
             if name in data:
                 return data[name].encode()
             packed = binary.get(f"{name}.gz")
-            return None if packed is None else gzip.decompress(base64.b64decode(packed))
+            return None if packed is None else unpack(packed)
 
-        request, plan, result = part("request.json"), part("plan.json"), part("result.json")
-        if request is None:
-            raise StoreFailure(f"{self.location} is not a run's ConfigMap: it has no request.json")
         try:
+            request, plan, result = part("request.json"), part("plan.json"), part("result.json")
+            if request is None:
+                raise ValueError("it has no request.json")
             return Run(
                 request=decode_request(request),
                 attempt=int(data.get("attempt", "0")),
@@ -459,7 +457,7 @@ class ConfigMapRunStore(_Document):
                 result=None if result is None else _RESULT.validate_json(result),
                 approved=data.get("approved") == "true",
             )
-        except (ValidationError, ValueError, binascii.Error, gzip.BadGzipFile, EOFError) as error:
+        except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
 
     def _encode(self, run: Run, stored: _Stored | None) -> tuple[dict[str, str], dict[str, str]]:
@@ -482,7 +480,7 @@ class ConfigMapRunStore(_Document):
             if len(raw) <= INLINE_LIMIT_BYTES:
                 data[name] = text
             else:
-                binary[f"{name}.gz"] = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode()
+                binary[f"{name}.gz"] = pack(raw)
 
         put("request.json", run.request, before and before.request, lambda: encode_request(run.request))
         if run.plan is not None:

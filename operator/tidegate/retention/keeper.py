@@ -141,7 +141,9 @@ class RetentionKeeper:
         commits = _covered(
             await self._do(policy.live.kafka.retention.commits, group.group_id), policy.spec, policy.live
         )
-        places = after_look(memory.places, group, commits, topics, now_ms)
+        # What was stored may be of a time when more was allowed, or by somebody to whom less is.
+        rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
+        places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
         seen = Seen(
             now_ms=now_ms,
             group=group,
@@ -298,16 +300,17 @@ def snapshot_name(policy: KeptPolicy) -> str:
     return f"{readable}-place-{digest}"
 
 
+def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:
+    asked = spec.topics is None or is_allowed(topic, spec.topics)
+    return asked and not is_internal(topic) and is_allowed(topic, live.allow.topics)
+
+
 def _covered(commits: Commits, spec: OffsetResetPolicySpec, live: Live) -> Commits:
     """Those of the policy's topics that the connection allows."""
 
-    def covers(topic: str) -> bool:
-        asked = spec.topics is None or is_allowed(topic, spec.topics)
-        return asked and not is_internal(topic) and is_allowed(topic, live.allow.topics)
-
     return Commits(
-        {p: c for p, c in commits.offsets.items() if covers(p.topic)},
-        frozenset(p for p in commits.pending if covers(p.topic)),
+        {p: c for p, c in commits.offsets.items() if _covers(p.topic, spec, live)},
+        frozenset(p for p in commits.pending if _covers(p.topic, spec, live)),
     )
 
 

@@ -6,16 +6,13 @@ are milliseconds since the epoch.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidegate.kafka.model import Group, GroupType, Topic, TopicPartition
+from tidegate.packed import pack, unpack
 from tidegate.retention.ports import Commit, Commits
 
 PLAIN: Final = "offsets.json"
@@ -123,7 +120,7 @@ def encode(places: Places, group_id: str) -> dict[str, str]:
     raw = text.encode()
     if len(raw) <= INLINE_LIMIT_BYTES:
         return {PLAIN: text}
-    packed = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode()
+    packed = pack(raw)
     if len(packed) > LIMIT_BYTES:
         raise TooLarge(f"{len(places.rows):,} offsets take {len(packed):,} bytes, and {LIMIT_BYTES:,} fit")
     return {PACKED: packed}
@@ -148,13 +145,13 @@ def _line(partition: TopicPartition, row: Place) -> str:
 def decode(data: Mapping[str, str], group_id: str) -> Places:
     """What :func:`encode` wrote; nothing of another group's. Raises ``ValueError`` for anything else."""
     try:
-        text = data[PLAIN] if PLAIN in data else gzip.decompress(base64.b64decode(data[PACKED]))
+        text = data[PLAIN] if PLAIN in data else unpack(data[PACKED])
         document = json.loads(text)
         if document["group"] != group_id:
             return Places()
         rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
         return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
-    except (KeyError, TypeError, AttributeError, binascii.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 
 

@@ -10,13 +10,20 @@ from support.fake_kafka import FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.clock import Clock, SystemClock
+from tidegate.reset.confined import Confines
 from tidegate.reset.direct import DirectRunner
 from tidegate.reset.model import RunRequest, RunResult, ToOffset
 from tidegate.reset.runner import Launch, RunnerState
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
 
-LAUNCH = Launch(name="p-one-1", namespace="ns", store="file:///unused/p-one", owner={"uid": "u"})
+LAUNCH = Launch(
+    name="p-one-1",
+    namespace="ns",
+    store="file:///unused/p-one",
+    owner={"uid": "u"},
+    confines=Confines("u/one", "g", Connection("127.0.0.1:9092"), ("*",), ("*",)),
+)
 
 
 class Bench:

@@ -282,6 +282,13 @@ def test_while_a_rebalance_hides_the_subscription_the_scope_is_not_known(kafka: 
         ("[a]", "[a]*", True),
         ("", "*", True),
         ("a*", "a*", True),
+        ("ab", "ab*b", False),
+        ("abb", "ab*b", True),
+        ("abcbd", "a*b*b*d", True),
+        ("abd", "a*b*b*d", False),
+        ("a\nb", "a*b", True),
+        # A pattern that an expression engine would try for ever, as any tenant may write one.
+        ("a" * 255, "*a" * 120 + "*b", False),
     ],
 )
 def test_patterns_know_only_the_star(name: str, pattern: str, expected: bool) -> None:

@@ -524,6 +524,22 @@ def test_topics_that_the_policy_or_the_connection_leaves_out_are_not_kept(world:
     assert world.said.offsets == 1
 
 
+def test_what_was_stored_of_a_topic_that_is_not_allowed_is_not_put_back(world: World) -> None:
+    """The snapshot is a ConfigMap: it may be older than the connection's limits, or somebody else's work."""
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    world.keeper = world.fresh_keeper()
+    world.retention(guard=True)
+    world.live = replace(world.live, allow=AllowSpec(topics=("refunds",)))
+
+    world.keep()
+
+    assert world.committed == {}
+    assert world.told == []
+
+
 def test_a_group_that_the_connection_does_not_allow_is_not_looked_at(world: World) -> None:
     leave_place(world, GroupType.SIMPLE)
     world.live = replace(world.live, allow=AllowSpec(groups=("other",)))

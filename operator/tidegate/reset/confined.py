@@ -1,0 +1,105 @@
+"""What a stored run may be about. Pure.
+
+A run's document is a ConfigMap in its policy's namespace: whoever may write ConfigMaps there can write one, and an
+operator that believed it would lend its own rights, and its files, to whoever cannot make a policy or a connection. So
+what decides whom a run touches is taken from the policy and its connection, each time the document is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.reset.model import FromGroup, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.store import ForeignRun, Run, RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """Of one run of one policy. ``connection``: as the operator itself connects; ``groups`` and ``topics``: what
+    ``spec.allow`` allows. ``None`` where the policy's KafkaConnection is not open: then nothing is done with Kafka.
+    """
+
+    run_uid: str
+    group_id: str
+    connection: Connection | None = None
+    groups: tuple[str, ...] | None = None
+    topics: tuple[str, ...] | None = None
+
+
+def confined(run: Run, confines: Confines, location: str) -> Run:
+    """The run, with connection and allowed topics as they are now. Raises ``ForeignRun``."""
+    flaw = next(_flaws(run, confines), None)
+    if flaw is not None:
+        raise ForeignRun(
+            f"{location} is not as this policy's run can be: {flaw}. Nothing of it is obeyed: see who wrote it, and "
+            "remove it"
+        )
+    request = run.request
+    return replace(
+        run,
+        request=replace(
+            request,
+            connection=confines.connection or request.connection,
+            allowed_topics=request.allowed_topics if confines.topics is None else confines.topics,
+        ),
+    )
+
+
+def _flaws(run: Run, confines: Confines) -> Iterator[str]:
+    request, plan = run.request, run.plan
+    if request.run_uid != confines.run_uid:
+        yield f"it is run {request.run_uid}"
+    for group in (request.group_id, *((plan.group_id,) if plan is not None else ())):
+        if group != confines.group_id:
+            yield f"it is about group {group}"
+    other = request.target.group_id if isinstance(request.target, FromGroup) else None
+    if other is not None and confines.groups is not None and not is_allowed(other, confines.groups):
+        yield f"it reads group {other}, which the connection does not allow"
+    if confines.topics is not None:
+        for topic in sorted(_topics(run)):
+            if is_internal(topic) or not is_allowed(topic, confines.topics):
+                yield f"it is about topic {topic}, which the connection does not allow"
+
+
+def _topics(run: Run) -> set[str]:
+    """All that its writer would commit offsets for, going forward or putting back."""
+    found = {p.topic for p in run.plan.partitions} if run.plan is not None else set()
+    for progress in run.journal:
+        found |= {p.topic for p in progress.before} | {p.topic for p in progress.pending}
+    return found | ({p.topic for p in run.result.before} if run.result is not None else set())
+
+
+class ConfinedRunStore:
+    """A run store that hands out only what is within the confines. Implements ``tidegate.reset.store.RunStore``."""
+
+    def __init__(self, store: RunStore, confines: Confines) -> None:
+        self._store = store
+        self._confines = confines
+
+    @property
+    def location(self) -> str:
+        return self._store.location
+
+    def create(self, request: RunRequest) -> Run:
+        return confined(self._store.create(request), self._confines, self.location)
+
+    def load(self) -> Run:
+        return confined(self._store.load(), self._confines, self.location)
+
+    def begin_attempt(self) -> int:
+        return self._store.begin_attempt()
+
+    def approve(self) -> None:
+        self._store.approve()
+
+    def write_plan(self, plan: Plan, *, attempt: int) -> None:
+        self._store.write_plan(plan, attempt=attempt)
+
+    def append(self, progress: Progress, *, attempt: int) -> None:
+        self._store.append(progress, attempt=attempt)
+
+    def finish(self, result: RunResult, *, attempt: int) -> None:
+        self._store.finish(result, attempt=attempt)
