@@ -17,14 +17,15 @@ from dataclasses import dataclass, field, replace
 from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.client_config import BadConnection
-from tidegate.kafka.errors import KafkaFailure, Refused
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster, Group, Topic
 from tidegate.kafka.ports import ClusterReader
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one look saw. ``failure``: why it saw nothing; then the rest is empty.
+    """What one look saw. ``failure``: why it saw nothing; then the rest is empty. ``refused``: groups that may not be
+    described; to whoever asks for one of them that is the failure.
 
     ``began_s`` and ``taken_s``, its begin and end, are the loop's clock. ``gates``: what the control and ack topics
     say, read after the groups were described, where somebody wanted it; ``gates_failure``: why that could not be read,
@@ -38,6 +39,7 @@ class Snapshot:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     failure: KafkaFailure | None = None
+    refused: Mapping[str, NotAuthorized] = field(default_factory=dict)
     gates: Gates | None = None
     gates_failure: KafkaFailure | None = None
     control_topics_exist: bool = False
@@ -156,7 +158,8 @@ class Observer:
                 has_gates = not gates or snapshot.has_gates
                 fresh = age < self.tick_s(connection_uid) and snapshot.began_s >= since_s
                 if fresh and has_group and has_gates:
-                    return snapshot
+                    refusal = snapshot.refused.get(group) if group is not None else None
+                    return snapshot if refusal is None else replace(snapshot, failure=refusal)
             if group is not None:
                 watched.extra.add(group)
             watched.gates_asked |= gates
@@ -190,9 +193,26 @@ class Observer:
         return snapshot
 
 
+def _described(kafka: ClusterReader, groups: frozenset[str]) -> tuple[Mapping[str, Group], Mapping[str, NotAuthorized]]:
+    """One by one where the principal may not see one of them: whoever names such a group must not blind the others."""
+    try:
+        return kafka.groups(groups) if groups else {}, {}
+    except NotAuthorized:
+        described: dict[str, Group] = {}
+        refused: dict[str, NotAuthorized] = {}
+        for group in sorted(groups):
+            try:
+                described.update(kafka.groups([group]))
+            except NotAuthorized as failure:
+                refused[group] = failure
+        return described, refused
+
+
 def _look_at(kafka: ClusterReader, groups: frozenset[str], control: ControlTopics | None) -> Snapshot:
     try:
-        snapshot = Snapshot(0.0, 0.0, kafka.cluster(), kafka.topics(), kafka.groups(groups) if groups else {})
+        cluster, topics = kafka.cluster(), kafka.topics()
+        described, refused = _described(kafka, groups)
+        snapshot = Snapshot(0.0, 0.0, cluster, topics, described, refused=refused)
     except KafkaFailure as failure:
         return Snapshot(0.0, failure=failure)
     except BadConnection as bad:

@@ -71,8 +71,8 @@ def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
     match failure:
         case NotAuthorized():
             text = (
-                f"{failure}: allow the principal of KafkaConnection {live.name} Create, DescribeConfigs, Read and "
-                f"Write on topic {control}, and the same on {acks} (kafka-acls --add --operation ... --topic {control})"
+                f"{failure}. In all the principal of KafkaConnection {live.name} needs DescribeConfigs, Read and Write "
+                f"on topics {control} and {acks}, and Create where they are not there"
             )
             return TopicsChecked(False, NOT_AUTHORIZED, text)
         case Refused():

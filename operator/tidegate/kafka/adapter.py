@@ -40,6 +40,7 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.offset_retention import KafkaOffsetRetention
+from tidegate.kafka.rights import Right, on_group, on_topics
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire
@@ -118,9 +119,9 @@ class KafkaClient:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._refusal = error.str()
 
-    def _failure(self, error: KafkaError, what: str) -> KafkaFailure:
+    def _failure(self, error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
         """As ``failure``, but a time-out behind which the brokers refused us says so."""
-        failed = failure(error, what)
+        failed = failure(error, what, *needs)
         if not isinstance(failed, Unavailable):
             return failed
         for client in (self._admin, self._describer):
@@ -164,7 +165,7 @@ class KafkaClient:
             except KafkaException as error:
                 if error.args[0].code() in UNKNOWN_PARTITION:
                     continue  # deleted between the two requests
-                raise self._failure(error.args[0], f"describe topic {name}") from error
+                raise self._failure(error.args[0], f"describe topic {name}", *on_topics("Describe", [name])) from error
             if not described.is_internal:
                 topics[name] = Topic(name, topic_id_text(described.topic_id), len(described.partitions))
         return topics
@@ -201,7 +202,8 @@ class KafkaClient:
             except KafkaException as error:
                 code = error.args[0].code()
                 if code != KafkaError.GROUP_ID_NOT_FOUND:
-                    failed = self._failure(error.args[0], f"describe group {group_id}")
+                    needs = on_group("Describe", group_id)
+                    failed = self._failure(error.args[0], f"describe group {group_id}", needs)
                     if code == KafkaError._TIMED_OUT and self._describer is describer:
                         self._retired.append(describer)
                         self._describer = None
@@ -308,7 +310,8 @@ class KafkaClient:
             except KafkaException as error:
                 # librdkafka says _NOENT for all partitions when it finds no leader for one of them.
                 if error.args[0].code() not in (*UNKNOWN_PARTITION, KafkaError._NOENT):
-                    raise self._failure(error.args[0], f"{what} ({partition})") from error
+                    needs = on_topics("Describe", [partition.topic])
+                    raise self._failure(error.args[0], f"{what} ({partition})", *needs) from error
                 unknown.add(partition)
         if unknown:
             topics = self.topics()

@@ -47,6 +47,7 @@ from tidegate.control.topics import (
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 
@@ -59,8 +60,9 @@ _WRITTEN_AT_ONCE: Final = 5000
 """Records of discovery, for whoever wants to write a hold meanwhile, and for the producer's queue."""
 _DEFAULT_REPLICATION: Final = 3
 
-# A topic that was deleted while it was read: the next call sees that.
-_PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF}
+# A topic that was deleted while it was read: the next call sees that. And librdkafka looks for the coordinator of the
+# group that it wants named, though nothing is joined or committed: no right on that group is needed.
+_PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class KafkaControlTopics:
                 future.result(_TIMEOUT_S + 5)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise failure(error.args[0], f"create topic {name}") from error
+                    raise failure(error.args[0], f"create topic {name}", *on_topics("Create", [name])) from error
 
     def _described_facts(self) -> dict[str, TopicFacts]:
         """Of both topics: a broker hears of a new topic some moments after the controller has made it."""
@@ -164,7 +166,8 @@ class KafkaControlTopics:
             try:
                 config = future.result(_TIMEOUT_S + 5)
             except KafkaException as error:
-                raise failure(error.args[0], f"read the settings of topic {resource.name}") from error
+                needs = on_topics("DescribeConfigs", [resource.name])
+                raise failure(error.args[0], f"read the settings of topic {resource.name}", *needs) from error
             topic = described[resource.name]
             facts[resource.name] = TopicFacts(
                 name=resource.name,
@@ -184,7 +187,7 @@ class KafkaControlTopics:
                 found[name] = future.result(_TIMEOUT_S + 5)
             except KafkaException as error:
                 if error.args[0].code() not in UNKNOWN_PARTITION:
-                    raise failure(error.args[0], f"describe topic {name}") from error
+                    raise failure(error.args[0], f"describe topic {name}", *on_topics("Describe", [name])) from error
         return found
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -287,7 +290,7 @@ class KafkaControlTopics:
                 what = f"read the end of topic {partition.topic}"
                 if error.args[0].code() in UNKNOWN_PARTITION:
                     raise Unavailable(f"{what}: it is being deleted, or was made just now") from error
-                raise failure(error.args[0], what) from error
+                raise failure(error.args[0], what, *on_topics("Describe", [partition.topic])) from error
         return ends
 
     def _take(self, consumer: Consumer, wait_s: float) -> int:
@@ -303,7 +306,10 @@ class KafkaControlTopics:
             if problem is not None:
                 if problem.retriable() or problem.code() in _PASSING:
                     continue
-                raise failure(problem, f"read topic {message.topic()}")
+                # It is said once for each assignment, and the records do not come: the next call begins anew.
+                self._forget()
+                name = message.topic() or self._names[0]
+                raise failure(problem, f"read topic {name}", *on_topics("Read", [name]))
             topic, number, offset = message.topic(), message.partition(), message.offset()
             if topic is None or number is None or offset is None:
                 continue
@@ -390,7 +396,7 @@ class KafkaControlTopics:
             # What was in the same batch may be there; whoever asked writes all of it again, which changes nothing. An
             # idempotent producer that failed for good (no right to write to any topic, say) is of no use any more.
             self._producer = None
-            raise failure(failures[0], what)
+            raise failure(failures[0], what, *on_topics("Write", [name]))
         if len(appended) < len(records):
             # Whether they are there is unknown; writing them again changes nothing but their epochs.
             self._producer = None

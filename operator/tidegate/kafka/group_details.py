@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Broker, TopicPartition
+from tidegate.kafka.rights import on_group
 from tidegate.kafka.wire import ListedGroup, Wire
 from tidegate.kafka.writer import failure, silent_logger
 
@@ -47,7 +48,7 @@ class KafkaGroupDetails:
         try:
             described = admin.describe_consumer_groups([group_id])[group_id].result()
         except KafkaException as error:
-            raise failure(error.args[0], f"describe group {group_id}") from error
+            raise failure(error.args[0], f"describe group {group_id}", on_group("Describe", group_id)) from error
         return {
             m.member_id: frozenset(TopicPartition(p.topic, p.partition) for p in m.target_assignment.topic_partitions)
             for m in described.members

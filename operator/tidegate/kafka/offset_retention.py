@@ -14,6 +14,7 @@ from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.rights import Resource, Right, on_group, on_topics
 from tidegate.kafka.wire import NO_ERROR, Wire, check, commits_of
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
 from tidegate.retention.expiry import RetentionSettings
@@ -29,6 +30,7 @@ _GONE: Final = frozenset({3, 100})
 _READ_S: Final = 10.0
 _READ_BYTES: Final = 128 * 1024 * 1024
 """How long, and how much of its topic, one reading of the coordinator's log may take."""
+_READ_LOG: Final = Right("Read", Resource.TOPIC, OFFSETS_TOPIC)
 _BATCH: Final = 10_000
 _POLL_S: Final = 0.1
 
@@ -52,7 +54,7 @@ class KafkaOffsetRetention:
             futures = [self._admin.describe_configs([r], request_timeout=_TIMEOUT_S)[r] for r in resources]
             configs = [future.result(_TIMEOUT_S + 5) for future in futures]
         except KafkaException as error:
-            raise failure(error.args[0], what) from error
+            raise failure(error.args[0], what, Right("DescribeConfigs", Resource.CLUSTER)) from error
         found = [_settings(config) for config in configs]
         return RetentionSettings(min(s.retention_ms for s in found), max(s.check_interval_ms for s in found))
 
@@ -94,7 +96,7 @@ class KafkaOffsetRetention:
         except KafkaException as error:
             if error.args[0].code() in UNKNOWN_PARTITION:
                 return 0
-            raise failure(error.args[0], what) from error
+            raise failure(error.args[0], what, _READ_LOG) from error
 
     def _offset(self, partition: ClientTopicPartition, spec: Any, isolation: Any, what: str) -> int:
         [future] = self._admin.list_offsets(
@@ -105,7 +107,7 @@ class KafkaOffsetRetention:
         except KafkaException as error:
             if error.args[0].code() in UNKNOWN_PARTITION:
                 raise Unavailable(f"{what}: the topic was made just now") from error
-            raise failure(error.args[0], what) from error
+            raise failure(error.args[0], what, _READ_LOG) from error
 
     def _read(
         self,
@@ -149,8 +151,9 @@ class KafkaOffsetRetention:
                         if problem.code() == KafkaError._PARTITION_EOF:
                             # Behind the last record there may be markers, which are never handed out.
                             read_to = max(read_to, end)
-                        elif not problem.retriable():
-                            raise failure(problem, what)
+                        # librdkafka looks for the coordinator of the group that it wants named, which needs no right.
+                        elif problem.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not problem.retriable():
+                            raise failure(problem, what, _READ_LOG)
                         continue
                     key, value = message.key(), message.value()
                     read_to = read_to if offset is None else max(read_to, offset + 1)
@@ -158,7 +161,7 @@ class KafkaOffsetRetention:
                     if isinstance(key, bytes) and key.startswith(prefixes):
                         records.append((key, value if isinstance(value, bytes) else None))
         except KafkaException as error:
-            raise failure(error.args[0], what) from error
+            raise failure(error.args[0], what, _READ_LOG) from error
         finally:
             reader.close()
         return records, read_to
@@ -191,7 +194,7 @@ class KafkaOffsetRetention:
             code_of=_code_of,
             what=what,
         )
-        committed = _committed(answer, what)
+        committed = _committed(answer, group_id, what)
         just_before = _commits(fetched).offsets
         overtaken = {p: just_before[p] for p in committed if just_before.get(p, found.get(p)) != found.get(p)}
         if overtaken:
@@ -222,7 +225,7 @@ def _code_of(answer: Any) -> int:
     return next((code for code in codes if code != NO_ERROR), NO_ERROR)
 
 
-def _committed(answer: Any, what: str) -> frozenset[TopicPartition]:
+def _committed(answer: Any, group_id: str, what: str) -> frozenset[TopicPartition]:
     """The partitions that were; those that are gone were not. Raises ``GroupNotEmpty`` and what else was answered."""
     committed: set[TopicPartition] = set()
     for topic in answer.topics:
@@ -231,6 +234,6 @@ def _committed(answer: Any, what: str) -> frozenset[TopicPartition]:
             if code in _HAS_MEMBERS:
                 raise GroupNotEmpty(f"{what}: it has members")
             if code not in _GONE:
-                check(code, f"{what} ({partition})")
+                check(code, f"{what} ({partition})", on_group("Read", group_id), *on_topics("Read", [topic.name]))
                 committed.add(partition)
     return frozenset(committed)

@@ -33,6 +33,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Member, TopicPartition
+from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
 logging.getLogger("kafka").setLevel(logging.ERROR)
@@ -52,7 +53,12 @@ _OFFSET_COMMIT: Final = 8
 
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
-_NOT_AUTHORIZED: Final = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID"}
+_NOT_AUTHORIZED: Final = {
+    29: Resource.TOPIC,
+    30: Resource.GROUP,
+    31: Resource.CLUSTER,
+    53: Resource.TRANSACTIONAL_ID,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +148,15 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
         return answers
 
 
-def check(code: int, what: str) -> None:
-    """Raise the failure that an error code means; ``what`` says what was asked."""
+def check(code: int, what: str, *needs: Right) -> None:
+    """Raise the failure that an error code means; ``what`` says what was asked, ``needs`` which rights that takes."""
     if code == NO_ERROR:
         return
     name = wire_errors.for_code(code).__name__
     if code in _NOT_THERE_NOW:
         raise Unavailable(f"{what}: {name}")
     if code in _NOT_AUTHORIZED:
-        raise NotAuthorized(f"{what}: the {_NOT_AUTHORIZED[code].lower()} may not be used by this principal ({name})")
+        raise NotAuthorized(f"{what}: {name}{to_grant(needs, _NOT_AUTHORIZED[code])}")
     raise Refused(f"{what}: {name}")
 
 
@@ -187,7 +193,7 @@ class Wire:
         unknown = [g for g in group_ids if fresh or g not in self._coordinators]
         if unknown:
             for group_id, (code, node_id) in self._client().coordinators(unknown).items():
-                check(code, f"find the coordinator of group {group_id}")
+                check(code, f"find the coordinator of group {group_id}", on_group("Describe", group_id))
                 self._coordinators[group_id] = node_id
         return {g: self._coordinators[g] for g in group_ids}
 
@@ -357,14 +363,16 @@ class Wire:
         [answer] = self.exchange(group_id, build, what=what)
         if answer.error_code == GROUP_ID_NOT_FOUND:
             return frozenset()
-        check(answer.error_code, what)
+        needs = on_group("Delete", group_id)
+        check(answer.error_code, what, needs)
         refused = set()
         for topic in answer.topics:
             for row in topic.partitions:
                 if row.error_code == GROUP_SUBSCRIBED_TO_TOPIC:
                     refused.add(TopicPartition(topic.name, row.partition_index))
                 else:
-                    check(row.error_code, f"{what} ({topic.name}-{row.partition_index})")
+                    named = f"{what} ({topic.name}-{row.partition_index})"
+                    check(row.error_code, named, needs, *on_topics("Read", [topic.name]))
         return frozenset(refused)
 
     # --- membership ---------------------------------------------------------------------------------------------------
@@ -405,13 +413,14 @@ class Wire:
         [answer] = self.exchange(group_id, lambda: self.leave(group_id, identities), what=what)
         if answer.error_code == UNKNOWN_MEMBER_ID:
             return frozenset()
-        check(answer.error_code, what)
+        needs = on_group("Read", group_id)
+        check(answer.error_code, what, needs)
         left = set()
         for row in answer.members:
             if row.error_code == NO_ERROR:
                 left.add(row.member_id)
             elif row.error_code != UNKNOWN_MEMBER_ID:
-                check(row.error_code, f"{what} ({row.member_id})")
+                check(row.error_code, f"{what} ({row.member_id})", needs)
         return frozenset(left)
 
     def send_join(self, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int) -> None:
@@ -530,7 +539,8 @@ def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicP
     what = f"read the committed offsets of group {group.group_id}"
     if group.error_code == GROUP_ID_NOT_FOUND:
         return {}, frozenset()
-    check(group.error_code, what)
+    needs = on_group("Describe", group.group_id)
+    check(group.error_code, what, needs)
     offsets: dict[TopicPartition, int] = {}
     pending: set[TopicPartition] = set()
     for topic in group.topics:
@@ -539,7 +549,7 @@ def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicP
             if row.error_code == UNSTABLE_OFFSET_COMMIT:
                 pending.add(partition)
             else:
-                check(row.error_code, f"{what} ({partition})")
+                check(row.error_code, f"{what} ({partition})", needs, *on_topics("Describe", [topic.name]))
                 if row.committed_offset >= 0:
                     offsets[partition] = row.committed_offset
     return offsets, frozenset(pending)

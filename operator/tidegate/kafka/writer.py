@@ -26,17 +26,16 @@ from tidegate.kafka.errors import (
     UnknownPartitions,
 )
 from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
 from tidegate.kafka.wire import Wire
 
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-_NOT_AUTHORIZED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
+_NOT_AUTHORIZED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
+}
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -76,14 +75,14 @@ def transactional_id(group_id: str, purpose: str = "") -> str:
     return f"tidegate.{group_id}.{purpose}" if purpose else f"tidegate.{group_id}"
 
 
-def failure(error: KafkaError, what: str) -> KafkaFailure:
-    """The failure that librdkafka's error means."""
+def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
+    """The failure that librdkafka's error means. ``needs``: the rights that were needed, for who lacks one."""
     code = error.code()
     text = f"{what}: {error.str()} ({error.name()})"
     if code in _FENCED:
         return Fenced(text)
     if code in _NOT_AUTHORIZED:
-        return NotAuthorized(text)
+        return NotAuthorized(f"{text}{to_grant(needs, _NOT_AUTHORIZED[code])}")
     if code in _UNREACHABLE or error.retriable():
         return Unavailable(text)
     return Refused(text)
@@ -132,7 +131,8 @@ class KafkaOffsetWriter:
             logger=silent_logger(),
         )
         what = f"take over transactional id {self._id}"
-        self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what)
+        needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
+        self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what, needs)
         self._producer = producer
 
     @contextlib.contextmanager
@@ -147,7 +147,7 @@ class KafkaOffsetWriter:
         except KafkaException as error:
             self._producer = None  # a producer that cannot begin is of no further use
             raise failure(error.args[0], f"begin a transaction for group {self._group_id}") from error
-        transaction = KafkaTransaction(producer, self._group_metadata, self._STEP_TIMEOUT_S)
+        transaction = KafkaTransaction(producer, self._id, self._group_metadata, self._STEP_TIMEOUT_S)
         try:
             yield transaction
         finally:
@@ -160,6 +160,7 @@ class KafkaOffsetWriter:
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"
+        needs = (on_group("Read", group_id), *on_topics("Read", (p.topic for p in offsets)))
         request = ConsumerGroupTopicPartitions(group_id, _client_partitions(offsets))
         [future] = self._admin.alter_consumer_group_offsets([request], request_timeout=self._STEP_TIMEOUT_S).values()
         try:
@@ -170,7 +171,7 @@ class KafkaOffsetWriter:
                 raise GroupNotEmpty(f"{what}: it has members") from error
             if cause.code() == KafkaError._TIMED_OUT:
                 raise OutcomeUnknown(f"{what}: {cause.str()}") from error
-            raise failure(cause, what) from error
+            raise failure(cause, what, *needs) from error
         unknown = set()
         for row in rows:
             if row.error is None:
@@ -180,7 +181,7 @@ class KafkaOffsetWriter:
             if row.error.code() in UNKNOWN_PARTITION:
                 unknown.add(TopicPartition(row.topic, row.partition))
             else:
-                raise failure(row.error, f"{what} ({row.topic}-{row.partition})")
+                raise failure(row.error, f"{what} ({row.topic}-{row.partition})", *needs)
         if unknown:
             raise UnknownPartitions(frozenset(unknown))
 
@@ -199,7 +200,7 @@ class KafkaOffsetWriter:
                 outsider.close()
             return self._metadata[group_id]
 
-    def _until_answered(self, call: Callable[[], object], what: str) -> None:
+    def _until_answered(self, call: Callable[[], object], what: str, needs: Right) -> None:
         deadline = time.monotonic() + self._STEP_TIMEOUT_S
         while True:
             try:
@@ -208,15 +209,18 @@ class KafkaOffsetWriter:
                 cause = error.args[0]
                 if cause.retriable() and time.monotonic() < deadline:
                     continue
-                raise failure(cause, what) from error
+                raise failure(cause, what, needs) from error
             return
 
 
 class KafkaTransaction:
     """Implements ``tidegate.kafka.ports.GroupTransaction``."""
 
-    def __init__(self, producer: Producer, metadata: Callable[[str], Any], timeout_s: float) -> None:
+    def __init__(
+        self, producer: Producer, transactional_id: str, metadata: Callable[[str], Any], timeout_s: float
+    ) -> None:
         self._producer = producer
+        self._needs = Right("Write", Resource.TRANSACTIONAL_ID, transactional_id)
         self._metadata = metadata
         self._timeout_s = timeout_s
         self.ended = False
@@ -234,7 +238,8 @@ class KafkaTransaction:
                 cause = error.args[0]
                 if cause.retriable() and not cause.txn_requires_abort() and time.monotonic() < deadline:
                     continue
-                raise failure(cause, what) from error
+                topics = on_topics("Read", (p.topic for p in offsets))
+                raise failure(cause, what, self._needs, on_group("Read", group_id), *topics) from error
             return
 
     def commit(self) -> None:
@@ -251,7 +256,7 @@ class KafkaTransaction:
                 if cause.retriable() or cause.code() in _UNREACHABLE:
                     self.ended = True
                     raise OutcomeUnknown(f"{what}: {cause.str()} ({cause.name()})") from error
-                raise failure(cause, what) from error
+                raise failure(cause, what, self._needs) from error
             self.ended = True
             return
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.fake_control import FakeControlTopics
 from tidegate.control.gates import Gates
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Topic
 from tidegate.kafka.ports import ClusterReader
 from tidegate.observe import NotLookedAt, Observer, Snapshot
@@ -232,3 +232,28 @@ def test_who_waits_for_consumers_has_a_tick_of_its_own() -> None:
         assert observer.tick_s("uid") == 0.2
         observer.want("pause", "uid", "g", active=False)
         assert observer.tick_s("uid") == 1
+
+
+def test_a_group_that_may_not_be_described_blinds_only_those_who_ask_for_it() -> None:
+    class Guarded(Counting):
+        def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+            if "secret" in group_ids:
+                raise NotAuthorized("describe group secret")
+            return super().groups(group_ids)
+
+    async def ask() -> tuple[Snapshot, Snapshot, Snapshot]:
+        with ThreadPoolExecutor(4) as executor:
+            observer = observer_of(Guarded(), executor)
+            for name in ("mine", "secret"):
+                observer.want(name, "uid", name, active=True)
+            return (
+                await observer.newest("uid", group="mine"),
+                await observer.newest("uid", group="secret"),
+                await observer.newest("uid"),
+            )
+
+    mine, secret, nobodys = asyncio.run(ask())
+    assert mine.failure is None
+    assert list(mine.groups) == ["mine"]
+    assert isinstance(secret.failure, NotAuthorized)
+    assert nobodys.failure is None

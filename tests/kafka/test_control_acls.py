@@ -1,0 +1,276 @@
+"""The rights in docs/reference/permissions.md, one by one: all of them are enough, and each that is missing is named.
+
+Kafka's StandardAuthorizer, SASL/SCRAM over TLS; each case is a user of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from devstack import KafkaCluster
+from support.stack_fixtures import Unique
+from tidegate.connection.control_topics import trouble_of
+from tidegate.connection.live import Live
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.model import TopicPartition
+from tidegate.resources.connection import AllowSpec
+from tidegate.retention.ports import Commit
+from tidegate.retention.records import GroupLog
+
+PASSWORD = "of-nobody-4711"
+OPTIONS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.TRANSACTIONAL_ID: "transactional-id",
+    ResourceType.BROKER: "cluster",
+}
+OPERATIONS = {
+    "Create": AclOperation.CREATE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "Describe": AclOperation.DESCRIBE,
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+}
+
+
+@dataclass(frozen=True)
+class Right:
+    """``name``: with T, G and O for the control topic, the group and its topic."""
+
+    operation: str
+    kind: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} on {OPTIONS[self.kind]} {self.name}"
+
+
+class Stage:
+    """A control topic, a group and a topic of their own, and users with some rights on them."""
+
+    def __init__(self, cluster: KafkaCluster, unique: Unique, folder: Path) -> None:
+        self._cluster, self._unique = cluster, unique
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._password = folder / "password"
+        self._password.write_text(PASSWORD)
+        self.closing = ExitStack()
+        self.control, self.group, self.topic = unique("control"), unique("group"), unique("topic")
+        self.acks = f"{self.control}_acks"
+        self.partition = TopicPartition(self.topic, 0)
+        self.key = HoldKey(self.group, self.topic, 0, "pause/connection/pause")
+        self._admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(20)
+
+    def named(self, text: str) -> str:
+        words = {"T": self.control, "T_acks": self.acks, "G": self.group, "O": self.topic}
+        words |= {f"tidegate.G{end}": f"tidegate.{self.group}{end}" for end in ("", ".starts")}
+        return words.get(text, text)
+
+    def make_control_topics(self) -> KafkaClient:
+        """As the administrator, who may do everything."""
+        owner = self._opened(Connection(self._cluster.bootstrap, control_topic=self.control))
+        assert owner.control.ensure() == ()
+        return owner
+
+    def ack(self, epoch: int) -> None:
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap})
+        key = AckKey(self.group, self.topic, 0)
+        producer.produce(self.acks, encode_value(Ack(epoch, 0, "m")), encode_key(key))
+        assert producer.flush(20) == 0
+
+    def commit(self) -> None:
+        with (
+            self._opened(Connection(self._cluster.bootstrap))
+            .writer(self.group, transaction_timeout_s=5)
+            .transaction() as transaction
+        ):
+            transaction.send(self.group, {self.partition: 0})
+            transaction.commit()
+
+    def user(self, *rights: Right) -> tuple[KafkaClient, Live]:
+        name = self._unique("user")
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        made = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, PASSWORD.encode())])
+        granted = self._admin.create_acls(
+            [
+                AclBinding(
+                    right.kind,
+                    self.named(right.name),
+                    ResourcePatternType.LITERAL,
+                    f"User:{name}",
+                    "*",
+                    OPERATIONS[right.operation],
+                    AclPermissionType.ALLOW,
+                )
+                for right in rights
+            ]
+        )
+        for future in (*made.values(), *granted.values()):
+            future.result(20)
+        security = self._cluster.security
+        connection = Connection(
+            security.sasl_ssl_bootstrap,
+            tls=True,
+            ca_file=security.ca,
+            authentication=Authentication(
+                AuthenticationType.SCRAM_SHA_512, username=name, password_file=self._password
+            ),
+            control_topic=self.control,
+        )
+        client = self._opened(connection)
+        return client, Live("uid", "ns", "kafka", "", connection, None, {}, AllowSpec(), client)
+
+    def _opened(self, connection: Connection) -> KafkaClient:
+        client = KafkaClient(connection)
+        self.closing.callback(client.close)
+        return client
+
+
+@pytest.fixture
+def stage(kafka_secure: KafkaCluster, unique: Unique, tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(kafka_secure, unique, tmp_path)
+    with made.closing:
+        yield made
+
+
+def commit_start(stage: Stage, kafka: KafkaClient) -> None:
+    with kafka.writer(stage.group, transaction_timeout_s=5, purpose="starts").transaction() as transaction:
+        transaction.send(stage.group, {stage.partition: 0})
+        transaction.commit()
+
+
+def keep(stage: Stage, kafka: KafkaClient) -> None:
+    commits = kafka.retention.commits(stage.group).offsets or {stage.partition: Commit(0, "")}
+    assert kafka.retention.commit(stage.group, commits, commits, retention_ms=86_400_000)
+
+
+Act = Callable[[Stage, KafkaClient], object]
+
+ACTS: dict[str, Act] = {
+    "make control topics": lambda _stage, kafka: kafka.control.ensure(),
+    "check control topics": lambda _stage, kafka: kafka.control.ensure(),
+    "read holds and acks": lambda _stage, kafka: kafka.control.read(),
+    "close a gate": lambda stage, kafka: kafka.control.hold({stage.key: Hold()}),
+    "take back stale acks": lambda _stage, kafka: kafka.control.ensure(),
+    "describe the group": lambda stage, kafka: kafka.groups([stage.group]),
+    "read its offsets": lambda stage, kafka: kafka.committed(stage.group),
+    "give a start": commit_start,
+    "read the retention": lambda _stage, kafka: kafka.retention.settings(),
+    "read the offsets' log": lambda stage, kafka: kafka.retention.log(stage.group, GroupLog()),
+    "keep an offset": keep,
+}
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+CONTROL = tuple(
+    Right(operation, TOPIC, name)
+    for name in ("T", "T_acks")
+    for operation in ("Create", "DescribeConfigs", "Read", "Write")
+)
+KEEPING = (
+    Right("Read", GROUP, "G"),
+    Right("Read", TOPIC, "O"),
+    Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.G.starts"),
+    Right("DescribeConfigs", ResourceType.BROKER, "kafka-cluster"),
+    Right("Read", TOPIC, "__consumer_offsets"),
+)
+
+
+def test_the_documented_rights_are_enough(stage: Stage) -> None:
+    kafka, _ = stage.user(*CONTROL, *KEEPING)
+
+    for act in ACTS.values():
+        act(stage, kafka)
+    kafka.control.release([stage.key])
+
+    assert kafka.control.read().holds == {}
+
+
+@pytest.mark.parametrize(
+    ("missing", "left", "act"),
+    [
+        (Right("Create", TOPIC, "T"), "", "make control topics"),
+        (Right("Create", TOPIC, "T_acks"), "", "make control topics"),
+        (Right("DescribeConfigs", TOPIC, "T"), "", "check control topics"),
+        (Right("DescribeConfigs", TOPIC, "T_acks"), "", "check control topics"),
+        (Right("Read", TOPIC, "T"), "", "read holds and acks"),
+        (Right("Read", TOPIC, "T_acks"), "", "read holds and acks"),
+        (Right("Write", TOPIC, "T"), "", "close a gate"),
+        (Right("Write", TOPIC, "T_acks"), "", "take back stale acks"),
+        (Right("Read", GROUP, "G"), "", "describe the group"),
+        (Right("Read", GROUP, "G"), "", "read its offsets"),
+        (Right("Read", GROUP, "G"), "Describe", "give a start"),
+        (Right("Read", TOPIC, "O"), "Describe", "give a start"),
+        (Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.G.starts"), "", "give a start"),
+        (Right("Read", GROUP, "G"), "Describe", "keep an offset"),
+        (Right("Read", TOPIC, "O"), "Describe", "keep an offset"),
+        (Right("DescribeConfigs", ResourceType.BROKER, "kafka-cluster"), "", "read the retention"),
+        (Right("Read", TOPIC, "__consumer_offsets"), "", "read the offsets' log"),
+    ],
+    ids=lambda value: str(value).replace(" ", "-"),
+)
+def test_a_missing_right_is_named_and_what_grants_it(missing: Right, left: str, act: str, stage: Stage) -> None:
+    """``left``: the lesser right that stays, where the greater one is taken."""
+    if act != "make control topics":
+        # There is something to read, or nothing would be refused.
+        stage.make_control_topics().control.hold({stage.key: Hold()})
+        stage.ack(epoch=99 if act == "take back stale acks" else 0)
+    if act in ("keep an offset", "read the offsets' log"):
+        stage.commit()
+    rights = [right for right in (*CONTROL, *KEEPING) if right != missing]
+    if left:
+        rights.append(Right(left, missing.kind, missing.name))
+    kafka, live = stage.user(*rights)
+
+    for _ in range(2):  # and not only the first time
+        with pytest.raises(NotAuthorized) as caught:
+            ACTS[act](stage, kafka)
+
+    needed = "Describe" if missing.kind is GROUP and not left else missing.operation
+    name = "" if missing.kind is ResourceType.BROKER else f" {stage.named(missing.name)}"
+    option = OPTIONS[missing.kind]
+    trouble = trouble_of(live, caught.value)
+    for text in (str(caught.value), trouble.message if trouble is not None else ""):
+        assert f"allow the principal {needed} on {option}{name}" in text
+        assert f"--operation {needed} --{option}{name})" in text
+        assert PASSWORD not in text
+
+
+def test_a_consumer_can_neither_open_nor_close_a_gate(stage: Stage) -> None:
+    owner = stage.make_control_topics()
+    owner.control.hold({stage.key: Hold("kept")})
+    consumer, _ = stage.user(
+        Right("Read", TOPIC, "T"), Right("Write", TOPIC, "T_acks"), Right("Read", GROUP, "G"), Right("Read", TOPIC, "O")
+    )
+    other = HoldKey("another", stage.topic, 0, "pause/connection/pause")
+
+    for attempt in (
+        lambda: consumer.control.release([stage.key]),
+        lambda: consumer.control.hold({stage.key: Hold()}),
+        lambda: consumer.control.hold({other: Hold()}),
+        consumer.control.write_clock,
+    ):
+        with pytest.raises(NotAuthorized, match=f"allow the principal Write on topic {stage.control} "):
+            attempt()
+
+    held = owner.control.read().holds
+    assert [(key, at.hold.reason) for key, at in held.items()] == [(stage.key, "kept")]
