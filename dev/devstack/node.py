@@ -257,6 +257,8 @@ def _occupy(*, detached: bool) -> RunFolder:
             _sweep()
             if not FOLDER.exists():
                 return RunFolder.create("node", at=FOLDER)
+            if (FOLDER / "owner").read_text().startswith(f"{os.getpid()} "):
+                raise StackError("this process has a node already, and a machine has one at a time")
         if detached or _is_detached(RunFolder(FOLDER)) or time.monotonic() > deadline:
             raise StackError("a node is up on this machine: `make node-down` ends one that `make node-up` began")
         if not said:
@@ -374,7 +376,7 @@ def _daemons(run: RunFolder, apiserver: ApiServer, detached: bool) -> list[_Prob
     kubelet_config.write_text(json.dumps(_kubelet_config(run, serving, authority.certificate, kubelet_port), indent=1))
     corefile = run.path / "Corefile"
     corefile.write_text(
-        f""".:53 {{
+        f"""cluster.local:53 in-addr.arpa:53 {{
   bind {ADDRESS}
   errors
   ready 127.0.0.1:{dns_port}
@@ -382,8 +384,11 @@ def _daemons(run: RunFolder, apiserver: ApiServer, detached: bool) -> list[_Prob
     kubeconfig {apiserver.kubeconfig} dev
     pods insecure
   }}
-  # Nobody else is asked: what the cluster does not know is not there.
-  template ANY ANY . {{
+}}
+# Nobody else is asked: what the cluster does not know is not there.
+.:53 {{
+  bind {ADDRESS}
+  template ANY ANY {{
     rcode NXDOMAIN
   }}
 }}
