@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,6 +40,7 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.client import KubeClient
+from tidegate.kube.leaving import Named
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object, uid_of
@@ -84,6 +86,8 @@ _CHATTY: Final = {
 _STORE_PATIENCE_S: Final = 10.0
 """A pass is repeated anyway; jobs, which may stand in mid-apply, have more patience."""
 
+_SERVED_AGAIN_S: Final = 1.0
+
 _EXPECTED: Final = (
     KubeFailure,
     KafkaFailure,
@@ -112,6 +116,9 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.connect_timeout = 10
     settings.posting.level = logging.WARNING
     settings.peering.standalone = True
+    # Whom it serves is told by its environment, and its kinds are waited for: it needs no right to watch all of the
+    # cluster's namespaces and CRDs.
+    settings.scanning.disabled = True
     settings.process.ultimate_exiting_timeout = 60
 
 
@@ -256,11 +263,11 @@ class Operator:
         await self.pause_reconciler.sweep()
 
 
-def build(settings: Settings) -> Operator:
+def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient) -> Operator:
     """Make the parts. Raises ``StoreFailure``, ``FilesFailure``, ``OSError`` with a message for a person."""
     clock, metrics = SystemClock(), Metrics()
     api_client = default_api_client()
-    kube = KubeClient(api_client, clock, settings.namespaces)
+    kube = open_kube(api_client, clock, settings.namespaces)
     executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     patient_executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="settle")
     observer = Observer(
@@ -440,6 +447,21 @@ def _wake_from_thread(loop: asyncio.AbstractEventLoop, policies: LevelLoop, uid:
         loop.call_soon_threadsafe(policies.wake, uid)
 
 
+async def _served(kube: KubeClient) -> None:
+    """Wait until the API server serves our kinds: kopf looks for them once, when it starts."""
+    said = ""
+    for kind in (CONNECTIONS, POLICIES, PAUSES):
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, kube.list, kind)
+                break
+            except KubeFailure as failure:
+                if str(failure) != said:
+                    said = str(failure)
+                    _log.warning("%s; install the CRDs, and see docs/reference/permissions.md for rights", failure)
+            await asyncio.sleep(_SERVED_AGAIN_S)
+
+
 async def run(settings: Settings) -> None:
     """Run until told to stop (SIGTERM, SIGINT)."""
     operator = build(settings)
@@ -461,6 +483,7 @@ async def run(settings: Settings) -> None:
 
     await operator.start()
     try:
+        await _served(operator.kube)
         await kopf.operator(
             registry=registry,
             settings=kopf_settings,
@@ -472,8 +495,11 @@ async def run(settings: Settings) -> None:
         await operator.stop()
 
 
-def main() -> int:
-    """Entry point. 0: told to stop; 2: the settings or the cluster can't be used."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point. 0: told to stop, or everything was let go of as far as that was possible; 1: nothing is known, do it
+    again; 2: the settings or the cluster can't be used.
+    """
+    asked = _arguments(arguments)
     try:
         settings = Settings.from_environment(os.environ)
     except BadSettings as bad:
@@ -485,11 +511,40 @@ def main() -> int:
     for chatty, least in _CHATTY.items():
         logging.getLogger(chatty).setLevel(max(least, logging.getLevelName(settings.log_level)))
     try:
-        asyncio.run(run(settings))
+        if asked.command == "uninstall":
+            # Here, since it is made of this module's parts.
+            from tidegate.uninstall import Leave, uninstall
+
+            asyncio.run(uninstall(settings, Leave(asked.deployment, asked.pods_limit)))
+        else:
+            asyncio.run(run(settings))
+    except KubeFailure as failure:
+        _log.error("%s", failure)
+        return 1
     except (StoreFailure, FilesFailure, OSError) as error:
         _log.error("%s", error)
         return 2
     return 0
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tidegate-operator", description="Runs the operator. Its settings are in its environment (TIDEGATE_*)."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="[uninstall]")
+    leave = commands.add_parser(
+        "uninstall",
+        help="end the operator and let go of everything",
+        description="Ends the operator, opens all gates, puts back workloads and the offsets of runs in mid-flight, "
+        "and takes Tidegate's finalizers off. The resources stay. May be done again.",
+    )
+    leave.add_argument(
+        "--deployment", type=Named.parse, metavar="NAMESPACE/NAME", help="the operator's, to be ended first"
+    )
+    leave.add_argument(
+        "--pods-limit", type=float, default=90.0, metavar="SECONDS", help="how long the operator's pods may take to end"
+    )
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

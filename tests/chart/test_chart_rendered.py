@@ -87,21 +87,6 @@ def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
         assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
 
 
-_OF_WEBHOOK_AND_METRICS = {
-    "TIDEGATE_NAMESPACE",
-    "TIDEGATE_METRICS_ADDRESS",
-    "TIDEGATE_METRICS_AUTHENTICATION",
-    "TIDEGATE_METRICS_CERTIFICATES",
-    "TIDEGATE_WEBHOOK_ADDRESS",
-    "TIDEGATE_WEBHOOK_CERTIFICATES",
-    "TIDEGATE_WEBHOOK_SECRET",
-    "TIDEGATE_WEBHOOK_SERVICE",
-    "TIDEGATE_WEBHOOK_CONFIGURATION",
-    "TIDEGATE_AGENT_IMAGE",
-    "TIDEGATE_AGENT_IMAGE_PULL_POLICY",
-}
-
-
 def _variables_of_settings() -> set[str]:
     own = {f"TIDEGATE_{name.upper()}" for name in Settings.model_fields if name != "spark"}
     source = (PROJECT / "operator" / "tidegate" / "spark" / "settings.py").read_text()
@@ -121,7 +106,7 @@ def _variables_of_settings() -> set[str]:
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_operator_understands_all_that_the_chart_tells_it(values: dict[str, Any]) -> None:
     told = environment(render(values))
-    unread = told.keys() - _variables_of_settings() - _OF_WEBHOOK_AND_METRICS
+    unread = told.keys() - _variables_of_settings()
     assert not unread, "variables that the operator does not read"
     Settings.from_environment({"TIDEGATE_NAMESPACE": NAMESPACE, **told})  # that one by the downward API
 

@@ -71,6 +71,24 @@ none
 {{- include "tidegate.fullname" . }}-webhook-tls
 {{- end -}}
 
+{{/* Who makes the webhook's certificates: cert-manager, the operator itself (own), or nobody. */}}
+{{- define "tidegate.certificates" -}}
+{{- if not .Values.webhook.enabled -}}
+none
+{{- else if .Values.webhook.certManager.enabled -}}
+cert-manager
+{{- else -}}
+own
+{{- end -}}
+{{- end -}}
+
+{{/* A hook's annotations; called with its weight. Argo CD and Flux read the same ones. */}}
+{{- define "tidegate.uninstallHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
 {{/* The operator's rights in a namespace that it serves. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
@@ -89,6 +107,7 @@ none
   resources: [events]
   verbs: [create]
 {{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
+# Runs as SparkApplications: the driver's end, and why.
 - apiGroups: [sparkoperator.k8s.io]
   resources: [sparkapplications]
   verbs: [get, create, patch, delete]
@@ -98,6 +117,37 @@ none
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]
+{{- end }}
+{{- if .Values.webhook.enabled }}
+# Injection: which pods have their policy's settings, and with `rollout: Restart` one after the other made anew.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets, daemonsets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [replicationcontrollers]
+  verbs: [get]
+{{- end }}
+{{- if .Values.scale.enabled }}
+# Pauses by scaling.
+- apiGroups: [apps]
+  resources: [deployments/scale, statefulsets/scale]
+  verbs: [get, patch]
+{{- range .Values.scale.workloads }}
+- apiGroups: [{{ .apiGroup | quote }}]
+  resources: [{{ .resource }}/scale]
+  verbs: [get, patch]
+{{- end }}
+{{- if .Values.scale.keda }}
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [list, patch]
+{{- end }}
 {{- end }}
 {{- end -}}
 

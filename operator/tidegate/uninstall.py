@@ -1,0 +1,207 @@
+"""``tidegate-operator uninstall``: let go of everything before Tidegate goes, and leave the resources where they are.
+
+First the operator is ended, if its Deployment is named: two would undo each other's work. Then the same reconcilers as
+ever are shown each pause and each policy as if it had been deleted (:mod:`tidegate.kube.leaving`): they release what is
+held, put workloads and the offsets of a run in mid-flight back, and take the finalizer off, all within the time that a
+deletion has. What is still not let go of by then loses its finalizer all the same, and is named with what is left.
+
+Each step looks at what is there, so doing it again after a death in the middle goes on from where it was. Installed
+again, Tidegate takes up the resources as new: a pause pauses again; a run that was put back is not begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kubernetes.client import ApiClient
+
+from tidegate.kube.leaving import LeavingClient, Named, own_finalizers
+from tidegate.kube.loop import LevelLoop
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    PAUSES,
+    POLICIES,
+    Conflict,
+    Happening,
+    Kind,
+    KubeFailure,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+)
+from tidegate.main import Operator, build
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.stores import default_api_client
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import PAUSED, stalled, with_condition
+from tidegate.resources.pause import PausePhase, PauseStatus
+from tidegate.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+UNINSTALLED: Final = "Uninstalled"
+
+_LEFT_BEHIND: Final = frozenset({"HoldsLeft", "ReplicasLeft", "Abandoned"})
+"""The reasons of the Events by which a deletion says that it went without having undone everything."""
+
+_LOOK_S: Final = 0.5
+_MARGIN_S: Final = 10.0
+"""Beyond what a deletion may take, for taking the finalizers off."""
+
+_ATTEMPTS: Final = 5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """What is asked for. ``deployment``: the operator's; ``None``: it runs no more, or somebody else ends it.
+
+    ``pods_limit_s``: how long its pods may take to end.
+    """
+
+    deployment: Named | None = None
+    pods_limit_s: float = 90.0
+
+
+class _Client(LeavingClient):
+    """Keeps in mind what was left behind, by resource."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.warnings: dict[str, str] = {}
+
+    def record(self, body: Object, happening: Happening) -> None:
+        if happening.reason in _LEFT_BEHIND:
+            self.warnings[_what(body)] = happening.message
+        super().record(body, happening)
+
+
+async def uninstall(settings: Settings, leave: Leave) -> bool:
+    """Whether all was let go of, so that nothing stays closed. Raises ``KubeFailure`` where the API server can't be
+    used: then nothing is known, and it has to be done again."""
+    clock = SystemClock()
+    since = clock.now()
+    clients: list[_Client] = []
+
+    def open_kube(api_client: ApiClient, *_: Any) -> _Client:
+        clients.append(_Client(api_client, clock, settings.namespaces, since))
+        return clients[-1]
+
+    if leave.deployment is not None:
+        await _end_operator(_Client(default_api_client(), clock, settings.namespaces, since), leave)
+    operator = build(settings, open_kube)
+    (kube,) = clients
+    operator.servers.start()
+    try:
+        left = await _let_go(operator, kube, settings.deletion_limit_s + _MARGIN_S)
+        await operator.pause_reconciler.sweep()
+    finally:
+        await operator.stop()
+    for what, why in sorted(left.items()):
+        _log.error("LEFT BEHIND: %s: %s", what, why)
+    if left:
+        _log.error(
+            "%d resource(s) could not be let go of: partitions may stay paused, and workloads at 0. What to do, once "
+            "Kafka answers: install Tidegate again, wait until these resources are Ready, and uninstall it; or install "
+            "it again and delete them. See docs/how-to/install.md",
+            len(left),
+        )
+    return not left
+
+
+async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
+    if leave.deployment is None:
+        return
+    namespace, name = leave.deployment.namespace, leave.deployment.name
+    selector = await _call(kube.scale_to_zero, namespace, name)
+    if selector is None:
+        _log.info("Deployment %s/%s is not there: no operator runs", namespace, name)
+        return
+    loop = asyncio.get_running_loop()
+    until = loop.time() + leave.pods_limit_s
+    while await _call(kube.pods, namespace, selector):
+        if loop.time() > until:
+            # On a node that is lost, perhaps. What both do is fenced and idempotent; one that lives on would only begin
+            # again what is undone here.
+            _log.warning("the operator's pods are still there after %.0f s: going on", leave.pods_limit_s)
+            return
+        await asyncio.sleep(_LOOK_S)
+    _log.info("the operator of Deployment %s/%s has ended", namespace, name)
+
+
+async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[str, str]:
+    """Undo everything, at the latest in ``limit_s``. What is left, and why."""
+    begun = [(kind, body) for kind in (PAUSES, POLICIES) for body in await _held(kube, kind)]
+    if begun:
+        for body in await _call(kube.list, CONNECTIONS):
+            operator.connections.notice(None, body)
+    loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, POLICIES: operator.policies}
+    for kind, body in begun:
+        _log.info("%s: letting go", _what(body))
+        loops[kind].notice(None, body)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + limit_s
+    held = begun
+    while held and loop.time() < until:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            held = [(kind, body) for kind in loops for body in await _held(kube, kind)]
+        except KubeFailure as failure:
+            _log.warning("%s; again in %.1f s", failure, _LOOK_S)
+    left = {_what(body): f"it was not let go of within {limit_s:.0f} s" for _, body in held}
+    left |= {what: why for what, why in kube.warnings.items() if what in {_what(body) for _, body in begun}}
+    for each in loops.values():
+        await each.stop()
+    for kind, body in begun:
+        await _say_goodbye(kube, kind, body, left.get(_what(body), ""))
+    return left
+
+
+async def _held(kube: LeavingClient, kind: Kind) -> list[Object]:
+    return [body for body in await _call(kube.list, kind) if own_finalizers(body)]
+
+
+async def _say_goodbye(kube: LeavingClient, kind: Kind, body: Object, trouble: str) -> None:
+    """Take off what finalizers are left, and say in a pause's status that nothing sees to it any more."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            fresh = await _call(kube.get, kind, namespace_of(body), name_of(body))
+            own = own_finalizers(fresh)
+            if own:
+                others = [name for name in fresh["metadata"]["finalizers"] if name not in own]
+                fresh = await _call(kube.set_finalizers, kind, fresh, others)
+            if kind == PAUSES:
+                await _call(kube.replace_status, kind, fresh, _status(fresh, trouble).to_json())
+            return
+        except NotFound:
+            return
+        except Conflict:
+            if not attempts_left:
+                raise
+
+
+def _status(body: Object, trouble: str) -> PauseStatus:
+    status = read_status(PauseStatus, body)
+    message = "Tidegate was uninstalled; installed again, it takes this up anew" + (f"; {trouble}" if trouble else "")
+    stamp: dict[str, Any] = {"generation": int(body["metadata"]["generation"]), "now": SystemClock().now()}
+    conditions = stalled(status.conditions, reason=UNINSTALLED, message=message, **stamp)
+    paused = None if trouble else False
+    conditions = with_condition(conditions, PAUSED, paused, reason=UNINSTALLED, message=message, **stamp)
+    phase = PausePhase.DEGRADED if trouble else PausePhase.RESUMED
+    return status.model_copy(update={"conditions": conditions, "phase": phase})
+
+
+def _what(body: Object) -> str:
+    return f"{body['kind']} {label_of(body)}"
+
+
+async def _call(call: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, functools.partial(call, *arguments))
