@@ -5,13 +5,15 @@ ScaledObject.
 """
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from kubernetes import client as kube
 
 from devstack.processes import eventually
+from support.clients import ConsumerFleet
 from tidegate.resources.pause import WorkloadRef
 
 KINDS = {
@@ -111,18 +113,22 @@ class RealWorkloads:
         self._custom.create_namespaced_custom_object(*self._where(namespace, workload), body)
 
     def change(self, namespace: str, workload: WorkloadRef, replicas: int, running: int = 0) -> None:
-        """Replicas as `kubectl scale` sets them, and the status as a controller does."""
+        """Replicas as `kubectl scale` sets them, and how many there are as a controller says it."""
+        self._patch(namespace, workload, "scale", {"spec": {"replicas": replicas}})
+        self.run(workload, running)
+
+    def run(self, workload: WorkloadRef, running: int) -> None:
+        """So many replicas are there."""
         field = "HPAReplicas" if workload.kind == "Rollout" else "replicas"
-        for subresource, patch in (
-            ("scale", {"spec": {"replicas": replicas}}),
-            ("status", {"status": {field: running}}),
-        ):
-            if workload.kind == "ReplicationController":
-                call = getattr(self._core, f"patch_namespaced_replication_controller_{subresource}")
-                call(workload.name, namespace, patch, _content_type=_MERGE)
-            else:
-                call = getattr(self._custom, f"patch_namespaced_custom_object_{subresource}")
-                call(*self._where(namespace, workload), workload.name, patch, _content_type=_MERGE)
+        self._patch(self.namespace, workload, "status", {"status": {field: running}})
+
+    def _patch(self, namespace: str, workload: WorkloadRef, subresource: str, patch: Mapping[str, Any]) -> None:
+        if workload.kind == "ReplicationController":
+            call = getattr(self._core, f"patch_namespaced_replication_controller_{subresource}")
+            call(workload.name, namespace, dict(patch), _content_type=_MERGE)
+        else:
+            call = getattr(self._custom, f"patch_namespaced_custom_object_{subresource}")
+            call(*self._where(namespace, workload), workload.name, dict(patch), _content_type=_MERGE)
 
     def delete(self, namespace: str, workload: WorkloadRef) -> None:
         if workload.kind == "ReplicationController":
@@ -135,6 +141,9 @@ class RealWorkloads:
 
     def replicas(self, workload: WorkloadRef) -> int:
         """As asked for."""
+        if workload.kind == "ReplicationController":
+            found = self._core.read_namespaced_replication_controller(workload.name, self.namespace)
+            return int(found.spec.replicas)
         body: Any = self._custom.get_namespaced_custom_object(*self._where(self.namespace, workload), workload.name)
         return int(body["spec"]["replicas"])
 
@@ -163,3 +172,46 @@ class RealWorkloads:
     def _where(self, namespace: str, workload: WorkloadRef) -> tuple[str, str, str, str]:
         group, _, version = workload.api_version.partition("/")
         return group, version, namespace, _PLURALS[workload.kind]
+
+
+class WorkloadPlayer:
+    """Does what the controllers of a real cluster do: so many consumers run as replicas are asked for.
+
+    It begins with the fleet's members, and says in the workload's status how many there are.
+    """
+
+    def __init__(self, workloads: RealWorkloads, workload: WorkloadRef, fleet: ConsumerFleet) -> None:
+        self._workloads = workloads
+        self._workload = workload
+        self._fleet = fleet
+        self._running = list(fleet.members())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._play, name="workload player", daemon=True)
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert self.failure is None, self.failure
+
+    def _play(self) -> None:
+        try:
+            self._tell()
+            while not self._stop.wait(0.05):
+                asked = self._workloads.replicas(self._workload)
+                if asked == len(self._running):
+                    continue
+                while len(self._running) > asked:
+                    self._fleet.stop_member(self._running.pop())
+                while len(self._running) < asked:
+                    self._running.append(self._fleet.add(process=0))
+                self._tell()
+        except Exception as error:  # noqa: BLE001 - the test is told by the end of the block
+            self.failure = error
+
+    def _tell(self) -> None:
+        self._workloads.run(self._workload, len(self._running))

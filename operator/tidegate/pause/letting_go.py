@@ -93,18 +93,18 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
         text = (
             f"{ABANDON} is set: it goes at once; what it still holds is released when its connection is next looked at"
         )
-        return Decision(seen.status, RemoveFinalizer(), (*warnings, warning(seen, Refusal(ABANDONED, text))))
+        return _let_go(seen, *warnings, warning(seen, Refusal(ABANDONED, text)))
     if seen.observed is not None:
         held = own_holds(seen.observed.gates, seen.uid)
         if held:
             return _release_holds(seen, status, held, f"it is being deleted; {len(held)} hold(s) are being released")
     if seen.observed is not None or _holds_nothing(seen):
         text = "it is deleted: nothing is held"
-        return Decision(seen.status, RemoveFinalizer(), (*warnings, *told(seen, PausePhase.RESUMED, text)))
+        return _let_go(seen, *warnings, *told(seen, PausePhase.RESUMED, text))
     why = seen.waiting.message if seen.waiting is not None else "Kafka was not looked at yet"
     if is_over:
         text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it goes without that"
-        return Decision(seen.status, RemoveFinalizer(), (*warnings, warning(seen, Refusal(HOLDS_LEFT, text))))
+        return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))
     text = (
         f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true lets it go at once"
     )
@@ -112,6 +112,12 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     conditions = paused_is(seen, conditions, None, Refusal(RESUMING, text))
     status = status.model_copy(update={"conditions": conditions, "phase": PausePhase.RESUMING})
     return Decision(status, None, told(seen, PausePhase.RESUMING, text), seen.tick.active_s)
+
+
+def _let_go(seen: Seen, *happenings: Happening) -> Decision:
+    """It may go. Where something else keeps it, it must not look as if it still had workloads to give back."""
+    status = seen.status.model_copy(update={"workloads": ()}) if seen.status.workloads else seen.status
+    return Decision(status, RemoveFinalizer(), happenings)
 
 
 def _holds_nothing(seen: Seen) -> bool:

@@ -85,11 +85,20 @@ def test_what_it_goes_back_to_is_written_before_it_is_scaled() -> None:
     assert (record["phase"], record["replicas"], record["scaledDown"]) == ("Paused", 3, 1)
     assert condition(world, "Ready")[:2] == ("True", "Paused")
     assert status(world)["method"] == "Scale"
+    for _ in range(3):
+        world.passes()
+    assert len(world.steps.log) == 5, "a pause that nothing happens to writes nothing"
 
     world.drop()
     world.steps.log.clear()
     world.passes()
-    assert world.steps.log == ["status Resuming 0/0", "keda None", "Deployment app 3", "finalizer off"]
+    assert world.steps.log == [
+        "status Resuming 0/0",
+        "keda None",
+        "Deployment app 3",
+        "status Resuming 0/0",
+        "finalizer off",
+    ]
     assert world.body is None
     assert (replicas(world), keda(world)) == (3, None)
     assert [h.reason for h in world.kube.happenings_of("p")] == [
@@ -103,7 +112,7 @@ def test_what_it_goes_back_to_is_written_before_it_is_scaled() -> None:
     world.close()
 
 
-STEPS = 9
+STEPS = 10
 """What the operator does to the world from the first pass of a pause with KEDA to its end."""
 
 
