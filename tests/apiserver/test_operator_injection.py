@@ -5,18 +5,15 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from kubernetes import client as kube
 
 from devstack import ApiServer, KafkaCluster
-from devstack.certificates import CertificateAuthority
 from support.operator_process import Body, OperatorProcess, Resources, condition_of, until
 from support.stack_fixtures import Unique
 
@@ -287,49 +284,6 @@ def test_certificates_are_made_anew_under_load_and_pods_go_on_being_injected(run
     assert base64.b64decode(secret.data["ca.crt"]) == cluster.ca_bundle()
 
 
-def test_mounted_certificates_are_followed_and_bad_ones_keep_no_pod_from_being_created(
-    start_operator: Any, kube_client: kube.ApiClient, resources: Resources, tmp_path: Path, unique: Unique
-) -> None:
-    """A new pair takes the place of the old one without a restart; without a usable one, and without the operator, pods
-    are created as they are."""
-    cluster, app = Cluster(kube_client, resources, unique()), "a"
-    authority = CertificateAuthority.create(tmp_path / "ca")
-    folder = tmp_path / "certificates"
-    folder.mkdir()
-    resources.connection("kafka", "127.0.0.1:1")
-    resources.policy("p", "payments", consumers=consumers(app))
-    operator = start_operator({"TIDEGATE_WEBHOOK_ADDRESS": "127.0.0.1:0", "TIDEGATE_WEBHOOK_CERTIFICATES": str(folder)})
-    port = webhook_port(operator)
-
-    def mount(name: str) -> None:
-        pair = authority.issue(name, alternative_names="IP:127.0.0.1")
-        for file, made in (("tls.key", pair.key), ("tls.crt", pair.certificate)):
-            (folder / file).write_bytes(made.read_bytes())
-
-    def served() -> str:
-        try:
-            return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
-        except OSError:
-            return ""
-
-    try:
-        cluster.configure(port, authority.certificate.read_bytes())
-        assert not is_injected(cluster.pod("before", app))
-        mount("one")
-        assert is_injected(cluster.injected_pod("first", app))
-        one = served()
-        assert one
-        (folder / "tls.crt").write_text("garbage")
-        assert is_injected(cluster.pod("meanwhile", app))
-        mount("two")
-        until(lambda: served() not in ("", one), "the new certificate is served")
-        assert is_injected(cluster.pod("second", app))
-        operator.kill()
-        assert not is_injected(cluster.pod("away", app))
-    finally:
-        cluster.remove()
-
-
 # --- rollout ----------------------------------------------------------------------------------------------------------
 
 
@@ -446,6 +400,8 @@ def test_a_rollout_waits_for_readiness_and_for_the_disruption_budget_and_survive
         allow(1)
         port = webhook_port(running.operator)
         running.operator.kill()
+        away = cluster.pod(unique("away"), "somebody-else", labels={"tidegate.io/inject": "python"})
+        assert not is_injected(away)
         running.operator._environment["TIDEGATE_WEBHOOK_ADDRESS"] = f"127.0.0.1:{port}"
         running.operator.start()
         cluster.resources.wait_connection("kafka")

@@ -1,0 +1,213 @@
+"""Whose turn it is to be replaced, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tidegate.inject.environment import NamedPolicy, injection_for
+from tidegate.inject.patch import AgentImage
+from tidegate.inject.ports import Evicted
+from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, decide, desired_pods, seen_pod, to_ask, undone
+from tidegate.inject.wish import Surroundings
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import ConditionStatus
+from tidegate.resources.policy import InjectionStatus, OffsetResetPolicySpec, Rollout
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OWNER = Owner("apps/v1", "ReplicaSet", "payments-1", "rs")
+OTHER = Owner("apps/v1", "StatefulSet", "other", "sts")
+
+
+def pod(name: str, state: PodState | None = PodState.STALE, **given: Any) -> SeenPod:
+    usual = {"owner": OWNER, "ready": True, "leaving": False, "changed_at": NOW - timedelta(hours=1)}
+    return SeenPod(name, f"uid-{name}", state, **{**usual, **given})
+
+
+def seen(*pods: SeenPod, desired: int = 2, **given: Any) -> Seen:
+    usual: dict[str, Any] = {
+        "policy": "p",
+        "setting": "s",
+        "rollout": Rollout.RESTART,
+        "webhook": True,
+        "desired": {"rs": desired, "sts": 1},
+    }
+    return Seen(NOW, pods=pods, **{**usual, **given})
+
+
+DONE = PodState.INJECTED
+
+
+@pytest.mark.parametrize(
+    ("pods", "given", "evicted", "reason"),
+    [
+        ([pod("a"), pod("b")], {}, "a", "RollingOut"),
+        ([pod("a", DONE), pod("b")], {}, "b", "RollingOut"),
+        ([pod("a", DONE), pod("b", DONE)], {}, None, "Injected"),
+        ([], {}, None, "NoPods"),
+        ([pod("a", None)], {}, None, "NoPods"),
+        # Somebody is away, or about to be.
+        ([pod("a"), pod("b", ready=False, changed_at=NOW)], {}, None, "RollingOut"),
+        ([pod("a"), pod("b", DONE, ready=False, changed_at=NOW)], {}, None, "RollingOut"),
+        ([pod("a"), pod("b", DONE, ready=False)], {}, None, "RolloutStuck"),
+        ([pod("a"), pod("b", None, leaving=True)], {}, None, "RollingOut"),
+        ([pod("a")], {}, None, "RollingOut"),
+        ([pod("a"), pod("b"), pod("c")], {}, None, "RollingOut"),
+        ([pod("a"), pod("b")], {"desired": {}}, None, "RollingOut"),
+        # Another workload of the group need not wait for it.
+        ([pod("a"), pod("z", owner=OTHER)], {}, "z", "RollingOut"),
+        # Nobody would make another one, or somebody else decides.
+        ([pod("a", owner=None), pod("b", DONE)], {}, None, "WaitingForPods"),
+        ([pod("a", owner=Owner("batch/v1", "Job", "j", "j"))], {}, None, "WaitingForPods"),
+        ([pod("a", ours=False), pod("b", ours=False)], {}, None, "WaitingForPods"),
+        ([pod("a"), pod("b")], {"rollout": Rollout.WHEN_NEXT}, None, "WaitingForPods"),
+        ([pod("a"), pod("b")], {"webhook": False}, None, "WebhookOff"),
+        ([pod("a", PodState.REFUSED, refusal="it runs on Windows"), pod("b", DONE)], {}, None, "Refused"),
+        ([pod("a", DONE, overruled="a (TIDEGATE_GROUP)"), pod("b", DONE)], {}, None, "Overruled"),
+    ],
+)
+def test_whose_turn_it_is(pods: list[SeenPod], given: Mapping[str, Any], evicted: str | None, reason: str) -> None:
+    decision = decide(seen(*pods, **given))
+
+    assert (decision.evict.name if decision.evict else None) == evicted
+    assert decision.condition[1] == reason
+    wanted = {"Injected": ConditionStatus.TRUE, "NoPods": ConditionStatus.UNKNOWN}
+    assert decision.condition[0] is wanted.get(reason, ConditionStatus.FALSE)
+
+
+def test_evictions_that_bring_nothing_are_made_ever_more_rarely_until_one_does() -> None:
+    """The pods come back as they were: the webhook is not asked."""
+    status, at, times = InjectionStatus(), NOW, []
+    while at < NOW + timedelta(hours=6):
+        decision = decide(replace(seen(pod("a"), pod("b"), before=status), now=at))
+        if decision.evict is not None:
+            times.append(at)
+        assert decision.condition[1] == ("RollingOut" if decision.evict else "NotInjected")
+        status = InjectionStatus.model_validate(decision.status.to_json())
+        at += timedelta(seconds=10)
+
+    waits = [(b - a) // timedelta(minutes=1) for a, b in itertools.pairwise(times)]
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+
+    better = decide(replace(seen(pod("a", DONE), pod("b"), before=status), now=at))
+    assert better.evict is not None
+    assert (better.status.futile, better.status.stale_before) == (None, 1)
+    other = decide(seen(pod("a"), pod("b"), setting="t", before=status))
+    assert other.evict is not None
+
+
+def test_a_lost_status_costs_one_eviction_at_most() -> None:
+    """The operator ended between an eviction and its status."""
+    before = InjectionStatus(setting="s", stale_before=2)
+
+    assert decide(seen(pod("a", DONE), pod("b"), before=before)).evict is not None
+    assert decide(seen(pod("a"), pod("b"), before=before)).evict is None
+    assert decide(seen(pod("a"), pod("b"))).evict is not None
+
+
+def test_what_the_budget_forbids_is_not_counted() -> None:
+    about = seen(pod("a"), pod("b"), before=InjectionStatus(setting="s", stale_before=3))
+
+    refused = undone(decide(about), about, Evicted.BUDGET)
+
+    assert refused.evict is None
+    assert refused.status.stale_before == 3
+    assert "disruption budget" in refused.condition[2]
+    assert undone(decide(about), about, Evicted.YES).status.stale_before == 2
+
+
+def test_a_rollout_is_told_once_for_each_setting_and_each_trouble() -> None:
+    first, second = (decide(seen(*pods)).happenings for pods in ([pod("a"), pod("b")], [pod("a", DONE), pod("b")]))
+    other = decide(seen(pod("a"), pod("b"), setting="t")).happenings
+
+    assert [h.key for h in first] == [h.key for h in second]
+    assert first[0].key != other[0].key
+    assert decide(seen(pod("a", DONE), pod("b", DONE))).happenings == ()
+
+
+def test_only_controllers_of_stale_pods_are_asked() -> None:
+    pods = [pod("a"), pod("b"), pod("c", DONE, owner=OTHER), pod("d", owner=None)]
+
+    assert to_ask(seen(*pods)) == (OWNER,)
+    assert to_ask(seen(*pods, rollout=Rollout.WHEN_NEXT)) == to_ask(seen(*pods, webhook=False)) == ()
+
+
+@pytest.mark.parametrize(
+    ("controller", "wanted"),
+    [
+        ({"metadata": {}, "spec": {"replicas": 3}}, 3),
+        ({"metadata": {}, "spec": {}}, 1),
+        ({"kind": "DaemonSet", "metadata": {}, "status": {"desiredNumberScheduled": 4}}, 4),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"replicas": 3}}, None),
+    ],
+)
+def test_how_many_pods_there_are_to_be(controller: Mapping[str, Any], wanted: int | None) -> None:
+    assert desired_pods(controller) == wanted
+
+
+# --- a pod ------------------------------------------------------------------------------------------------------------
+
+SPEC = {
+    "connectionRef": {"name": "kafka"},
+    "group": "payments",
+    "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
+}
+BODY = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "metadata": {"name": "p"}, "spec": SPEC}
+POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), "__tidegate")
+AROUND = Surroundings((POLICY,), {"kafka": "__tidegate"})
+SETTING = injection_for({"app": "payments"}, AROUND.policies).setting
+OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
+
+
+def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[str, Any]:
+    metadata = {
+        "name": "x",
+        "uid": "u",
+        "labels": {"app": "payments"},
+        "annotations": dict(annotations or {}),
+        "creationTimestamp": "2026-11-21T11:00:00Z",
+        **given.pop("metadata", {}),
+    }
+    status = given.pop("status", {"phase": "Running"})
+    return {"metadata": metadata, "spec": {"containers": [{"name": "app"}], **given}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("body", "state"),
+    [
+        (running(), PodState.STALE),
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.INJECTED),
+        (running({"tidegate.io/injected": "older"}, initContainers=[OURS]), PodState.STALE),
+        (running({"tidegate.io/injected": SETTING}), PodState.STALE),
+        (running(os={"name": "windows"}), PodState.REFUSED),
+        (running({"tidegate.io/inject": "false"}), None),
+        (running(metadata={"deletionTimestamp": "2026-11-21T11:00:00Z"}), None),
+    ],
+)
+def test_a_pod_has_the_setting_or_not(body: Mapping[str, Any], state: PodState | None) -> None:
+    found = seen_pod(body, "p", AROUND, AgentImage("a", "Always"))
+
+    assert found is not None
+    assert found.state is state
+
+
+def test_pods_that_have_ended_do_not_count() -> None:
+    for phase in ("Succeeded", "Failed"):
+        assert seen_pod(running(status={"phase": phase}), "p", AROUND, AgentImage("a", "Always")) is None
+
+
+def test_of_two_policies_one_rolls_and_the_other_is_told() -> None:
+    other = replace(POLICY, name="q", control_topic="__other")
+    around = replace(AROUND, policies=(POLICY, other))
+
+    first, second = (seen_pod(running(), name, around, AgentImage("a", "Always")) for name in ("p", "q"))
+
+    assert first is not None
+    assert second is not None
+    assert (first.ours, first.overruled) == (True, "")
+    assert (second.ours, second.overruled) == (False, "p (TIDEGATE_CONTROL_TOPIC)")

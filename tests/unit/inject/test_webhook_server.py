@@ -1,0 +1,183 @@
+"""The webhook's server over real TLS: what it answers, and whose certificate it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tidegate.inject.certificates import Certificates, renewed, written
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.neighbours import Neighbours
+from tidegate.inject.patch import AgentImage
+from tidegate.inject.server import PATH, Parts, WebhookServer
+from tidegate.kube.ports import Happening, NotFound, Object
+from tidegate.settings import Address
+
+CONNECTION = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "KafkaConnection",
+    "metadata": {"name": "kafka", "namespace": "ns", "uid": "c", "generation": 1},
+    "spec": {"bootstrapServers": "kafka:9092"},
+}
+POLICY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "OffsetResetPolicy",
+    "metadata": {"name": "p", "namespace": "ns", "uid": "p", "generation": 1},
+    "spec": {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
+    },
+}
+
+
+def review(**spec: Any) -> dict[str, Any]:
+    pod = {
+        "metadata": {"name": "x", "labels": {"app": "payments"}},
+        "spec": {"containers": [{"name": "app"}], **spec},
+    }
+    request = {
+        "uid": "u",
+        "operation": "CREATE",
+        "namespace": "ns",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": pod,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+class Served:
+    """A server that listens, its folder of certificates, and the Events it wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: list[tuple[str, str]] = []
+        self.told = threading.Event()
+        self.executor = ThreadPoolExecutor(1)
+        neighbours = Neighbours(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
+        neighbours.listed([], [])
+        metrics = InjectionMetrics(CollectorRegistry())
+        parts = Parts(neighbours, AgentImage("agent:1", "Never"), self._record, self.executor, metrics)
+        self.server = WebhookServer(Address("127.0.0.1", 0), folder, parts)
+        self.url = f"https://127.0.0.1:{self.server.open()}"
+
+    def _record(self, body: Object, happening: Happening) -> None:
+        self.events.append((str(body["kind"]), happening.reason))
+        if len(self.events) == 2:
+            self.told.set()
+        raise NotFound("an Event that can't be written is no reason to hold up anything")
+
+    def mount(self, certificates: Certificates) -> None:
+        for name, value in written(certificates).items():
+            (self.folder / name).write_bytes(value)
+
+    async def post(self, trusted: Certificates, body: bytes, path: str = PATH) -> tuple[int, Any]:
+        """Over a connection of its own. Raises ``aiohttp.ClientError``."""
+        context = ssl.create_default_context(cadata=trusted.bundle.decode())
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.url}{path}", data=body, ssl=context) as answer,
+        ):
+            text = await answer.text()
+            return answer.status, json.loads(text) if answer.status == 200 else text
+
+
+def own(days_ago: int = 0) -> Certificates:
+    return renewed(None, ("127.0.0.1",), datetime.now(UTC) - timedelta(days=days_ago))
+
+
+def serving(folder: Path, play: Callable[[Served], Awaitable[None]]) -> None:
+    async def run() -> None:
+        served = Served(folder)
+        await served.server.start()
+        try:
+            await play(served)
+        finally:
+            await served.server.stop()
+            served.executor.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_review_is_answered_and_anything_else_refused(tmp_path: Path) -> None:
+    certificates = own()
+
+    async def play(served: Served) -> None:
+        served.mount(certificates)
+        status, answered = await served.post(certificates, json.dumps(review()).encode())
+        assert status == 200
+        assert json.loads(base64.b64decode(answered["response"]["patch"]))
+        cases: Mapping[tuple[bytes, str], int] = {
+            (b"garbage", PATH): 400,
+            (b"\xff\xfe", PATH): 400,
+            (b"{}", PATH): 400,
+            (b"x" * (5 * 1024 * 1024), PATH): 413,
+            (json.dumps(review()).encode(), "/other"): 404,
+        }
+        for (body, path), wanted in cases.items():
+            assert (await served.post(certificates, body, path))[0] == wanted
+
+    serving(tmp_path, play)
+
+
+def test_a_refusal_is_answered_at_once_and_told_once_though_telling_fails(tmp_path: Path) -> None:
+    certificates = own()
+
+    async def play(served: Served) -> None:
+        served.mount(certificates)
+        for _ in range(3):
+            status, answered = await served.post(certificates, json.dumps(review(os={"name": "windows"})).encode())
+            assert status == 200
+            assert answered["response"]["allowed"] is True
+        assert await asyncio.to_thread(served.told.wait, 10)
+        assert served.events == [("Pod", "InjectionRefused"), ("OffsetResetPolicy", "InjectionRefused")]
+
+    serving(tmp_path, play)
+
+
+def test_each_connection_is_shown_the_newest_usable_certificate(tmp_path: Path) -> None:
+    first, second = own(1), own()
+    body = json.dumps(review()).encode()
+
+    async def play(served: Served) -> None:
+        with pytest.raises(aiohttp.ClientError):
+            await served.post(first, body)
+        served.mount(first)
+        assert (await served.post(first, body))[0] == 200
+        (tmp_path / "tls.crt").write_text("garbage")
+        assert (await served.post(first, body))[0] == 200
+        context = ssl.create_default_context(cadata=first.bundle.decode())
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{served.url}{PATH}", data=body, ssl=context) as answer:
+                assert answer.status == 200
+            served.mount(second)
+            assert (await served.post(second, body))[0] == 200
+            with pytest.raises(aiohttp.ClientError):
+                await served.post(first, body)
+            # A connection that was open goes on.
+            async with session.post(f"{served.url}{PATH}", data=body, ssl=context) as answer:
+                assert answer.status == 200
+
+    serving(tmp_path, play)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    port = int(served.url.rpartition(":")[2])
+    parts = served.server._parts
+
+    with pytest.raises(OSError, match=f"TIDEGATE_WEBHOOK_ADDRESS: can't listen on 127.0.0.1:{port}"):
+        WebhookServer(Address("127.0.0.1", port), tmp_path, parts).open()
+    asyncio.run(served.server.stop())
