@@ -15,6 +15,7 @@ from devstack.toolcache import DEV, Build, say, toolcache
 
 PROJECT = DEV.parent
 TAG = "dev"
+LAYOUT = "layout"
 
 
 def image_name(target: str) -> str:
@@ -30,9 +31,11 @@ def build_image(
     dockerfile: Path | None = None,
     arguments: Mapping[str, str] | None = None,
 ) -> Path:
-    """Build a target and return its docker-archive, for `Node.load`; quick when nothing has changed.
+    """Build a target and return the file that `Node.load` takes; quick when nothing has changed.
 
-    `name` is its reference (default: `image_name`), `arguments` the build's. Raises `StackError` with the log's end.
+    `name` is its reference (default: `image_name`), `arguments` the build's. The file says the reference and the
+    manifest's digest; what it stands for lies in the OCI layout ``layout`` beside it, each layer of all images once.
+    Raises `StackError` with the log's end.
     """
     prerequisites.node()
     name = name or image_name(target)
@@ -56,16 +59,17 @@ def build_image(
             ]
         )
         image = iid.read_text().strip().removeprefix("sha256:")
-        archive = folder / f"{short}-{image[:12]}.tar"
-        if not archive.exists():
-            unfinished = archive.with_suffix(".new")
-            unfinished.unlink(missing_ok=True)
-            build.run([*_buildah(), "push", "--quiet", image, f"docker-archive:{unfinished}:{name}"])
-            unfinished.rename(archive)
-            for old in folder.glob(f"{short}-*.tar"):
-                if old != archive:
-                    old.unlink()
-    return archive
+        built = folder / f"{short}-{image[:12]}.json"
+        if not built.exists():
+            digest = folder / f"{short}.digest"
+            layout = f"oci:{folder / LAYOUT}:{short}"
+            build.run(
+                [*_buildah(), "push", "--quiet", "--disable-compression", f"--digestfile={digest}", image, layout]
+            )
+            unfinished = built.with_suffix(".new")
+            unfinished.write_text(json.dumps({"name": name, "manifest": digest.read_text().strip()}))
+            unfinished.rename(built)
+    return built
 
 
 def _buildah() -> list[str]:

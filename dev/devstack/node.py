@@ -23,11 +23,12 @@ from typing import Any, Self
 
 from devstack import node_host, prerequisites
 from devstack.apiserver import SERVICE_NETWORK, ApiServer
-from devstack.archives import write_archive
+from devstack.archives import stream_archive, write_archive
 from devstack.certificates import Certificate
 from devstack.errors import StackError
+from devstack.images import LAYOUT
 from devstack.node_host import ADDRESS, BRIDGE, CGROUP, POD_NETWORK
-from devstack.processes import RunFolder, Service, eventually, free_ports
+from devstack.processes import RunFolder, Service, eventually, free_ports, tail
 from devstack.toolcache import (
     Build,
     coredns_binary,
@@ -158,9 +159,28 @@ class Node:
         return self._run.path / "apiserver" / "logs" / "audit.log"
 
     def load(self, *archives: Path) -> None:
-        """Give images of docker-archives to the node; pods name them as they do (``latest`` would be pulled)."""
+        """Give images to the node: files of `build_image`, or docker-archives.
+
+        Pods name them as they were built (``latest`` would be pulled). What the node has of an image is not read again.
+        """
         for archive in archives:
-            self._ctr("images", "import", str(archive))
+            if archive.suffix != ".json":
+                self._ctr("images", "import", str(archive))
+                continue
+            image = json.loads(archive.read_text())
+            present = self._ctr("content", "ls", "--quiet").split()
+            reading, writing = os.pipe()
+            log = self._run.logs / "import.out"
+            with log.open("ab") as output:
+                importing = subprocess.Popen(
+                    [*self._ctr_command, "images", "import", "-"], stdin=reading, stdout=output, stderr=output
+                )
+            os.close(reading)
+            # A broken pipe: the log says why.
+            with importing, contextlib.suppress(BrokenPipeError), os.fdopen(writing, "wb") as pipe:
+                stream_archive(pipe, archive.parent / LAYOUT, image["name"], image["manifest"], present)
+            if importing.returncode != 0:
+                raise StackError(f"the node did not take {image['name']}:\n{tail(log)}")
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
         """What ``kubectl`` prints as administrator. Raises `StackError` with what it says when it fails."""
@@ -196,9 +216,12 @@ class Node:
             with contextlib.suppress(StackError, subprocess.TimeoutExpired):
                 (self._run.logs / name).write_text(self.kubectl(*arguments, timeout=20))
 
+    @property
+    def _ctr_command(self) -> list[str]:
+        return [prerequisites.program("ctr") or "ctr", f"--address={_socket(self._run)}", "--namespace=k8s.io"]
+
     def _ctr(self, *arguments: str) -> str:
-        command = [prerequisites.program("ctr") or "ctr", f"--address={_socket(self._run)}", "--namespace=k8s.io"]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([*self._ctr_command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise StackError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
