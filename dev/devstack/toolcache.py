@@ -31,6 +31,7 @@ KUBERNETES_VERSION = "v1.36.3"
 ETCD_VERSION = "v3.7.3"
 COREDNS_VERSION = "v1.15.0"
 HELM_VERSION = "v4.3.1"
+KUBE_SCORE_VERSION = "v1.20.0"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 
 # The plugin copies a pom's dependencies into a folder; pinned, so that the same pom gives the same jars.
@@ -201,6 +202,12 @@ def helm_binary() -> Path:
     )
 
 
+def kube_score_binary() -> Path:
+    """kube-score, which finds fault with manifests that the API server takes."""
+    package = "github.com/zegl/kube-score/cmd/kube-score"
+    return _go_binary("kube-score", KUBE_SCORE_VERSION, package, "-s -w", first_time="about 10 to 30 s")
+
+
 def spark_operator_crds() -> tuple[Path, ...]:
     """The Kubeflow Spark operator's CRDs, out of the operator's Go module."""
     module = DEV / "go" / "spark-operator"
@@ -235,6 +242,7 @@ def build_all(*, cluster: bool = False) -> None:
     etcd_binary()
     kube_apiserver_binary()
     helm_binary()
+    kube_score_binary()
     if cluster:
         # One after the other: each go build takes all cores, and what two have in common is compiled once.
         kube_controller_manager_binary()

@@ -88,13 +88,15 @@ def helm(*arguments: str, values: Values | None = None) -> Helm:
     return Helm(done.returncode, done.stdout, done.stderr)
 
 
-def template(values: Values | None = None, *api_versions: str, release: str = "tidegate") -> str:
+def template(
+    values: Values | None = None, *api_versions: str, release: str = "tidegate", namespace: str = NAMESPACE
+) -> str:
     """The manifests as text. Fails the test with what Helm complains of."""
     done = helm(
         "template",
         release,
         str(CHART),
-        f"--namespace={NAMESPACE}",
+        f"--namespace={namespace}",
         *(f"--api-versions={version}" for version in api_versions),
         values=values or {},
     )
@@ -123,7 +125,7 @@ def one(manifests: list[Manifest], kind: str, name: str = "tidegate") -> Manifes
     return found[0]
 
 
-def environment(manifests: list[Manifest]) -> dict[str, str]:
+def environment(manifests: list[Manifest], name: str = "tidegate") -> dict[str, str]:
     """The operator's variables that have a value."""
-    container = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    container = one(manifests, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}

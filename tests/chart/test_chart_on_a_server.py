@@ -10,7 +10,7 @@ import yaml
 from kubernetes import client as kube
 
 from chart.rendering import EVERYTHING, NAMESPACE, SPARK, Manifest, of_kind, render
-from devstack import ApiServer
+from devstack import ApiServer, kube_score_binary
 from support.stack_fixtures import Unique
 
 OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
@@ -57,3 +57,27 @@ def test_the_api_server_takes_every_manifest_strictly_and_every_pod_as_restricte
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     assert len(done.stdout.splitlines()) == len(rendered) + len(list(_pods(rendered)))
+
+
+SCORE_EXCEPTIONS = {
+    "pod-probes-identical": "both ask whether the operator does its work; a restart mends a dead watch",
+    "container-image-pull-policy": "a release's tag never changes; a digest can be given",
+    "deployment-replicas": "there is one operator: all its state is in the API server and in Kafka",
+    "deployment-strategy": "Recreate, so that there are never two",
+    "pod-networkpolicy": "brokers may be anywhere, see networkPolicy.egress; pods of hooks take in nothing",
+}
+"""What kube-score asks for and the chart does not do by default. A CPU limit would only slow the operator down."""
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_kube_score_finds_nothing_but_what_has_a_reason(values: dict[str, Any]) -> None:
+    ignored = [f"--ignore-test={','.join(SCORE_EXCEPTIONS)}", "--ignore-container-cpu-limit", "--exit-one-on-warning"]
+    done = subprocess.run(
+        [kube_score_binary(), "score", *ignored, "-"],
+        input=yaml.safe_dump_all(render(values, SPARK)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout

@@ -93,7 +93,11 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
   resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch]
+# Finalizers; a connection has none.
+- apiGroups: [tidegate.io]
+  resources: [consumergrouppauses, offsetresetpolicies]
+  verbs: [patch]
 - apiGroups: [tidegate.io]
   resources: [kafkaconnections/status, consumergrouppauses/status, offsetresetpolicies/status]
   verbs: [update]
