@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,18 +16,19 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.neighbours import Neighbours
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.ports import Evicted, Pods
-from tidegate.inject.rollout import Decision, Seen, decide, desired_pods, seen_pod, to_ask, undone
+from tidegate.inject.rollout import PODS_NOT_READ, Decision, Seen, after, decide, desired_pods, seen_pod, to_ask
 from tidegate.inject.wish import Surroundings
 from tidegate.keeping import Kept, KeptPolicy
-from tidegate.kube.ports import NotFound, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.reset.clock import Clock
-from tidegate.resources.conditions import INJECTED, with_condition, without_condition
+from tidegate.resources.conditions import INJECTED, ConditionStatus, with_condition, without_condition
 from tidegate.resources.policy import ConsumersSpec, InjectionStatus, PolicyStatus
 
 _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 60.0
 _NEVER_S: Final = 3600.0
+_BLOCKED_TICKS: Final = 5
 
 T = TypeVar("T")
 
@@ -77,11 +78,22 @@ class InjectionKeeper:
         named = _named(policy, around)
         if around is None or named is None:
             return Kept(policy.status, again_after_s=self._parts.rolling_s)
-        seen = await self._see(policy, consumers, around, named)
-        decision = await self._act(policy, seen, decide(seen))
+        if policy.resetting:
+            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way.
+            return Kept(policy.status, again_after_s=self._parts.rolling_s)
+        try:
+            seen = await self._see(policy, consumers, around, named)
+            decision = await self._act(policy, decide(seen))
+        except KubeUnavailable:
+            raise
+        except KubeFailure as failure:
+            # A right is missing, most likely. Nothing here will change that soon.
+            self._looked[uid] = _Looked(generation, now_s, _AGAIN_S)
+            told = (ConditionStatus.UNKNOWN, PODS_NOT_READ, str(failure))
+            return Kept(_told(policy, policy.status.injection, told), again_after_s=_AGAIN_S)
         again_after_s = self._again_s(seen, decision)
         self._looked[uid] = _Looked(generation, now_s, again_after_s)
-        return Kept(_told(policy, decision, generation), decision.happenings, again_after_s)
+        return Kept(_told(policy, decision.status, decision.condition), decision.happenings, again_after_s)
 
     async def forget(self, uid: str) -> None:
         self._looked.pop(uid, None)
@@ -90,7 +102,9 @@ class InjectionKeeper:
         self, policy: KeptPolicy, consumers: ConsumersSpec, around: Surroundings, named: NamedPolicy
     ) -> Seen:
         parts, namespace, name = self._parts, namespace_of(policy.body), name_of(policy.body)
-        bodies = await self._do(parts.pods.pods, namespace, selector_text(consumers.selector))
+        bodies: Sequence[Object] = ()
+        if parts.webhook:
+            bodies = await self._do(parts.pods.pods, namespace, selector_text(consumers.selector))
         found = (seen_pod(body, name, around, parts.agent) for body in bodies)
         seen = Seen(
             now=policy.now,
@@ -112,7 +126,7 @@ class InjectionKeeper:
                 desired[owner.uid] = wished
         return replace(seen, desired=desired)
 
-    async def _act(self, policy: KeptPolicy, seen: Seen, decision: Decision) -> Decision:
+    async def _act(self, policy: KeptPolicy, decision: Decision) -> Decision:
         pod = decision.evict
         if pod is None:
             return decision
@@ -120,11 +134,11 @@ class InjectionKeeper:
         self._parts.metrics.evicted(evicted.value)
         if evicted is Evicted.YES:
             _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)
-        return undone(decision, seen, evicted)
+        return after(decision, evicted)
 
     def _again_s(self, seen: Seen, decision: Decision) -> float:
         if decision.under_way:
-            return self._parts.rolling_s
+            return self._parts.rolling_s * (_BLOCKED_TICKS if decision.blocked else 1)
         if decision.status.retry_at is not None:
             return min(_AGAIN_S, max(1.0, (decision.status.retry_at - seen.now) / timedelta(seconds=1)))
         return _AGAIN_S
@@ -140,15 +154,17 @@ def _named(policy: KeptPolicy, around: Surroundings | None) -> NamedPolicy | Non
     return next((p for p in known if p.name == name_of(policy.body) and p.spec == policy.spec), None)
 
 
-def _told(policy: KeptPolicy, decision: Decision, generation: int) -> PolicyStatus:
-    status, reason, message = decision.condition
+def _told(
+    policy: KeptPolicy, injection: InjectionStatus | None, condition: tuple[ConditionStatus, str, str]
+) -> PolicyStatus:
+    status, reason, message = condition
     conditions = with_condition(
         policy.status.conditions,
         INJECTED,
         status,
         reason=reason,
         message=message,
-        generation=generation,
+        generation=int(policy.body["metadata"]["generation"]),
         now=policy.now,
     )
-    return policy.status.model_copy(update={"injection": decision.status, "conditions": conditions})
+    return policy.status.model_copy(update={"injection": injection, "conditions": conditions})

@@ -8,7 +8,7 @@ fewer pods are stale, since the webhook is not asked or can't be reached.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -30,6 +30,7 @@ ROLLING_OUT: Final = "RollingOut"
 WAITING_FOR_PODS: Final = "WaitingForPods"
 REFUSED: Final = "Refused"
 OVERRULED: Final = "Overruled"
+PODS_NOT_READ: Final = "PodsNotRead"
 
 REPLACED_BY: Final = frozenset(
     {("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("v1", "ReplicationController")}
@@ -104,12 +105,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``evict``: this pod, now. The others: what the status and the condition Injected say if that is done."""
+    """``evict``: this pod, now. The others: what the status and the condition Injected say if that is done; ``undone``:
+    the status if it is not. ``blocked``: it was not, and trying again at once is of no use.
+    """
 
     evict: SeenPod | None
     status: InjectionStatus
     condition: tuple[ConditionStatus, str, str]
+    undone: InjectionStatus
     happenings: tuple[Happening, ...] = ()
+    blocked: bool = False
 
     @property
     def under_way(self) -> bool:
@@ -170,7 +175,7 @@ def _owner(metadata: Mapping[str, Any]) -> Owner | None:
 
 def to_ask(seen: Seen) -> tuple[Owner, ...]:
     """The controllers whose wished-for number of pods a decision needs."""
-    if seen.rollout is not Rollout.RESTART or not seen.webhook:
+    if seen.rollout is not Rollout.RESTART:
         return ()
     owners = {
         pod.owner.uid: pod.owner for pod in seen.of(PodState.STALE) if pod.owner is not None and _is_replaced(pod)
@@ -192,6 +197,11 @@ def desired_pods(controller: Mapping[str, Any]) -> int | None:
 
 def decide(seen: Seen) -> Decision:
     """Whom to evict, if anybody, and what to say."""
+    if not seen.webhook:
+        status = InjectionStatus(setting=seen.setting)
+        message = "the operator's webhook is off (TIDEGATE_WEBHOOK_ADDRESS), so no pod gets the setting"
+        condition = (ConditionStatus.FALSE, WEBHOOK_OFF, message)
+        return Decision(None, status, condition, status, _happenings(seen, status, condition, None))
     stale, before = len(seen.of(PodState.STALE)), seen.before
     same = before.setting == seen.setting and stale > 0
     stale_before = before.stale_before if same else None
@@ -206,9 +216,7 @@ def decide(seen: Seen) -> Decision:
             evict = None
     elif evict is not None:
         futile = 0
-    if evict is not None:
-        stale_before, retry_at = stale, None
-    status = InjectionStatus(
+    undone = InjectionStatus(
         setting=seen.setting,
         pods=sum(pod.state is not None for pod in seen.pods),
         injected=len(seen.of(PodState.INJECTED)),
@@ -218,27 +226,21 @@ def decide(seen: Seen) -> Decision:
         futile=futile or None,
         retry_at=retry_at,
     )
+    status = undone.model_copy(update={"stale_before": stale, "retry_at": None}) if evict is not None else undone
     condition = _condition(seen, status)
-    return Decision(evict, status, condition, _happenings(seen, status, condition, evict))
+    return Decision(evict, status, condition, undone, _happenings(seen, status, condition, evict))
 
 
-def undone(decision: Decision, seen: Seen, evicted: Evicted) -> Decision:
-    """What holds if the eviction did not take place: the next look decides again."""
+def after(decision: Decision, evicted: Evicted) -> Decision:
+    """What holds when the eviction was asked for: one that did not take place is decided about again."""
     if evicted is Evicted.YES or decision.evict is None:
         return decision
-    kept = decision.status.model_copy(
-        update={
-            "stale_before": seen.before.stale_before,
-            "retry_at": seen.before.retry_at,
-            "futile": seen.before.futile,
-        }
-    )
     status, reason, message = decision.condition
-    if evicted is Evicted.BUDGET:
-        message = (
-            f"{message}; pod {decision.evict.name} may not be evicted yet: its disruption budget does not allow it"
-        )
-    return Decision(None, kept, (status, reason, message), decision.happenings)
+    blocked = evicted is Evicted.BUDGET
+    if blocked:
+        message = f"{message}; pod {decision.evict.name} has to stay for now: its disruption budget allows no eviction"
+    told = (status, reason, message)
+    return replace(decision, evict=None, status=decision.undone, condition=told, blocked=blocked)
 
 
 def _retry(futile: int) -> timedelta:
@@ -251,7 +253,7 @@ def _is_replaced(pod: SeenPod) -> bool:
 
 def _next(seen: Seen) -> SeenPod | None:
     """A stale pod of a controller that has all its pods, and all of them ready."""
-    if seen.rollout is not Rollout.RESTART or not seen.webhook:
+    if seen.rollout is not Rollout.RESTART:
         return None
     for pod in sorted(seen.of(PodState.STALE), key=lambda pod: pod.name):
         if _is_replaced(pod) and pod.owner is not None and not _waits_for(seen, pod.owner):
@@ -283,9 +285,6 @@ def _condition(seen: Seen, status: InjectionStatus) -> tuple[ConditionStatus, st
     count = f"{status.injected} of {status.pods} pod(s) have the setting"
     if not status.pods:
         return ConditionStatus.UNKNOWN, NO_PODS, "no pod of this namespace is selected"
-    if not seen.webhook:
-        message = f"{count}. The operator's webhook is off (TIDEGATE_WEBHOOK_ADDRESS), so no pod gets it"
-        return ConditionStatus.FALSE, WEBHOOK_OFF, message
     if overruled:
         message = f"{count}, but another policy goes first in them: {', '.join(overruled[:_SHOWN])}"
         return ConditionStatus.FALSE, OVERRULED, message

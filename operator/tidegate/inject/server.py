@@ -121,6 +121,8 @@ class WebhookServer:
             async with asyncio.timeout(_READING_S):
                 text = await request.read()
             found = self._answer(json.loads(text))
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(text=f"the review was not sent within {_READING_S:.0f} s\n") from error
         except (BadReview, ValueError) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         self._parts.metrics.admitted(found.outcome, time.monotonic() - began)

@@ -13,7 +13,7 @@ import pytest
 from tidegate.inject.environment import NamedPolicy, injection_for
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.ports import Evicted
-from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, decide, desired_pods, seen_pod, to_ask, undone
+from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decide, desired_pods, seen_pod, to_ask
 from tidegate.inject.wish import Surroundings
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import ConditionStatus
@@ -113,12 +113,15 @@ def test_a_lost_status_costs_one_eviction_at_most() -> None:
 def test_what_the_budget_forbids_is_not_counted() -> None:
     about = seen(pod("a"), pod("b"), before=InjectionStatus(setting="s", stale_before=3))
 
-    refused = undone(decide(about), about, Evicted.BUDGET)
+    refused, other = (after(decide(replace(about, setting=s)), Evicted.BUDGET) for s in ("s", "t"))
 
     assert refused.evict is None
+    assert refused.blocked
     assert refused.status.stale_before == 3
+    assert other.status.stale_before is None
     assert "disruption budget" in refused.condition[2]
-    assert undone(decide(about), about, Evicted.YES).status.stale_before == 2
+    assert not after(decide(about), Evicted.GONE).blocked
+    assert after(decide(about), Evicted.YES).status.stale_before == 2
 
 
 def test_a_rollout_is_told_once_for_each_setting_and_each_trouble() -> None:
@@ -134,7 +137,7 @@ def test_only_controllers_of_stale_pods_are_asked() -> None:
     pods = [pod("a"), pod("b"), pod("c", DONE, owner=OTHER), pod("d", owner=None)]
 
     assert to_ask(seen(*pods)) == (OWNER,)
-    assert to_ask(seen(*pods, rollout=Rollout.WHEN_NEXT)) == to_ask(seen(*pods, webhook=False)) == ()
+    assert to_ask(seen(*pods, rollout=Rollout.WHEN_NEXT)) == ()
 
 
 @pytest.mark.parametrize(

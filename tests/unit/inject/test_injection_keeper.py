@@ -1,0 +1,166 @@
+"""The keeper of ``spec.consumers``, with pods that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from tidegate.connection.live import Live
+from tidegate.inject.keeper import InjectionKeeper, Parts
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.neighbours import Neighbours
+from tidegate.inject.patch import AgentImage
+from tidegate.inject.ports import Evicted
+from tidegate.keeping import Kept, KeptPolicy
+from tidegate.kube.ports import KubeFailure, Object
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import find_condition
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CONNECTION = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "KafkaConnection",
+    "metadata": {"name": "kafka", "namespace": "ns", "uid": "c", "generation": 1},
+    "spec": {"bootstrapServers": "kafka:9092"},
+}
+POLICY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "OffsetResetPolicy",
+    "metadata": {"name": "p", "namespace": "ns", "uid": "p", "generation": 1},
+    "spec": {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
+    },
+}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
+
+
+@dataclass
+class FakePods:
+    """One ready pod of a ReplicaSet that is to have one."""
+
+    asked: list[str] = field(default_factory=list)
+    answer: Evicted = Evicted.YES
+    failure: KubeFailure | None = None
+
+    def pods(self, namespace: str, selector: str) -> Sequence[Object]:
+        self.asked.append(f"list {namespace} {selector}")
+        if self.failure is not None:
+            raise self.failure
+        metadata = {
+            "name": "x",
+            "uid": "u",
+            "labels": {"app": "payments"},
+            "ownerReferences": [OWNER],
+            "creationTimestamp": "2026-11-21T11:00:00Z",
+        }
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        return [{"metadata": metadata, "spec": {"containers": [{"name": "app"}]}, "status": status}]
+
+    def controller(self, namespace: str, api_version: str, kind: str, name: str) -> Mapping[str, Any]:
+        self.asked.append(f"read {api_version} {kind} {namespace}/{name}")
+        return {"metadata": {"uid": "rs"}, "spec": {"replicas": 1}}
+
+    def evict(self, namespace: str, name: str, uid: str) -> Evicted:
+        self.asked.append(f"evict {namespace}/{name} {uid}")
+        return self.answer
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return NOW
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def keeper(pods: FakePods, clock: StillClock | None = None, *, webhook: bool = True) -> InjectionKeeper:
+    neighbours = Neighbours(lambda: [POLICY], lambda: [CONNECTION])
+    neighbours.listed([], [])
+    return InjectionKeeper(
+        Parts(
+            pods=pods,
+            neighbours=neighbours,
+            agent=AgentImage("agent:1", "Never"),
+            webhook=webhook,
+            executor=ThreadPoolExecutor(1),
+            clock=clock or StillClock(),
+            metrics=InjectionMetrics(CollectorRegistry()),
+            rolling_s=2.0,
+        )
+    )
+
+
+def kept(keeper: InjectionKeeper, *, resetting: bool = False, status: PolicyStatus | None = None) -> Kept:
+    spec = parse_spec(OffsetResetPolicySpec, POLICY)
+    # Nothing of the connection is looked at here.
+    policy = KeptPolicy(POLICY, spec, status or PolicyStatus(), cast("Live", None), NOW, resetting)
+    return asyncio.run(keeper.keep(policy))
+
+
+def reason(found: Kept) -> str:
+    condition = find_condition(found.status.conditions, "Injected")
+    return condition.reason if condition is not None else ""
+
+
+def test_one_look_lists_asks_and_evicts_and_the_next_one_comes_later() -> None:
+    pods, clock = FakePods(), StillClock()
+    one = keeper(pods, clock)
+
+    first = kept(one)
+    clock.seconds = 1.0
+    second = kept(one, status=first.status)
+
+    assert pods.asked == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs", "evict ns/x u"]
+    assert (reason(first), first.again_after_s) == ("RollingOut", 2.0)
+    assert second.status == first.status
+    clock.seconds = 2.0
+    kept(one, status=first.status)
+    assert pods.asked[3:] == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs"]
+
+
+def test_a_budget_that_allows_nothing_is_asked_less_often() -> None:
+    found = kept(keeper(FakePods(answer=Evicted.BUDGET)))
+
+    assert (reason(found), found.again_after_s) == ("RollingOut", 10.0)
+    assert found.status.injection is not None
+    assert found.status.injection.stale_before is None
+
+
+def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:
+    pods = FakePods()
+
+    found = kept(keeper(pods), resetting=True)
+
+    assert pods.asked == []
+    assert found.status == PolicyStatus()
+
+
+def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:
+    pods = FakePods()
+
+    assert reason(kept(keeper(pods, webhook=False))) == "WebhookOff"
+    assert pods.asked == []
+
+
+def test_a_right_that_is_missing_is_said_in_the_condition() -> None:
+    found = kept(keeper(FakePods(failure=KubeFailure("list the pods of ns: 403 forbidden"))))
+
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("PodsNotRead", "list the pods of ns: 403 forbidden")
+    assert found.again_after_s == 60.0
