@@ -1,0 +1,233 @@
+"""Tenants of one operator: what a resource names beyond its namespace or its connection's limits, it does not get.
+
+Each path by which a resource names something: docs/explanation/security.md has the same list, with what stops it.
+"""
+
+import base64
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kubernetes import client as kube
+
+from devstack import ApiServer, KafkaCluster
+from support.operator_process import OperatorProcess, Resources, condition_of, until
+from support.stack_fixtures import OWN_KINDS, topics_of
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.reset.model import RunRequest, ToEarliest
+from tidegate.reset.request import run_name, run_uid
+from tidegate.reset.stores import decode_request, encode_request
+
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """``mine`` may touch groups and topics that begin with ``mine-``; ``theirs`` has everything worth having."""
+
+    operator: OperatorProcess
+    bootstrap: str
+    mine: Resources
+    theirs: Resources
+    my_topic: str
+    their_topic: str
+
+    def committed(self, group: str) -> None:
+        """The group stands somewhere on my topic."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(self.my_topic, 0, 0)], asynchronous=False)
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def tenants(
+    apiserver: ApiServer,
+    kube_client: kube.ApiClient,
+    crds_installed: None,
+    kafka: KafkaCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Tenants]:
+    names = [f"{prefix}-{secrets.token_hex(2)}" for prefix in ("mine", "theirs")]
+    core = kube.CoreV1Api(kube_client)
+    for name in names:
+        core.create_namespace(kube.V1Namespace(metadata=kube.V1ObjectMeta(name=name)))
+    mine, theirs = (Resources(kube_client, name) for name in names)
+    topics = topics_of(kafka, lambda prefix="": prefix)
+    make_topic = next(topics)
+    my_topic, their_topic = (make_topic(name=f"{name}-topic") for name in names)
+    environment = {"TIDEGATE_NAMESPACES": ",".join(names), "TIDEGATE_LOG_LEVEL": "DEBUG"}
+    operator = OperatorProcess(apiserver.kubeconfig, names[0], tmp_path_factory.mktemp("operator"), environment)
+    with operator:
+        mine.connection("kafka", kafka.bootstrap, allow={"groups": ["mine-*"], "topics": ["mine-*"]})
+        theirs.secret("login", password="theirs")
+        theirs.config_map("offsets", csv="mine-topic,0,0\n")
+        theirs.connection("theirs", kafka.bootstrap)
+        mine.wait_connection("kafka")
+        theirs.wait_connection("theirs")
+        yield Tenants(operator, kafka.bootstrap, mine, theirs, my_topic, their_topic)
+    for resources in (mine, theirs):
+        resources.clear()
+        core.delete_namespace(resources.namespace)
+    for _ in topics:
+        """Those that need it are deleted."""
+
+
+def test_a_secret_of_another_namespace_is_not_found(tenants: Tenants) -> None:
+    login = {"secretName": "login", "password": "password"}
+    tenants.mine.connection(
+        "borrowed", tenants.bootstrap, authentication={"type": "plain", "username": "u", "passwordSecret": login}
+    )
+
+    body = tenants.mine.wait_connection("borrowed", ready=False, reason="SecretNotFound")
+
+    assert "no Secret login in this namespace" in condition_of(body, "Ready")["message"]
+
+
+@pytest.mark.parametrize(
+    ("group", "spec", "reason"),
+    [
+        ("mine-g", {"connectionRef": {"name": "theirs"}}, "WaitingForConnection"),
+        ("theirs-g", {}, "GroupNotAllowed"),
+        ("tidegate.mine-g", {}, "GroupNotAllowed"),
+        ("mine-g", {"partitions": [{"topic": "theirs-topic", "partitions": "0"}]}, "TopicNotAllowed"),
+        ("mine-g", {"partitions": [{"topic": "__tidegate", "partitions": "0"}]}, "InternalTopic"),
+    ],
+    ids=["connection", "group", "marker-group", "topic", "control-topic"],
+)
+def test_a_pause_reaches_no_further_than_its_connection(
+    tenants: Tenants, group: str, spec: dict[str, Any], reason: str, request: pytest.FixtureRequest
+) -> None:
+    name = f"pause-{request.node.callspec.id}"
+    tenants.mine.pause(name, group, **spec)
+
+    tenants.mine.wait_pause(name, "Pending", reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("group", "spec", "reset", "reason"),
+    [
+        ("mine-g", {"connectionRef": {"name": "theirs"}}, {"to": {"earliest": {}}}, "WaitingForConnection"),
+        ("theirs-g", {}, {"to": {"earliest": {}}}, "GroupNotAllowed"),
+        ("mine-g", {}, {"to": {"group": "theirs-g"}}, "GroupNotAllowed"),
+        ("mine-g", {}, {"to": {"undo": "of-theirs"}}, "UndoRunNotFound"),
+        ("mine-g", {}, {"to": {"configMap": {"name": "offsets", "key": "csv"}}}, "ConfigMapNotFound"),
+        ("mine-g", {"topics": ["theirs-topic"]}, {"to": {"earliest": {}}}, "TopicNotAllowed"),
+        ("mine-g", {}, {"to": {"configMap": {"name": "listed", "key": "csv"}}}, "TopicNotAllowed"),
+    ],
+    ids=["connection", "group", "to-group", "to-undo", "to-config-map", "topics", "listed-topic"],
+)
+def test_a_reset_reaches_no_further_than_its_connection(
+    tenants: Tenants,
+    group: str,
+    spec: dict[str, Any],
+    reset: Mapping[str, Any],
+    reason: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    name = f"policy-{request.node.callspec.id}"
+    if "listed" in name:
+        tenants.mine.config_map("listed", csv=f"{tenants.their_topic},0,0\n")
+
+    tenants.mine.policy(name, group, {"id": "one", **reset}, **spec)
+
+    until(
+        lambda: condition_of(tenants.mine.get_policy(name), "Reset").get("reason") == reason,
+        f"{name} is refused: {tenants.mine.get_policy(name).get('status')}",
+    )
+    assert tenants.theirs.run_documents(name) == {}
+
+
+def test_a_forged_run_lends_nobody_the_operators_files_or_connections(tenants: Tenants) -> None:
+    """Whoever may write ConfigMaps can write brokers and files of choice into a run that waits for its approval."""
+    mine = tenants.mine
+    tenants.committed("mine-forged")
+    reset = {"id": "one", "to": {"earliest": {}}, "engine": "Direct", "approval": "Manual"}
+    mine.policy("forged", "mine-forged", reset)
+    mine.wait_phase("forged", "AwaitingApproval")
+    [(document, data)] = mine.run_documents("forged").items()
+    auth = Authentication(AuthenticationType.PLAIN, username="x", password_file=SERVICE_ACCOUNT_TOKEN)
+    with socket.create_server(("127.0.0.1", 0)) as evil:
+        evil.setblocking(False)
+        connection = Connection(f"127.0.0.1:{evil.getsockname()[1]}", authentication=auth)
+        forged = encode_request(replace(decode_request(data["request.json"]), connection=connection))
+        mine.core.patch_namespaced_config_map(document, mine.namespace, {"data": {"request.json": forged}})
+
+        mine.annotate_policy("forged", approve="one")
+        mine.wait_phase("forged", "Succeeded")
+
+        with pytest.raises(BlockingIOError):
+            evil.accept()
+
+
+def test_a_forged_run_of_another_group_is_not_obeyed(tenants: Tenants) -> None:
+    body = tenants.mine.policy("stray", "mine-stray")
+    request = RunRequest("", "one", "theirs-g", Connection(tenants.bootstrap), (), ToEarliest())
+    _forge(tenants.mine, body, "one", request)
+
+    tenants.mine.patch_policy("stray", reset={"id": "one", "to": {"earliest": {}}, "engine": "Direct"})
+    found = tenants.mine.wait_policy("stray", ready=False, reason="ForeignRun")
+
+    assert "it is about group theirs-g" in condition_of(found, "Reset")["message"]
+
+
+def _forge(resources: Resources, policy: Mapping[str, Any], run: str, request: RunRequest) -> None:
+    metadata = policy["metadata"]
+    forged = replace(request, run_uid=run_uid(metadata["uid"], run))
+    name = run_name(metadata["name"], metadata["uid"], run)
+    resources.config_map(name, **{"request.json": encode_request(forged), "attempt": "0", "approved": "false"})
+
+
+def test_no_secret_is_told_to_anybody(
+    tenants: Tenants, kafka_secure: KafkaCluster, kube_client: kube.ApiClient, apiserver: ApiServer
+) -> None:
+    """A reset and a pause by password, and a wrong password: not in the log at DEBUG, not in any object."""
+    security, resources = kafka_secure.security, tenants.theirs
+    wrong = f"wrong-{secrets.token_hex(12)}"
+    resources.secret("secured", **{"ca.crt": security.ca.read_text(), "right": security.admin_password, "wrong": wrong})
+    for key in ("right", "wrong"):
+        resources.connection(
+            key,
+            security.sasl_ssl_bootstrap,
+            tls={"trustedCertificates": [{"secretName": "secured", "certificate": "ca.crt"}]},
+            authentication={
+                "type": "scram-sha-512",
+                "username": security.admin_username,
+                "passwordSecret": {"secretName": "secured", "password": key},
+            },
+            properties={"socket.timeout.ms": "2000"},
+        )
+    resources.wait_connection("right")
+    topic = next(topics_of(kafka_secure, lambda prefix="": prefix))(name=f"secured-{secrets.token_hex(2)}")
+    selection = {"topic": topic, "partitions": "0"}
+    to = {"id": "one", "to": {"latest": {}}, "partitions": [selection], "engine": "Direct"}
+    resources.policy("p", "secured", to, connectionRef={"name": "right"})
+    resources.pause("held", "secured", selection, connectionRef={"name": "right"})
+    resources.wait_phase("p", "Succeeded")
+    resources.wait_pause("held", "Paused", "1/1")
+    resources.wait_connection("wrong", ready=False)
+
+    custom = kube.CustomObjectsApi(kube_client)
+    told = [
+        tenants.operator.log.read_text(),
+        tenants.operator.get("/metrics")[1],
+        apiserver.audit_log.read_text(),
+        str(resources.core.list_namespaced_config_map(resources.namespace)),
+        str(resources.core.list_namespaced_event(resources.namespace)),
+    ]
+    told += [
+        str(custom.list_namespaced_custom_object("tidegate.io", "v1alpha1", resources.namespace, plural))
+        for plural in OWN_KINDS
+    ]
+    for password in (security.admin_password, wrong):
+        for shape in (password, base64.b64encode(password.encode()).decode()):
+            assert [text[:200] for text in told if shape in text] == []
+    assert "p-one" in told[3]
+    assert "DEBUG" in told[0]
+    files = [file for file in tenants.operator.runtime_directory.rglob("*") if file.is_file()]
+    assert files
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
