@@ -1,5 +1,6 @@
 """What the API server, its PodSecurity admission and kube-score say to the rendered manifests."""
 
+import base64
 import copy
 import subprocess
 from collections.abc import Iterator
@@ -9,12 +10,17 @@ import pytest
 import yaml
 from kubernetes import client as kube
 
-from chart.rendering import EVERYTHING, NAMESPACE, SPARK, Manifest, of_kind, render
+from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, Manifest, helm, of_kind, render
 from devstack import ApiServer, kube_score_binary
 from support.stack_fixtures import Unique
 
 OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
 """Kinds that the Prometheus operator and cert-manager bring; the API server of the tests does not have them."""
+
+PEM = b"""-----BEGIN CERTIFICATE-----
+MIIBLDCB06ADAgECAhQ=
+-----END CERTIFICATE-----
+"""
 
 
 @pytest.fixture
@@ -57,6 +63,40 @@ def test_the_api_server_takes_every_manifest_strictly_and_every_pod_as_restricte
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     assert len(done.stdout.splitlines()) == len(rendered) + len(list(_pods(rendered)))
+
+
+def test_an_upgrade_leaves_what_the_operator_wrote_and_nothing_of_it_stays(
+    apiserver: ApiServer, kube_client: kube.ApiClient, restricted_namespace: str
+) -> None:
+    core, admission = kube.CoreV1Api(kube_client), kube.AdmissionregistrationV1Api(kube_client)
+    release, namespace = restricted_namespace[-12:].strip("-"), restricted_namespace
+    name, secret = f"{release}-tidegate", f"{release}-tidegate-webhook-tls"
+    values: dict[str, Any] = {"crds": {"enabled": False}, "watchNamespaces": [namespace]}
+
+    def run(*arguments: str, values: dict[str, Any] | None = None) -> str:
+        done = helm(*arguments, f"--namespace={namespace}", f"--kubeconfig={apiserver.kubeconfig}", values=values)
+        assert done.code == 0, done.complaint
+        return done.output
+
+    run("install", release, str(CHART), values=values)
+    try:
+        core.patch_namespaced_secret(secret, namespace, {"data": {"tls.crt": "YQ=="}})
+        bundle = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.b64encode(PEM).decode()}]
+        admission.patch_mutating_webhook_configuration(name, bundle)
+
+        run("upgrade", release, str(CHART), values={**values, "podLabels": {"new": "label"}})
+
+        assert core.read_namespaced_secret(secret, namespace).data == {"tls.crt": "YQ=="}
+        kept = admission.read_mutating_webhook_configuration(name).webhooks[0].client_config.ca_bundle
+        assert base64.b64decode(kept) == PEM
+        deployment = kube.AppsV1Api(kube_client).read_namespaced_deployment(name, namespace)
+        assert deployment.spec.template.metadata.labels["new"] == "label"
+        assert not kube.BatchV1Api(kube_client).list_namespaced_job(namespace).items
+    finally:
+        # Its hook needs a node; what it does is tried in tests/apiserver/test_uninstall.py.
+        run("uninstall", release, "--no-hooks")
+    assert not core.list_namespaced_secret(namespace).items
+    assert not [c for c in admission.list_mutating_webhook_configuration().items if c.metadata.name == name]
 
 
 SCORE_EXCEPTIONS = {
