@@ -135,13 +135,14 @@ _MARKED: Final = re.compile(r"(<!-- begin ([a-z ]+) -->\n).*?(<!-- end \2 -->)",
 
 def _metrics(package: Path) -> Iterator[tuple[str, ...]]:
     """Of every metric that the package makes: name, type, labels, help."""
-    for path in sorted(package.rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text())):
+    makers = [text for path in sorted(package.rglob("*.py")) if "prometheus_client" in (text := path.read_text())]
+    for text in makers:
+        for call in ast.walk(ast.parse(text)):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _TYPES:
-                name, text, *labels = (ast.literal_eval(each) for each in call.args)
+                name, meaning, *labels = (ast.literal_eval(each) for each in call.args)
                 total = "_total" if call.func.id == "Counter" else ""
                 shown = ", ".join(f"`{label}`" for label in (labels[0] if labels else ()))
-                yield f"`{name}{total}`", _TYPES[call.func.id], shown, _meaning_of(text)
+                yield f"`{name}{total}`", _TYPES[call.func.id], shown, _meaning_of(meaning)
 
 
 def _operator_variables() -> Iterator[tuple[str, ...]]:

@@ -15,7 +15,8 @@ from tidegate.resources import OffsetResetPolicySpec, parse_spec
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
-OVERLAYS: Final = Path(__file__).resolve().parents[2] / "docs" / "examples" / "gitops" / "overlays"
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "docs" / "examples"
+OVERLAYS: Final = EXAMPLES / "gitops" / "overlays"
 
 
 def kubectl(apiserver: ApiServer, *arguments: str, given: str = "") -> str:
@@ -39,3 +40,16 @@ def test_an_overlay_is_taken_by_the_api_server(overlay: str, apiserver: ApiServe
     assert policy.keeps_something
     assert (policy.reset is not None) == (overlay == "production")
     assert ("ConsumerGroupPause" in by_kind) == (overlay == "production")
+
+
+def test_the_tutorials_pods_are_taken_where_only_restricted_ones_are(apiserver: ApiServer, namespace: str) -> None:
+    kubectl(apiserver, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    deployments = EXAMPLES / "application" / "deployments.yaml"
+    taken = json.loads(
+        kubectl(apiserver, "apply", "-n", namespace, "--dry-run=server", "-o", "json", "-f", str(deployments))
+    )["items"]
+
+    for deployment in taken:
+        pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
+        pod["metadata"] |= {"name": deployment["metadata"]["name"], "namespace": namespace}
+        kubectl(apiserver, "create", "--dry-run=server", "-f", "-", given=json.dumps(pod))
