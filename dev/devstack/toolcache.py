@@ -32,6 +32,7 @@ ETCD_VERSION = "v3.7.3"
 COREDNS_VERSION = "v1.15.0"
 HELM_VERSION = "v4.3.1"
 KUBE_SCORE_VERSION = "v1.20.0"
+SPARK_OPERATOR_VERSION = "v2.5.1"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 
 # The plugin copies a pom's dependencies into a folder; pinned, so that the same pom gives the same jars.
@@ -208,27 +209,49 @@ def kube_score_binary() -> Path:
     return _go_binary("kube-score", KUBE_SCORE_VERSION, package, "-s -w", first_time="about 10 to 30 s")
 
 
-def spark_operator_crds() -> tuple[Path, ...]:
-    """The Kubeflow Spark operator's CRDs, out of the operator's Go module."""
+def spark_operator_module() -> Path:
+    """What the Kubeflow Spark operator's Go module holds beside its code: CRDs, chart, entrypoint."""
     module = DEV / "go" / "spark-operator"
 
     def build(build: Build) -> None:
         go = prerequisites.go().path
         answer = json.loads(build.run([go, "mod", "download", "-json", SPARK_OPERATOR_MODULE], cwd=module, env=_GO_ENV))
-        crds = sorted(Path(answer["Dir"], "config", "crd", "bases").glob("*.yaml"))
-        if not crds:
-            raise StackError(f"{SPARK_OPERATOR_MODULE} has no CRDs in config/crd/bases")
-        for crd in crds:
-            shutil.copyfile(crd, build.folder / crd.name)
+        for part in ("config/crd/bases", "charts", "entrypoint.sh"):
+            source, target = Path(answer["Dir"], part), build.folder / part
+            if not source.exists():
+                raise StackError(f"{SPARK_OPERATOR_MODULE} has no {part}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Contents alone: a module's files are read-only.
+            if source.is_dir():
+                shutil.copytree(source, target, copy_function=shutil.copyfile)
+                for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+                    folder.chmod(0o755)
+            else:
+                shutil.copyfile(source, target)
 
-    folder = toolcache().artifact(
-        "spark-operator-crds",
+    return toolcache().artifact(
+        "spark-operator-module",
         [module / "go.mod", module / "go.sum"],
         build,
-        label="Spark operator's CRDs",
+        label="Spark operator's chart and CRDs",
         first_time="a few seconds",
     )
-    return tuple(sorted(folder.glob("*.yaml")))
+
+
+def spark_operator_crds() -> tuple[Path, ...]:
+    """The Kubeflow Spark operator's CRDs, out of the operator's Go module."""
+    return tuple(sorted((spark_operator_module() / "config/crd/bases").glob("*.yaml")))
+
+
+def spark_operator_binary() -> Path:
+    """The Kubeflow Spark operator."""
+    return _go_binary(
+        "spark-operator",
+        SPARK_OPERATOR_VERSION,
+        f"{SPARK_OPERATOR_MODULE}/cmd/operator",
+        "-s -w",
+        first_time="about 1 to 2 min",
+    )
 
 
 def build_all(*, cluster: bool = False) -> None:
@@ -251,6 +274,7 @@ def build_all(*, cluster: bool = False) -> None:
         kube_proxy_binary()
         coredns_binary()
         pause_binary()
+        spark_operator_binary()
 
 
 def _copy_jars(build: Build, pom: Path) -> None:
