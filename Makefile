@@ -27,6 +27,11 @@ demo: setup build ## a live group's offsets are reset on real parts, before your
 test: kubectl setup build lint ## lint, then all tests, two at once (ARGS="tests/unit -k name" for some)
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+.PHONY: e2e
+e2e: kubectl setup ## in pods, on a Kubernetes node on this machine (root; dev/install-node-prerequisites; ARGS="-k name")
+	@"$(PYTHON)" dev/stack.py build --cluster
+	@$(BIN)/pytest -m e2e_cluster -p no:xdist tests/stack/test_node.py tests/e2e $(ARGS)
+
 .PHONY: kubectl
 kubectl:
 	@command -v kubectl >/dev/null \

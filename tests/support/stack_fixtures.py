@@ -33,7 +33,13 @@ TEST_LOGS = PROJECT / "build" / "test-logs"
 OWN_KINDS = ("consumergrouppauses", "kafkaconnections", "offsetresetpolicies")
 
 # Where a test lies says what it needs; so do the fixtures it names.
-FOLDER_MARKERS = {"kafka": "kafka", "apiserver": "apiserver", "spark": "spark", "e2e": "e2e"}
+FOLDER_MARKERS = {
+    "kafka": "kafka",
+    "apiserver": "apiserver",
+    "spark": "spark",
+    "e2e": "e2e",
+    "e2e/cluster": "e2e_cluster",
+}
 FIXTURE_MARKERS = {
     "kafka": "kafka",
     "kafka3": "kafka",
@@ -85,8 +91,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
     tests = PROJECT / "tests"
     for item in items:
-        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
-        wanted = {FOLDER_MARKERS[folder]} if folder in FOLDER_MARKERS else set()
+        folders = item.path.relative_to(tests).parts[:-1] if item.path.is_relative_to(tests) else ()
+        wanted = {
+            FOLDER_MARKERS[name] for name in ("/".join(folders[:depth]) for depth in (1, 2)) if name in FOLDER_MARKERS
+        }
         wanted |= {FIXTURE_MARKERS[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURE_MARKERS}
         for marker in sorted(wanted):
             item.add_marker(marker)
