@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render
+from tidegate.inject.metrics import InjectionMetrics
 from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Settings
@@ -190,6 +191,7 @@ def test_crds_are_kept_or_left_to_others() -> None:
 def _known_metrics() -> set[str]:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
+    InjectionMetrics(metrics.registry)
     found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
     return {*found, *(f"{name}_bucket" for name in found)}
 
