@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import os
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +55,7 @@ def test_the_api_server_takes_every_manifest_strictly_and_every_pod_as_restricte
     done = subprocess.run(
         ["kubectl", "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"],
         input=text,
-        env={"KUBECONFIG": str(apiserver.kubeconfig), "PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": "/nonexistent"},
+        env={**os.environ, "KUBECONFIG": str(apiserver.kubeconfig)},
         capture_output=True,
         text=True,
         check=False,
