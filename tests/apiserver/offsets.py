@@ -3,9 +3,16 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from support.clients import ConsumerFleet
+from support.operator_process import until
+
+_NO_COORDINATOR = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 def produce(bootstrap: str, topic: str, partitions: int, each: int) -> None:
@@ -26,11 +33,22 @@ def _client(bootstrap: str, group: str) -> Iterator[Consumer]:
 
 
 def commit(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """As an application without a subscription commits."""
+    """As an application without a subscription commits; once the group has a coordinator, where the broker is new."""
     with _client(bootstrap, group) as consumer:
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        for done in consumer.commit(offsets=wanted, asynchronous=False):
+        for done in until(lambda: _committed(consumer, wanted), f"group {group} has a coordinator", timeout_s=30):
             assert done.error is None, done.error
+
+
+def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    """What became of each; nothing while no broker coordinates the group."""
+    try:
+        done: list[TopicPartition] = consumer.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() not in _NO_COORDINATOR:
+            raise
+        return []
+    return done
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:

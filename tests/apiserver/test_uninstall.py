@@ -72,8 +72,9 @@ def test_uninstalling_ends_the_operator_and_lets_go_of_everything_but_the_resour
     commit(kafka.bootstrap, reset_group, topic, {0: 50, 1: 50})
     control_topic = f"__{unique('control')}"[:120]
     client = KafkaClient(Connection(kafka.bootstrap, control_topic=control_topic))
-    request.addfinalizer(client.close)
     control = client.control
+    request.addfinalizer(client.close)
+    request.addfinalizer(control.close)
     _deploy(kube_client, namespace)
 
     # Given a pause that holds, and a run in mid-flight.
