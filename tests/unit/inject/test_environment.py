@@ -160,3 +160,13 @@ def test_a_selector_is_told_to_the_api_server() -> None:
     )
 
     assert selector_text(selector) == "a=1,b=2,c in (x,y),d notin (z),e,!f"
+
+
+@pytest.mark.parametrize(
+    ("other", "clash"), [({"format": "Java"}, "format"), ({"containers": ["b"]}, "containers"), ({}, None)]
+)
+def test_policies_that_differ_in_how_they_inject_do_not_mix(other: Mapping[str, Any], clash: str | None) -> None:
+    found = injection_for({"app": "payments"}, [policy("a", consumers=APP), policy("b", consumers={**APP, **other})])
+
+    assert found.policies == (("a",) if clash else ("a", "b"))
+    assert found.conflicts == ((f"b: {clash}",) if clash else ())
