@@ -318,7 +318,7 @@ def test_a_whole_status_is_stored_and_shown(
     with resources.created(smallest(kind, "whole-status")) as stored:
         written = resources.write_status(stored, STATUSES[kind])
         shown = kubectl(apiserver, "get", "-n", namespace, PLURALS[kind])
-        kubectl(apiserver, "wait", "-n", namespace, "--for=condition=Ready", "--timeout=10s", PLURALS[kind], "--all")
+        kubectl(apiserver, "wait", "-n", namespace, "--for=condition=Ready", "--timeout=60s", PLURALS[kind], "--all")
 
     # Before the first look nothing is said, which kstatus would take for current.
     assert stored["status"] == NOT_LOOKED_AT

@@ -22,7 +22,7 @@ OVERLAYS: Final = EXAMPLES / "gitops" / "overlays"
 def kubectl(apiserver: ApiServer, *arguments: str, given: str = "") -> str:
     environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
     done = subprocess.run(
-        ["kubectl", *arguments], env=environment, input=given, capture_output=True, text=True, timeout=60, check=False
+        ["kubectl", *arguments], env=environment, input=given, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
