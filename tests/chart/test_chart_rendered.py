@@ -19,6 +19,7 @@ from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Settings
 
 PROJECT = CHART.parents[1]
+HOOK = "helm.sh/hook"
 
 
 def _generate() -> Any:
@@ -175,6 +176,26 @@ def test_certificates_are_made_by_one_party_only() -> None:
     off = render({"webhook": {"enabled": False}})
     assert not list(of_kind(off, "Secret", "MutatingWebhookConfiguration"))
     assert not [name for name in environment(off) if "WEBHOOK" in name]
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["a", "b"]}], ids=["cluster", "namespaces"])
+def test_uninstalling_has_an_account_of_its_own_which_is_there_before_its_job(values: dict[str, Any]) -> None:
+    hooks = [m for m in render(values) if (m["metadata"].get("annotations") or {}).get(HOOK) == "pre-delete"]
+    weights = {m["kind"]: int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in hooks}
+    assert weights["ServiceAccount"] < weights["Role"] < weights["RoleBinding"] < weights["Job"]
+    policy = {m["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for m in hooks}
+    assert policy == {"before-hook-creation,hook-succeeded"}
+    job = one(hooks, "Job", "tidegate-uninstall")["spec"]
+    container = job["template"]["spec"]["containers"][0]
+    assert job["template"]["spec"]["serviceAccountName"] == "tidegate-uninstall"
+    assert container["args"][:2] == ["uninstall", f"--deployment={NAMESPACE}/tidegate"]
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    # What a deletion may take, the operator's end before it, and some more fit into the Job's time.
+    grace = one(render(values), "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert int(told["TIDEGATE_DELETION_LIMIT_S"]) + grace + 30 <= job["activeDeadlineSeconds"]
+    granted = {m["metadata"].get("namespace") for m in hooks if m["kind"].endswith("RoleBinding")}
+    assert granted == {NAMESPACE, *(values.get("watchNamespaces") or [None])}
+    assert not [m for m in render({"uninstall": {"enabled": False}}) if m["kind"] == "Job"]
 
 
 def test_crds_are_kept_or_left_to_others() -> None:
