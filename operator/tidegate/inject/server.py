@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a review: an API server takes no object above 3 MiB."""
 _READING_S: Final = 5.0
 _IDLE_S: Final = 75.0
-_NOTICES: Final = 100
-"""Notices that wait to be recorded; more are dropped: pods that are refused by the hundred are refused alike."""
+_NOTICES: Final = 60
+"""Notices a minute; more are dropped: pods that are refused by the hundred are refused alike, and whoever reaches the
+port without being an API server must not fill one with Events.
+"""
 
 Record = Callable[[Object, Happening], None]
 
@@ -67,6 +70,7 @@ class WebhookServer:
         self._runner: web.AppRunner | None = None
         self._notices: set[asyncio.Task[None]] = set()
         self._told: dict[tuple[str, str], None] = {}
+        self._told_at: deque[float] = deque()
 
     def open(self) -> int:
         """Take the port; returns it. Raises ``OSError`` with a message for a person."""
@@ -130,11 +134,20 @@ class WebhookServer:
 
     def _answer(self, review: Any) -> Answer:
         found = answer(review, self._parts.neighbours.around, self._parts.agent)
-        if found.notice is not None and len(self._notices) < _NOTICES:
+        if found.notice is not None and self._may_tell():
             task = asyncio.get_running_loop().create_task(self._tell(found.notice))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
         return found
+
+    def _may_tell(self) -> bool:
+        now = time.monotonic()
+        while self._told_at and now - self._told_at[0] > 60:
+            self._told_at.popleft()
+        if len(self._told_at) >= _NOTICES:
+            return False
+        self._told_at.append(now)
+        return True
 
     async def _tell(self, notice: Notice) -> None:
         """Record it once about the pod's maker, and about each policy. A pod is never held up by this."""

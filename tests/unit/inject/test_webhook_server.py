@@ -64,6 +64,7 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.events: list[tuple[str, str]] = []
+        self.about: list[tuple[str, str]] = []
         self.told = threading.Event()
         self.executor = ThreadPoolExecutor(1)
         neighbours = Neighbours(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
@@ -75,6 +76,7 @@ class Served:
 
     def _record(self, body: Object, happening: Happening) -> None:
         self.events.append((str(body["kind"]), happening.reason))
+        self.about.append((str(body["metadata"]["name"]), happening.message))
         if len(self.events) == 2:
             self.told.set()
         raise NotFound("an Event that can't be written is no reason to hold up anything")
@@ -143,6 +145,24 @@ def test_a_refusal_is_answered_at_once_and_told_once_though_telling_fails(tmp_pa
             assert answered["response"]["allowed"] is True
         assert await asyncio.to_thread(served.told.wait, 10)
         assert served.events == [("Pod", "InjectionRefused"), ("OffsetResetPolicy", "InjectionRefused")]
+
+    serving(tmp_path, play)
+
+
+def test_of_many_refusals_only_so_many_are_told(tmp_path: Path) -> None:
+    certificates = own()
+
+    async def play(served: Served) -> None:
+        served.mount(certificates)
+        context = ssl.create_default_context(cadata=certificates.bundle.decode())
+        async with aiohttp.ClientSession() as session:
+            for number in range(70):
+                body = review(os={"name": "windows"})
+                body["request"]["object"]["metadata"]["name"] = f"pod-{number}"
+                async with session.post(f"{served.url}{PATH}", data=json.dumps(body), ssl=context) as answer:
+                    assert answer.status == 200
+        await asyncio.gather(*served.server._notices)
+        assert len({name for name, _ in served.about}) == 61  # sixty pods, and their policy
 
     serving(tmp_path, play)
 
