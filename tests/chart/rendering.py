@@ -48,6 +48,7 @@ EVERYTHING: Values = {
     "networkPolicy": {"egress": [{}], "metricsFrom": [{"namespaceSelector": {}}], "webhookFrom": [{"podSelector": {}}]},
     "metrics": {
         "readers": [{"name": "prometheus", "namespace": "monitoring"}],
+        "tokenSecret": {"name": "scraper"},
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "podMonitor": {"enabled": True},
         "rules": {"enabled": True, "alertLabels": {"team": "streams"}},

@@ -57,6 +57,7 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"spark": {"executor": {"memory": "1Gi"}}}, r"/spark/executor/memory.*pattern"),
         ({"operator": {"extraEnv": [{"name": "A", "value": 1}]}}, r"/operator/extraEnv/0/value.*want string"),
         ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
+        ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_with_where(values: dict[str, Any], complaint: str) -> None:
@@ -207,6 +208,17 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert not list(of_kind(render({"crds": {"enabled": False}}), "CustomResourceDefinition"))
     source = yaml.safe_load((PROJECT / "crds" / "kafkaconnections.tidegate.io.yaml").read_text())
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
+
+
+def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
+    monitor = {"serviceMonitor": {"enabled": True}}
+    (own,) = one(render({"metrics": monitor}), "ServiceMonitor")["spec"]["endpoints"]
+    assert own["bearerTokenFile"].startswith("/var/run/secrets/")
+    (without,) = one(render({"metrics": {**monitor, "authentication": "none"}}), "ServiceMonitor")["spec"]["endpoints"]
+    assert not {"bearerTokenFile", "authorization"} & without.keys()
+    (named,) = one(render(EVERYTHING), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert named["authorization"]["credentials"] == {"name": "scraper", "key": "token"}
+    assert named["tlsConfig"]["serverName"] == f"tidegate-metrics.{NAMESPACE}.svc"
 
 
 def _known_metrics() -> set[str]:
