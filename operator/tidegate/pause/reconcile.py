@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, assert_never
@@ -112,11 +114,29 @@ class PauseReconciler:
         self._memories: dict[str, _Memory] = {}
         self._topics = parts.topics
         self._scaler = Scaler(parts.kube, parts.workloads, parts.tick.idle_s)
+        self._locks: weakref.WeakValueDictionary[tuple[str, WorkloadRef], asyncio.Lock] = weakref.WeakValueDictionary()
         self._swept: set[str] = set()
         """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
 
     async def reconcile(self, body: Object) -> Pass:
         spec, invalid = _spec(body)
+        async with self._alone_with_workloads(body, spec):
+            return await self._pass(body, spec, invalid)
+
+    @asynccontextmanager
+    async def _alone_with_workloads(self, body: Object, spec: ConsumerGroupPauseSpec | None) -> AsyncIterator[None]:
+        """No other pause's pass between this one's look at a workload and what it does to it: one that is about to
+        give it back would undo what the other has just called paused."""
+        refs = {record.ref for record in read_status(PauseStatus, body).workloads}
+        if spec is not None and spec.method is not PauseMethod.AGENT:
+            refs |= set(spec.workloads)
+        async with AsyncExitStack() as stack:
+            for ref in sorted(refs, key=lambda ref: (ref.api_version, ref.kind, ref.name)):
+                key = (namespace_of(body), ref)
+                await stack.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+            yield
+
+    async def _pass(self, body: Object, spec: ConsumerGroupPauseSpec | None, invalid: str) -> Pass:
         memory = self._memories.setdefault(uid_of(body), _Memory())
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         self._want(body, spec, live, memory)

@@ -19,6 +19,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.kube.workloads import NotScalable, Workloads
 from tidegate.pause.model import LookedAt, Refusal, SetReplicas, TellKeda
+from tidegate.pause.plan import FINALIZER
 from tidegate.pause.workloads import WORKLOAD_UNREADABLE
 from tidegate.resources.base import read_status
 from tidegate.resources.pause import PausePhase, PauseStatus, ScaledWorkload, WorkloadRef
@@ -131,7 +132,9 @@ class Scaler:
     def _records_of_others(self, namespace: str, pause_uid: str) -> Mapping[WorkloadRef, list[ScaledWorkload]]:
         others: dict[WorkloadRef, list[ScaledWorkload]] = {}
         for body in self.kube.list(PAUSES):
-            if namespace_of(body) == namespace and uid_of(body) != pause_uid:
+            # One without the finalizer has done nothing yet, and may go without a word: nothing is left to it.
+            is_bound = FINALIZER in (body["metadata"].get("finalizers") or ())
+            if is_bound and namespace_of(body) == namespace and uid_of(body) != pause_uid:
                 for record in read_status(PauseStatus, body).workloads:
                     others.setdefault(record.ref, []).append(record)
         return others

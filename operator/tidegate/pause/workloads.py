@@ -6,7 +6,7 @@ between any two steps. A record's phase: ``Pausing`` until its replicas were see
 
 Several pauses may name one workload. It goes back when the last one lets go: who lets go writes ``Resuming`` first and
 looks at the others' records then, so of two that let go at once at least the later sees the earlier. Who comes while
-it is at 0 takes over what the others have recorded.
+it is at 0 takes over what the others have recorded. Only pauses with the finalizer count: another one may vanish.
 """
 
 from __future__ import annotations

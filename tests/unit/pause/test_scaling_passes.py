@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from support.fake_kafka import FakeConsumer
@@ -142,27 +142,31 @@ def test_a_process_may_die_before_any_step_and_again_before_a_later_one(first: i
         world.close()
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from(["ask a", "ask b", "drop a", "drop b", "go a", "go b", "go both", "die"]), max_size=14),
-    st.integers(0, 5),
+_STEP = st.tuples(
+    st.sampled_from(["ask", "drop"]),
+    st.sampled_from(["a", "b"]),
+    st.booleans(),
+    st.sampled_from([40, 40, 1, 2, 3, 4]),
+    st.sampled_from([None, None, 0, 1, 2, 3, 4]),
 )
-def test_two_pauses_of_one_workload_end_with_what_it_was(script: list[str], dies_in: int) -> None:
+"""What a user does to which pause, whether both are looked at, how often, and before which step the operator dies."""
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(st.lists(_STEP, min_size=2, max_size=7))
+def test_two_pauses_of_one_workload_end_with_what_it_was(
+    script: list[tuple[str, str, bool, int, int | None]],
+) -> None:
     world = made(4)
-    for act in script:
-        what, _, name = act.partition(" ")
+    for verb, name, looks_at_both, passes, dies_in in script:
+        if verb == "ask" and world.body_of(name) is None:
+            world.ask(name, **BY_SCALE)
+        elif verb == "drop" and world.body_of(name) is not None:
+            world.drop(name)
+        world.steps.dies_in = dies_in
         try:
-            match what:
-                case "ask" if world.body_of(name) is None:
-                    world.ask(name, **BY_SCALE)
-                case "drop" if world.body_of(name) is not None:
-                    world.drop(name)
-                case "go":
-                    world.passes(*("a", "b") if name == "both" else (name,), limit=3)
-                case "die":
-                    world.steps.dies_in = dies_in
+            world.passes(*("a", "b") if looks_at_both else (name,), limit=passes)
         except Killed:
-            world.steps.dies_in = None
             world.reconciler = world.fresh_reconciler()
         for there in ("a", "b"):
             if world.body_of(there) is not None and world.phase_of(there) == "Paused":
@@ -447,6 +451,16 @@ def test_it_is_paused_when_the_group_is_empty_and_not_before(world: World) -> No
     world.clock.sleep(1)
     world.passes()
     assert (world.phase, status(world)["paused"], status(world)["unmanagedMembers"]) == ("Paused", "2/2", [])
+
+
+def test_pods_that_still_run_are_waited_for_although_the_group_is_empty(world: World) -> None:
+    world.workloads.change("ns", APP, 3, running=3)
+    world.ask(**BY_SCALE)
+    world.passes(limit=8)
+    assert (world.phase, replicas(world)) == ("Pausing", 0)
+    world.workloads.change("ns", APP, 0, running=0)
+    world.passes()
+    assert world.phase == "Paused"
 
 
 def test_where_members_run_no_agent_auto_scales_and_lets_go_of_its_gates(world: World) -> None:
