@@ -1,4 +1,4 @@
-"""``/healthz``, and the check behind it.
+"""``/healthz`` and ``/readyz``, and the check behind them.
 
 A watch can die unseen (kopf with narrow rights; a stream that hangs): the operator looks alive and does nothing. So our
 resources are listed outside kopf, and one whose generation stays unobserved too long fails the check. So does a
@@ -21,8 +21,11 @@ from tidegate.kube.ports import Kind, KubeFailure, Object, name_of, namespace_of
 _log = logging.getLogger(__name__)
 
 HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
 
 _SHOWN: Final = 10
+_AGAIN_S: Final = 1.0
+"""After a listing that failed: an API server that has just been told of our kinds answers 429 for a moment."""
 
 
 class Freshness:
@@ -35,6 +38,17 @@ class Freshness:
         self._since: dict[tuple[str, int], tuple[float, str]] = {}
         self._listed_at = monotonic()
         self._failure = ""
+        self._begun = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether what is there was listed once, and taken in by all who need it."""
+        with self._lock:
+            return self._begun
+
+    def begin(self) -> None:
+        with self._lock:
+            self._begun = True
 
     def listed(self, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> int:
         """Take in a listing of all our resources; returns how many are unobserved."""
@@ -84,17 +98,20 @@ async def keep_fresh(
     """
     told: list[str] = []
     while True:
+        again_after_s = interval_s
         try:
             found = await list_all()
             await listed(found, freshness.listed(found))
+            freshness.begin()
         except KubeFailure as failure:
             _log.warning("health: %s", failure)
             freshness.failed(str(failure))
+            again_after_s = min(interval_s, _AGAIN_S)
         problems = freshness.problems()
         if problems and problems != told:
             _log.error("%s fails: %s", HEALTH_PATH, "; ".join(problems))
         told = problems
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(again_after_s)
 
 
 def health_route(freshness: Freshness) -> Route:
@@ -102,8 +119,23 @@ def health_route(freshness: Freshness) -> Route:
 
     def route(_headers: Mapping[str, str]) -> Answer:
         problems = len(freshness.problems())
-        status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-        body = json.dumps({"healthy": not problems, "problems": problems}).encode() + b"\n"
-        return Answer(status, "application/json", body)
+        return _answer(not problems, {"healthy": not problems, "problems": problems})
 
     return route
+
+
+def ready_route(freshness: Freshness) -> Route:
+    """200 once the operator knows what is there, and so answers those who come to its webhook; 503 before, and while it
+    is not healthy.
+    """
+
+    def route(_headers: Mapping[str, str]) -> Answer:
+        is_ready = freshness.begun and not freshness.problems()
+        return _answer(is_ready, {"ready": is_ready})
+
+    return route
+
+
+def _answer(is_well: bool, content: Mapping[str, bool | int]) -> Answer:
+    status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(status, "application/json", json.dumps(content).encode() + b"\n")

@@ -141,7 +141,10 @@ class Servers:
 def _servers(settings: Settings, freshness: health.Freshness, metrics: Metrics, access: TokenAccess) -> Servers:
     checks_tokens = settings.metrics_access is MetricsAuthentication.KUBERNETES
     read = {METRICS_PATH: metrics_route(metrics.registry, access if checks_tokens else None)}
-    routes = {health.HEALTH_PATH: health.health_route(freshness)}
+    routes = {
+        health.HEALTH_PATH: health.health_route(freshness),
+        health.READY_PATH: health.ready_route(freshness),
+    }
     if settings.metrics_address is None:
         both = HttpServer("TIDEGATE_HEALTH_ADDRESS", settings.health_address, routes | read)
         return Servers(both, both)
@@ -161,14 +164,15 @@ class Webhook:
     keeping: asyncio.Task[None] | None = None
 
     def open(self) -> int:
-        """Take the port, and begin with the certificates; returns the port."""
-        port = self.server.open()
-        if self.trust is not None:
-            self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="webhook certificates")
-        return port
+        """Take the port, and return it."""
+        return self.server.open()
 
     async def start(self) -> None:
-        """Answer, now that it is known what is asked for."""
+        """Answer, now that it is known what is asked for. Idempotent."""
+        if self.trust is not None and self.keeping is None:
+            # Once before anybody counts on it: who comes by without trusting us goes on uninjected.
+            await self.trust.look()
+            self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="webhook certificates")
         await self.server.start()
 
     async def stop(self) -> None:

@@ -103,7 +103,7 @@ class Settings(BaseModel):
     """Those served, separated by commas; empty: the whole cluster."""
 
     health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
-    """``/healthz``, open to whoever reaches it; in a pod ``0.0.0.0:8080``."""
+    """``/healthz`` and ``/readyz``, open to whoever reaches them; in a pod ``0.0.0.0:8080``."""
 
     metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
     """``/metrics``; unset: beside ``/healthz``; in a pod ``0.0.0.0:8443``."""

@@ -1,13 +1,15 @@
 """/healthz: what is unobserved too long, and who answers."""
 
+import asyncio
 import json
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import Any
 
-from tidegate.health import Freshness, health_route
+from tidegate.health import Freshness, health_route, keep_fresh, ready_route
 from tidegate.http_server import HttpServer
-from tidegate.kube.ports import POLICIES
+from tidegate.kube.ports import POLICIES, KubeFailure, KubeUnavailable
 from tidegate.settings import Address
 
 
@@ -82,6 +84,37 @@ def test_the_check_is_open_to_anybody_and_names_nobody() -> None:
         assert _get(server.port, "/") == (404, "there is /healthz\n")
     finally:
         server.stop()
+
+
+def test_it_is_ready_once_everybody_has_taken_in_the_first_listing_that_is_asked_for_again_soon() -> None:
+    freshness = Freshness(30, Time())
+    ready = ready_route(freshness)
+    seen: list[HTTPStatus] = []
+    answers: list[list[Any] | KubeFailure] = [KubeUnavailable("429 storage is (re)initializing"), []]
+
+    async def list_all() -> list[Any]:
+        seen.append(ready({}).status)
+        answer = answers.pop(0)
+        if isinstance(answer, KubeFailure):
+            raise answer
+        return answer
+
+    async def begin() -> None:
+        taken_in = asyncio.Event()
+
+        async def listed(_found: list[Any], _unobserved: int) -> None:
+            seen.append(ready({}).status)
+            asyncio.get_running_loop().call_soon(taken_in.set)
+
+        keeping = asyncio.create_task(keep_fresh(freshness, list_all, 3600, listed))
+        async with asyncio.timeout(10):
+            await taken_in.wait()
+        keeping.cancel()
+
+    asyncio.run(begin())
+
+    assert seen == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
+    assert ready({}).status is HTTPStatus.OK
 
 
 def _get(port: int, path: str) -> tuple[int, Any]:
