@@ -44,8 +44,14 @@ class SparkOperator:
         found: dict[str, Any] = self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, name)
         return found
 
-    def says(self, name: str, state: str, error: str = "", pod: str = "") -> None:
-        status = {"applicationState": {"state": state, "errorMessage": error}, "driverInfo": {"podName": pod}}
+    def says(
+        self, name: str, state: str, error: str = "", pod: str = "", executors: dict[str, str] | None = None
+    ) -> None:
+        status: dict[str, Any] = {
+            "applicationState": {"state": state, "errorMessage": error},
+            "driverInfo": {"podName": pod},
+            "executorState": executors or {},
+        }
         self.custom.patch_namespaced_custom_object_status(
             GROUP, VERSION, self.namespace, PLURAL, name, {"status": status}
         )
@@ -148,6 +154,19 @@ def test_the_usual_way(runner: SparkApplicationRunner, operator: SparkOperator, 
     operator.says(launch.name, "COMPLETED", pod="the-driver")
     status = runner.status(launch)
     assert (status.state, status.message) == (RunnerState.EXITED, "")
+
+
+def test_executors_that_do_not_start_are_told_of_after_a_while(
+    runner: SparkApplicationRunner, operator: SparkOperator, launch: Launch, clock: LaterClock
+) -> None:
+    runner.start(launch)
+    operator.makes_driver("the-driver", "Running")
+    operator.says(launch.name, "RUNNING", pod="the-driver", executors={"exec-1": "PENDING", "exec-2": "RUNNING"})
+    assert runner.status(launch).message == ""
+    clock.ahead = timedelta(minutes=2)
+    status = runner.status(launch)
+    assert status.state is RunnerState.RUNNING
+    assert status.message == "1 executor(s) do not start: kubectl describe pod exec-1 says why"
 
 
 def test_submitted_for_ever_is_lost_after_its_time(

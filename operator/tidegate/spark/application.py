@@ -36,6 +36,12 @@ def secret_file(secret: str, key: str) -> Path:
 
 # --- spec.spark.sparkConf ---------------------------------------------------------------------------------------------
 
+_KUBERNETES: Final = {
+    "spark.kubernetes.driver.pod.excludedFeatureSteps": "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+}
+"""Spark 4.2 makes a NetworkPolicy for an application's executors, to which the Spark operator's chart (2.5.1) has no
+right: no driver would start. Who grants that right gets them back by an empty value in the chart's ``spark.conf``."""
+
 _FIXED: Final = frozenset({"spark.speculation", "spark.task.maxFailures"})
 
 _RESERVED: Final = (
@@ -136,7 +142,7 @@ def resources(spark: Mapping[str, Any], settings: SparkSettings, own: Mapping[st
         "executor.instances": _count(executor, "executor.instances", settings.executor_instances),
         "executor.cores": _count(executor, "executor.cores", settings.executor_cores),
         "executor.memory": _memory(executor, "executor.memory", settings.executor_memory),
-        "sparkConf": {**own, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
+        "sparkConf": {**own, **_KUBERNETES, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
     }
 
 

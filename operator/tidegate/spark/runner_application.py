@@ -26,6 +26,8 @@ LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 4096
 STOP_PATIENCE_S: Final = 60.0
 GRACE_S: Final = 10
+EXECUTORS_LATE_S: Final = 60.0
+"""After the application was made: on a node that has the image, executors run some 20 s after it."""
 _TIMEOUT_S: Final = (5.0, 15.0)
 
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SUBMISSION_FAILED"})
@@ -79,14 +81,15 @@ class SparkApplicationRunner:
         said = (status.get("applicationState") or {}).get("errorMessage") or ""
         pod = self._driver_pod(launch, application)
         phase = pod.status.phase if pod is not None else None
+        age_s = (self._clock.now() - _created(application)).total_seconds()
         if phase in ("Pending", "Running", "Unknown"):
-            return RunnerStatus(RunnerState.RUNNING, _waiting(pod))
+            why = _waiting(pod) or (_executors_waiting(status) if age_s > EXECUTORS_LATE_S else "")
+            return RunnerStatus(RunnerState.RUNNING, why)
         if phase in ("Succeeded", "Failed"):
             return RunnerStatus(RunnerState.EXITED, self._why(launch, pod, said) if phase == "Failed" else "")
         if state in _ENDED:
             message = f"SparkApplication is {state}" + (f": {said}" if said else "")
             return RunnerStatus(RunnerState.EXITED, "" if state == "COMPLETED" else message)
-        age_s = (self._clock.now() - _created(application)).total_seconds()
         name = state or "not taken up by the Spark operator"
         message = f"SparkApplication is {name} and has no driver pod {age_s:.0f} s after it was created"
         if age_s > self._settings.start_timeout.total_seconds():
@@ -197,3 +200,11 @@ def _waiting(pod: Any) -> str:
         if waiting is not None and waiting.reason not in (None, "ContainerCreating", "PodInitializing"):
             return f"driver pod {pod.metadata.name} waits: {waiting.reason}: {waiting.message or ''}".rstrip(": ")
     return ""
+
+
+def _executors_waiting(status: Mapping[str, Any]) -> str:
+    """A job without executors waits for ever and says so only in its driver's log."""
+    waiting = sorted(name for name, state in (status.get("executorState") or {}).items() if state == "PENDING")
+    if not waiting:
+        return ""
+    return f"{len(waiting)} executor(s) do not start: kubectl describe pod {waiting[0]} says why"
