@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def names() -> list[str]:
     """The benchmarks there are: a file ``bench_<name>.py`` each, with ``main(arguments)``."""
-    return sorted(path.stem.removeprefix("bench_") for path in FOLDER.glob("bench_*.py"))
+    return sorted(path.stem.removeprefix("bench_").replace("_", "-") for path in FOLDER.glob("bench_*.py"))
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         print(f"there is no benchmark {name!r}: {', '.join(names())}", file=sys.stderr)
         return 2
     for chosen in [name] if name else names():
-        importlib.import_module(f"perf.bench_{chosen}").main(rest)
+        importlib.import_module(f"perf.bench_{chosen.replace('-', '_')}").main(rest)
     return 0
 
 

@@ -1,0 +1,224 @@
+"""Tidegate as it is installed: by Helm, in a cluster, with the Spark operator, for an application in a Deployment.
+
+The tests tell one story, in this order, on one node; each leaves the application flowing for the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from support.operator_process import until
+from support.pod_stage import AGENT_INIT_CONTAINER, APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, PodStage
+from support.pods import longest_silence, wait_ready
+from tidegate.reset.model import Phase
+
+pytestmark = pytest.mark.e2e_cluster
+
+SETTLED: Final = "180s"
+NOBODY_WAITS_LONGER_S: Final = 25.0
+
+
+def pause(name: str, **spec: Any) -> dict[str, Any]:
+    spec = {"connectionRef": {"name": "kafka"}, **spec}
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "ConsumerGroupPause",
+        "metadata": {"name": name, "namespace": APPLICATION_NAMESPACE},
+        "spec": spec,
+    }
+
+
+def test_what_is_installed_is_ready_and_its_pods_are_restricted(stage: PodStage) -> None:
+    stage.helm("test", "tidegate", "--namespace", TIDEGATE_NAMESPACE, "--timeout", SETTLED)
+
+    for namespace in (TIDEGATE_NAMESPACE, APPLICATION_NAMESPACE):
+        labels = stage.kubectl.get("namespace", namespace)["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    (pod,) = stage.kubectl.pods(TIDEGATE_NAMESPACE, "app.kubernetes.io/component=operator")
+    assert all(c["securityContext"]["readOnlyRootFilesystem"] for c in pod["spec"]["containers"])
+    assert wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "kafkaconnection/kafka")["status"]["clusterId"]
+
+
+def test_a_label_makes_an_ordinary_deployment_managed_and_leaves_it_as_it_was(stage: PodStage) -> None:
+    pods = stage.application.pods()
+
+    assert len(pods) == stage.application.replicas
+    for pod in pods:
+        assert AGENT_INIT_CONTAINER in [container["name"] for container in pod["spec"]["initContainers"]]
+        (container,) = pod["spec"]["containers"]
+        assert {entry["name"]: entry.get("value") for entry in container["env"]}["TIDEGATE_AGENT"] == "1"
+    deployment = stage.kubectl.get("deployment", "-n", APPLICATION_NAMESPACE, stage.application.name)
+    assert deployment["metadata"]["generation"] == 1
+    assert "initContainers" not in deployment["spec"]["template"]["spec"]
+
+
+def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: PodStage) -> None:
+    topic, number = held = stage.application.partitions[0]
+    began = time.monotonic()
+    stage.kubectl.apply(
+        pause("one", group=stage.application.group, partitions=[{"topic": topic, "partitions": str(number)}])
+    )
+    status = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/one")["status"]
+    stage.stopwatch.took("first pause, from kubectl apply to Ready", time.monotonic() - began)
+
+    assert (status["phase"], status["method"], status["partitionsPaused"]) == ("Paused", "Agent", 1)
+    paused_at = time.time()
+    stage.ledger.wait_flowing(stage.application.partitions[1:])
+    assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
+    stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/one", f"--timeout={SETTLED}")
+    stage.ledger.wait_flowing(stage.application.partitions)
+
+
+def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: PodStage) -> None:
+    reset = stage.reset("first", {"to": {"shiftBy": -60}}, name="first reset by SparkApplication, from apply to Ready")
+
+    assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Gated")
+    undone = stage.reset("undone", {"to": {"undo": "first"}})
+    assert undone["phase"] == "Succeeded"
+    stage.caught_up()
+    verdict = stage.verdict()
+    assert verdict.clean, verdict.complaints()
+
+
+def test_no_password_is_in_anything_that_the_cluster_or_a_log_shows(stage: PodStage) -> None:
+    kinds = (
+        "pods,sparkapplications,configmaps,events,kafkaconnections,offsetresetpolicies,consumergrouppauses,deployments"
+    )
+    shown = stage.kubectl("get", kinds, "--all-namespaces", "-o", "yaml")
+    shown += stage.operator_log()
+    for pod in stage.kubectl.pods(APPLICATION_NAMESPACE, "spark-role=driver"):
+        shown += stage.kubectl("logs", "-n", APPLICATION_NAMESPACE, pod["metadata"]["name"])
+        # As files, and not as anything that a list of processes or `kubectl describe` shows.
+        mounted = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
+        assert stage.password_secret in mounted
+
+    assert "tidegate-reset" in shown
+    assert stage.password not in shown
+
+
+def test_new_partitions_lose_nothing(stage: PodStage) -> None:
+    partitions = stage.expand(2)
+
+    stage.caught_up()
+    assert len(partitions) == 2
+    verdict = stage.verdict()
+    assert verdict.ok, verdict.complaints()
+    policy = stage.kubectl.get("offsetresetpolicy", "-n", APPLICATION_NAMESPACE, stage.policy)
+    assert policy["status"]["discovery"]["initialDiscoveryFinished"] is True
+
+
+def test_the_whole_group_is_scaled_away_reset_and_brought_back(stage: PodStage) -> None:
+    name = stage.application.name
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    stage.kubectl.apply(pause("all", group=stage.application.group, method="Scale", workloadRef=workload))
+    status = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/all")["status"]
+
+    assert (status["phase"], status["method"]) == ("Paused", "Scale")
+    # They have left the group; that their processes have ended as well may take a moment more.
+    until(lambda: not stage.application.all_pods(), "no pod is left")
+    reset = stage.reset("while-away", {"to": {"shiftBy": -30}})
+    assert (reset["phase"], reset["way"]) == ("Succeeded", "Direct")
+    stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/all", f"--timeout={SETTLED}")
+    stage.application.wait_available(stage.application.replicas)
+    stage.caught_up()
+    verdict = stage.verdict()
+    assert verdict.ok, verdict.complaints()
+
+
+def _operator(stage: PodStage) -> None:
+    (pod,) = stage.kubectl.pods(TIDEGATE_NAMESPACE, "app.kubernetes.io/component=operator")
+    stage.kubectl.kill_pod(TIDEGATE_NAMESPACE, pod["metadata"]["name"])
+
+
+def _consumer(stage: PodStage) -> None:
+    stage.kubectl.kill_pod(APPLICATION_NAMESPACE, stage.application.pods()[0]["metadata"]["name"])
+
+
+def _driver(stage: PodStage) -> None:
+    stage.kill_spark_pod("driver")
+
+
+def _executor(stage: PodStage) -> None:
+    stage.kill_spark_pod("executor")
+
+
+def _broker(stage: PodStage) -> None:
+    stage.kafka.kill(0)
+    stage.kafka.restart(0)
+
+
+@pytest.mark.parametrize(
+    "kill", [_operator, _consumer, _driver, _executor, _broker], ids=lambda kill: kill.__name__[1:]
+)
+def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
+    run_id = f"{kill.__name__[1:]}-dies"
+    asked = stage.ask(run_id, {"to": {"shiftBy": -40}})
+    stage.wait_phase(run_id, {Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING})
+    killed_at = time.time()
+    kill(stage)
+    reset = stage.finished(run_id, asked)
+    stage.caught_up()
+    silence = longest_silence(stage.ledger, stage.application.partitions, killed_at)
+    stage.stopwatch.took(f"longest silence with {run_id.replace('-dies', '')} killed", silence)
+
+    assert reset["phase"] == "Succeeded"
+    assert silence <= NOBODY_WAITS_LONGER_S
+    verdict = stage.verdict()
+    assert verdict.ok, verdict.complaints()
+    mine = [r for r in verdict.resets if r.run == len(stage.runs) - 1]
+    assert not any(r.stale for r in mine), verdict.complaints()
+
+
+def test_the_operator_may_do_what_its_chart_grants_and_nothing_else(stage: PodStage) -> None:
+    rules = stage.rules()
+    granted = stage.answers(rules)
+
+    # A cluster-wide rule grants in each of the namespaces that were asked about.
+    namespaces = {right.namespace for right in granted}
+    expected = {
+        right._replace(namespace=namespace)
+        for right in rules
+        for namespace in (namespaces if right.namespace == "*" else {right.namespace})
+    }
+    assert rules
+    assert granted == expected
+
+
+def test_the_chart_is_upgraded_under_a_pause_and_resources_outlive_it(stage: PodStage) -> None:
+    topic, number = held = stage.application.partitions[1]
+    stage.kubectl.apply(
+        pause("kept", group=stage.application.group, partitions=[{"topic": topic, "partitions": str(number)}])
+    )
+    wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/kept")
+    paused_at = time.time()
+    stage.upgrade()
+    wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/kept")
+
+    assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
+    stage.ledger.wait_flowing([p for p in stage.application.partitions if p != held])
+
+
+def test_uninstalling_opens_every_gate_and_leaves_nothing_that_hangs(stage: PodStage) -> None:
+    stage.uninstall()
+
+    # The pause of the test before is still there, and holds nobody.
+    stage.ledger.wait_flowing(stage.application.partitions)
+    body = stage.kubectl.get("consumergrouppause", "-n", APPLICATION_NAMESPACE, "kept")
+    assert body["metadata"].get("finalizers", []) == []
+    stage.kubectl(
+        "delete",
+        "-n",
+        APPLICATION_NAMESPACE,
+        "kafkaconnection,consumergrouppause,offsetresetpolicy",
+        "--all",
+        "--timeout=30s",
+    )
+    pods = stage.application.pods()
+    stage.application.scale(0)
+    stage.application.scale(len(pods))
+    stage.ledger.wait_flowing(stage.application.partitions)
+    assert all("initContainers" not in pod["spec"] for pod in stage.application.pods())

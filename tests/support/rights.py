@@ -1,0 +1,105 @@
+"""Who may do what in a cluster: as its rules say, and as its API server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from kubernetes import client as kube
+
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_SUBRESOURCE_VERBS: Final = ("get", "create", "update", "patch")
+
+
+class Right(NamedTuple):
+    """One verb on one kind of resource (``pods``, ``pods/log``); `name`: only on the object of this name."""
+
+    namespace: str
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+
+def served_resources(client: kube.ApiClient) -> list[tuple[str, str]]:
+    """(API group, resource) of everything that the cluster serves, subresources and all, whatever the version."""
+    found = set()
+    groups = kube.ApisApi(client).get_api_versions().groups
+    paths = ["/api/v1", *(f"/apis/{group.preferred_version.group_version}" for group in groups)]
+    for path in paths:
+        group = "" if path == "/api/v1" else path.split("/")[2]
+        listed = client.call_api(path, "GET", auth_settings=["BearerToken"], response_type="object")[0]
+        found |= {(group, resource["name"]) for resource in listed["resources"]}
+    return sorted(found)
+
+
+def every_right(client: kube.ApiClient, namespaces: Iterable[str]) -> Iterator[Right]:
+    """All that could be asked for, in each of these namespaces."""
+    resources = served_resources(client)
+    for namespace in namespaces:
+        for group, resource in resources:
+            for verb in _SUBRESOURCE_VERBS if "/" in resource else VERBS:
+                yield Right(namespace, verb, group, resource)
+
+
+def rules_of(client: kube.ApiClient, account: str, account_namespace: str) -> set[Right]:
+    """What the roles that are bound to a service account say; ``*`` as a namespace for a cluster-wide binding."""
+    rbac = kube.RbacAuthorizationV1Api(client)
+
+    def binds(binding: kube.V1RoleBinding | kube.V1ClusterRoleBinding) -> bool:
+        return any(
+            subject.kind == "ServiceAccount" and subject.name == account and subject.namespace == account_namespace
+            for subject in binding.subjects or ()
+        )
+
+    found: set[Right] = set()
+    for binding in rbac.list_cluster_role_binding().items:
+        if binds(binding):
+            found |= _rights("*", rbac.read_cluster_role(binding.role_ref.name).rules)
+    for binding in rbac.list_role_binding_for_all_namespaces().items:
+        if binds(binding):
+            namespace, role = binding.metadata.namespace, binding.role_ref
+            cluster = role.kind == "ClusterRole"
+            read = rbac.read_cluster_role(role.name) if cluster else rbac.read_namespaced_role(role.name, namespace)
+            found |= _rights(namespace, read.rules)
+    return found
+
+
+def _rights(namespace: str, rules: Iterable[kube.V1PolicyRule] | None) -> set[Right]:
+    return {
+        Right(namespace, verb, group, resource, name)
+        for rule in rules or ()
+        for verb in rule.verbs
+        for group in rule.api_groups or ()
+        for resource in rule.resources or ()
+        for name in rule.resource_names or ("",)
+    }
+
+
+def allowed(client: kube.ApiClient, account: str, account_namespace: str, asked: Iterable[Right]) -> set[Right]:
+    """Those of `asked` that the API server's authorizer grants (SubjectAccessReview)."""
+    user = f"system:serviceaccount:{account_namespace}:{account}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{account_namespace}", "system:authenticated"]
+    reviews = kube.AuthorizationV1Api(client)
+
+    def review(right: Right) -> bool:
+        resource, _, subresource = right.resource.partition("/")
+        spec = kube.V1SubjectAccessReviewSpec(
+            user=user,
+            groups=groups,
+            resource_attributes=kube.V1ResourceAttributes(
+                namespace=right.namespace,
+                verb=right.verb,
+                group=right.group,
+                resource=resource,
+                subresource=subresource or None,
+                name=right.name or None,
+            ),
+        )
+        answer = reviews.create_subject_access_review(kube.V1SubjectAccessReview(spec=spec))
+        return bool(answer.status.allowed)
+
+    rights = list(asked)
+    with ThreadPoolExecutor(8) as pool:
+        return {right for right, granted in zip(rights, pool.map(review, rights), strict=True) if granted}
