@@ -42,11 +42,13 @@ APPLICATION_IMAGE: Final = "docker.io/library/bookkeeper:dev"
 RELEASE: Final = "tidegate"
 ACCOUNT: Final = "tidegate"
 """The operator's ServiceAccount."""
+SPARK_ACCOUNT: Final = "tidegate-spark"
 
 PARTITIONS: Final = 4
 RATE: Final = 10.0
 RUN_S: Final = 300.0
-HELM_S: Final = 180.0
+HELM_S: Final = 300.0
+"""Longer than the uninstall hook may take."""
 
 
 @dataclass(slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kubernetes import client as kube
@@ -24,13 +27,11 @@ class Right(NamedTuple):
 
 def served_resources(client: kube.ApiClient) -> list[tuple[str, str]]:
     """(API group, resource) of everything that the cluster serves, subresources and all, whatever the version."""
-    found = set()
-    groups = kube.ApisApi(client).get_api_versions().groups
-    paths = ["/api/v1", *(f"/apis/{group.preferred_version.group_version}" for group in groups)]
-    for path in paths:
-        group = "" if path == "/api/v1" else path.split("/")[2]
-        listed = client.call_api(path, "GET", auth_settings=["BearerToken"], response_type="object")[0]
-        found |= {(group, resource["name"]) for resource in listed["resources"]}
+    found = {("", resource.name) for resource in kube.CoreV1Api(client).get_api_resources().resources}
+    groups = kube.CustomObjectsApi(client)
+    for group in kube.ApisApi(client).get_api_versions().groups:
+        listed = groups.get_api_resources(group.name, group.preferred_version.version).resources
+        found |= {(group.name, resource.name) for resource in listed}
     return sorted(found)
 
 
@@ -103,3 +104,19 @@ def allowed(client: kube.ApiClient, account: str, account_namespace: str, asked:
     rights = list(asked)
     with ThreadPoolExecutor(8) as pool:
         return {right for right, granted in zip(rights, pool.map(review, rights), strict=True) if granted}
+
+
+def used(audit_log: Path, account: str, account_namespace: str) -> set[Right]:
+    """What a service account asked for and was not refused, without objects' names; ``*`` for what has no namespace."""
+    user = f"system:serviceaccount:{account_namespace}:{account}"
+    found: set[Right] = set()
+    with audit_log.open() as lines:
+        for line in lines:
+            if user not in line or (entry := json.loads(line))["user"]["username"] != user or "objectRef" not in entry:
+                continue
+            reference = entry["objectRef"]
+            resource = "/".join(reference[part] for part in ("resource", "subresource") if reference.get(part))
+            if resource and entry["responseStatus"].get("code") != HTTPStatus.FORBIDDEN:
+                namespace = reference.get("namespace", "*")
+                found.add(Right(namespace, entry["verb"], reference.get("apiGroup", ""), resource))
+    return found

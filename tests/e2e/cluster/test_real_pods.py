@@ -12,8 +12,15 @@ from typing import Any, Final
 import pytest
 
 from support.operator_process import until
-from support.pod_stage import AGENT_INIT_CONTAINER, APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, PodStage
+from support.pod_stage import (
+    AGENT_INIT_CONTAINER,
+    APPLICATION_NAMESPACE,
+    SPARK_ACCOUNT,
+    TIDEGATE_NAMESPACE,
+    PodStage,
+)
 from support.pods import longest_silence, wait_ready
+from support.rights import Right, rules_of, used
 from tidegate.reset.model import Phase
 
 pytestmark = pytest.mark.e2e_cluster
@@ -112,8 +119,14 @@ def test_new_partitions_lose_nothing(stage: PodStage) -> None:
 
 
 def test_the_whole_group_is_scaled_away_reset_and_brought_back(stage: PodStage) -> None:
-    name = stage.application.name
-    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": stage.application.name}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "bookkeeping", "namespace": APPLICATION_NAMESPACE},
+        "spec": {"scaleTargetRef": workload, "minReplicas": stage.application.replicas, "maxReplicas": 5},
+    }
+    stage.kubectl.apply(autoscaler)
     stage.kubectl.apply(pause("all", group=stage.application.group, method="Scale", workloadRef=workload))
     status = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/all")["status"]
 
@@ -122,11 +135,21 @@ def test_the_whole_group_is_scaled_away_reset_and_brought_back(stage: PodStage) 
     until(lambda: not stage.application.all_pods(), "no pod is left")
     reset = stage.reset("while-away", {"to": {"shiftBy": -30}})
     assert (reset["phase"], reset["way"]) == ("Succeeded", "Direct")
+    # It looks every 15 s, and leaves alone what is at 0.
+    disabled = ("ScalingActive", "False", "ScalingDisabled")
+    until(lambda: disabled in _conditions(stage, "hpa", "bookkeeping"), "the autoscaler stands aside", timeout_s=60)
+    assert stage.application.all_pods() == []
     stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/all", f"--timeout={SETTLED}")
     stage.application.wait_available(stage.application.replicas)
     stage.caught_up()
+    stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "hpa/bookkeeping")
     verdict = stage.verdict()
     assert verdict.ok, verdict.complaints()
+
+
+def _conditions(stage: PodStage, kind: str, name: str) -> set[tuple[str, str, str]]:
+    status = stage.kubectl.get(kind, "-n", APPLICATION_NAMESPACE, name).get("status", {})
+    return {(c["type"], c["status"], c["reason"]) for c in status.get("conditions", [])}
 
 
 def _operator(stage: PodStage) -> None:
@@ -186,6 +209,15 @@ def test_the_operator_may_do_what_its_chart_grants_and_nothing_else(stage: PodSt
     }
     assert rules
     assert granted == expected
+
+
+def test_drivers_and_executors_use_every_right_that_they_have(stage: PodStage) -> None:
+    granted = rules_of(stage.client, SPARK_ACCOUNT, APPLICATION_NAMESPACE)
+    used_rights = used(stage.node.audit_log, SPARK_ACCOUNT, APPLICATION_NAMESPACE)
+
+    # Spark removes by its name an executor that has failed by itself, of which this story has none.
+    removes_a_failed_executor = Right(APPLICATION_NAMESPACE, "delete", "", "pods")
+    assert used_rights | {removes_a_failed_executor} == granted
 
 
 def test_the_chart_is_upgraded_under_a_pause_and_resources_outlive_it(stage: PodStage) -> None:
