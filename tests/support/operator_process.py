@@ -216,11 +216,18 @@ class Resources:
 
     def lose_status(self, name: str) -> None:
         """What a restored backup looks like: the policy, and nothing of what it has done."""
-        body = dict(self.get_policy(name))
-        body["status"] = {}
-        self._custom.replace_namespaced_custom_object_status(
-            "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name, body
-        )
+
+        def is_lost() -> bool:
+            body = {**self.get_policy(name), "status": {}}
+            try:
+                self._custom.replace_namespaced_custom_object_status(
+                    "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name, body
+                )
+            except kube.exceptions.ConflictException:  # the operator wrote it in between
+                return False
+            return True
+
+        until(is_lost, f"the status of {name} is taken away")
 
     def delete_policy(self, name: str) -> None:
         self._custom.delete_namespaced_custom_object(
