@@ -43,6 +43,8 @@ RELEASE: Final = "tidegate"
 ACCOUNT: Final = "tidegate"
 """The operator's ServiceAccount."""
 SPARK_ACCOUNT: Final = "tidegate-spark"
+ASKED_NAMESPACES: Final = (APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, "kube-system")
+"""Served, its own, and neither."""
 
 PARTITIONS: Final = 4
 RATE: Final = 10.0
@@ -166,10 +168,12 @@ class PodStage:
         return rules_of(self.client, ACCOUNT, TIDEGATE_NAMESPACE)
 
     def answers(self, rules: set[Right]) -> set[Right]:
-        """What the API server grants the operator of all that can be asked for, and of what `rules` name."""
-        namespaces = (APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, "kube-system")
-        asked = {*every_right(self.client, namespaces), *(right for right in rules if right.name)}
-        return allowed(self.client, ACCOUNT, TIDEGATE_NAMESPACE, asked)
+        """What the API server grants the operator, beyond what anybody may, of all that can be asked for in
+        `ASKED_NAMESPACES`, and of what `rules` grant by an object's name.
+        """
+        asked = {*every_right(self.client, ASKED_NAMESPACES), *(right for right in rules if right.name)}
+        anybody = allowed(self.client, "nobody", TIDEGATE_NAMESPACE, asked)
+        return allowed(self.client, ACCOUNT, TIDEGATE_NAMESPACE, asked) - anybody
 
     def keep_logs(self, folder: Path) -> None:
         """What daemons, pods and the API server have said, and what the cluster holds."""

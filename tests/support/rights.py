@@ -90,7 +90,7 @@ def allowed(client: kube.ApiClient, account: str, account_namespace: str, asked:
             user=user,
             groups=groups,
             resource_attributes=kube.V1ResourceAttributes(
-                namespace=right.namespace,
+                namespace=None if right.namespace == "*" else right.namespace,
                 verb=right.verb,
                 group=right.group,
                 resource=resource,
