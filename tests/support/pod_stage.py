@@ -167,11 +167,11 @@ class PodStage:
         """What the operator's roles say."""
         return rules_of(self.client, ACCOUNT, TIDEGATE_NAMESPACE)
 
-    def answers(self, rules: set[Right]) -> set[Right]:
+    def answers(self, expected: set[Right]) -> set[Right]:
         """What the API server grants the operator, beyond what anybody may, of all that can be asked for in
-        `ASKED_NAMESPACES`, and of what `rules` grant by an object's name.
+        `ASKED_NAMESPACES`, and of `expected`: rights on single objects, and on kinds that this cluster does not serve.
         """
-        asked = {*every_right(self.client, ASKED_NAMESPACES), *(right for right in rules if right.name)}
+        asked = {*every_right(self.client, ASKED_NAMESPACES), *expected}
         anybody = allowed(self.client, "nobody", TIDEGATE_NAMESPACE, asked)
         return allowed(self.client, ACCOUNT, TIDEGATE_NAMESPACE, asked) - anybody
 
