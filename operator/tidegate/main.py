@@ -305,12 +305,14 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
             runners[Engine.SPARK] = SparkApplicationRunner(settings.spark, api_client=api_client, clock=clock)
         case RunnerKind.NONE:
             pass
+    topics = TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked)
     connections = LevelLoop(
         ConnectionReconciler(
             ConnectionParts(
                 kube=kube,
                 files=files,
                 live=live,
+                topics=topics,
                 observer=observer,
                 open_kafka=KafkaClient,
                 executor=executor,
@@ -322,7 +324,6 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         expected=_EXPECTED,
         observe_pass=lambda seconds, failed: metrics.passed(CONNECTIONS.kind, seconds, failed=failed),
     )
-    topics = TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked)
 
     def wake_policy(uid: str) -> None:
         policies.wake(uid)
@@ -399,7 +400,13 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     freshness = health.Freshness(settings.unobserved_limit_s, clock.monotonic)
     webhook = None
     if settings.webhook_address is not None:
-        parts = WebhookParts(neighbours, agent, kube.record, executor, injection_metrics)
+
+        def obeyed(namespace: str, connection: str) -> None:
+            open_now = live.get(namespace, connection)
+            if topics.want(namespace, connection) and open_now is not None:
+                connections.wake(open_now.uid)
+
+        parts = WebhookParts(neighbours, agent, kube.record, executor, injection_metrics, obeyed)
         webhook = _webhook(settings, settings.webhook_address, parts, WebhookClient(api_client), files)
     return Operator(
         settings=settings,

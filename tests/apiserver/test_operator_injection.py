@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kubernetes import client as kube
 
 from devstack import ApiServer, KafkaCluster
@@ -213,6 +214,30 @@ def test_a_selected_pod_is_injected_and_others_are_as_they_were(running: Running
     by_label = cluster.pod(unique("label"), "somebody-else", labels={"tidegate.io/inject": "python"})
     assert env(by_label)["TIDEGATE_CONTROL_TOPIC"] == "__tidegate"
     assert running.operator.metric("tidegate_webhook_admissions_total", outcome="Injected") >= 2
+
+
+def test_the_topics_that_an_injected_pod_obeys_are_made_for_it(
+    running: Running, kafka: KafkaCluster, unique: Unique
+) -> None:
+    cluster, app, control = running.cluster, unique(), unique("control")
+    cluster.resources.connection(app, kafka.bootstrap, controlTopic={"name": control})
+    try:
+        cluster.resources.wait_connection(app)
+        cluster.resources.policy(app, "payments", connectionRef={"name": app}, consumers=consumers(app))
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+        def topics() -> set[str]:
+            return {name for name in admin.list_topics(timeout=10).topics if name.startswith(control)}
+
+        until(lambda: is_injected(cluster.pod(app, app, dry_run=True)), "the policy counts")
+        assert topics() == set()
+
+        cluster.pod(app, app)
+
+        until(lambda: topics() == {control, f"{control}_acks"}, "control and ack topic are there", timeout_s=20)
+    finally:
+        cluster.resources.delete_policy(app)
+        cluster.resources.delete_connection(app)
 
 
 def test_a_refused_pod_is_created_and_the_refusal_told_where_people_look(running: Running, unique: Unique) -> None:

@@ -156,6 +156,10 @@ def test_nobody_makes_rights_where_they_are_not_wanted() -> None:
     assert not list(of_kind(manifests, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
 
 
+def test_the_webhooks_address_is_known_before_the_operator_is_ready() -> None:
+    assert one(render(), "Service", "tidegate-webhook")["spec"]["publishNotReadyAddresses"] is True
+
+
 def test_the_webhook_never_looks_at_its_own_pods_nor_at_the_systems() -> None:
     hook = one(render(), "MutatingWebhookConfiguration")["webhooks"][0]
     (own,) = hook["namespaceSelector"]["matchExpressions"]

@@ -68,6 +68,8 @@ def output(*command: str) -> str:
 
 def footprint() -> dict[str, object]:
     """All that a node could leave on the machine, packet counters apart; while nobody else's node is up."""
+    # A killed process's, and after that one that is at work.
+    sweep_node()
     assert eventually(lambda: not FOLDER.exists(), 600), "the node of another process does not go"
     places = ("/run/containerd", "/var/lib/kubelet", "/var/lib/cni", "/var/log/containers", str(FOLDER))
     names = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward")

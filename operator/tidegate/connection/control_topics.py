@@ -32,6 +32,9 @@ class TopicsOfConnections:
     """Whether a connection's topics may be used. ``told`` learns of each answer.
 
     Belongs to the event loop's thread; Kafka is asked in ``executor``.
+
+    Consumers whose agents were told of topics that are not there can't be known as managed, so whoever tells them wants
+    the topics of that connection (namespace and name), and its reconciler sees to it.
     """
 
     def __init__(self, executor: Executor, again_after_s: float, told: Callable[[Live, TopicsChecked], None]) -> None:
@@ -39,6 +42,16 @@ class TopicsOfConnections:
         self._again_after_s = again_after_s
         self._told = told
         self._known: dict[str, _Known] = {}
+        self._wanted: set[tuple[str, str]] = set()
+
+    def want(self, namespace: str, name: str) -> bool:
+        """Whether that is new."""
+        known = (namespace, name) in self._wanted
+        self._wanted.add((namespace, name))
+        return not known
+
+    def wanted(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self._wanted
 
     async def checked(self, live: Live, snapshot: Snapshot) -> TopicsChecked:
         """What was found: now, where they are not known, not there, or were wrong a while ago; else before.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from tidegate.connection import status
+from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
     connection_in,
@@ -24,6 +25,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.status import Trouble
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Cluster
 from tidegate.kafka.ports import Kafka
 from tidegate.kube.loop import Pass
@@ -62,6 +64,7 @@ class Parts:
     kube: Kube
     files: ConnectionFiles
     live: LiveConnections
+    topics: TopicsOfConnections
     observer: Observer
     open_kafka: Callable[[Connection], Kafka]
     executor: Executor
@@ -121,6 +124,12 @@ class ConnectionReconciler:
             return status.trouble_of(snapshot.failure)
         if snapshot.cluster is None:
             raise RuntimeError("a look without a failure has a cluster")
+        live = self._live(body)
+        if live is not None and self._parts.topics.wanted(live.namespace, live.name):
+            try:
+                await self._parts.topics.checked(live, snapshot)
+            except KafkaFailure as failure:
+                return status.trouble_of(failure)
         return snapshot.cluster
 
     async def _secret(self, namespace: str, name: str) -> Any:
@@ -164,10 +173,10 @@ class ConnectionReconciler:
 
     def _remember(self, body: Object, seen: Cluster | Trouble) -> None:
         uid = uid_of(body)
-        live = self._parts.live.get(namespace_of(body), name_of(body))
+        live = self._live(body)
         self._parts.metrics.connection_is(label_of(body), up=isinstance(seen, Cluster))
         self._failures[uid] = 0 if isinstance(seen, Cluster) else self._failures.get(uid, 0) + 1
-        if live is None or live.uid != uid:
+        if live is None:
             return
         if isinstance(seen, Cluster):
             self._parts.live.reached(live, seen.cluster_id)
@@ -178,8 +187,8 @@ class ConnectionReconciler:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
         before = read_status(ConnectionStatus, body)
-        live = parts.live.get(namespace_of(body), name_of(body))
-        topics = live.topics if live is not None and live.uid == uid_of(body) else None
+        live = self._live(body)
+        topics = live.topics if live is not None else None
         after = status.status_of(before, seen, topics, generation=generation, now=parts.clock.now())
         if after == before:
             return body
@@ -191,6 +200,11 @@ class ConnectionReconciler:
         body = await self._do(parts.kube.replace_status, CONNECTIONS, body, after.to_json())
         parts.metrics.wrote_status(CONNECTIONS.kind)
         return body
+
+    def _live(self, body: Object) -> Live | None:
+        """This object's; a younger one may have its name."""
+        live = self._parts.live.get(namespace_of(body), name_of(body))
+        return live if live is not None and live.uid == uid_of(body) else None
 
     def _again_after(self, uid: str, seen: Cluster | Trouble) -> float:
         if isinstance(seen, Cluster):

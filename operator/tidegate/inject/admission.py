@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tidegate.inject.environment import Injection
+from tidegate.inject.environment import CONTROL_TOPIC, Injection
 from tidegate.inject.patch import AgentImage, patch_for
 from tidegate.inject.wish import Refusal, Surroundings, wish_for
 from tidegate.kube.ports import EventType, Happening
@@ -41,11 +41,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``outcome``: for the metric. ``notice``: never for a dry run, which must leave no trace."""
+    """``outcome``: for the metric. ``notice`` and ``obeys``, the control topic that the pod's agent is told of: never
+    for a dry run, which must leave no trace.
+    """
 
     response: Mapping[str, Any]
     outcome: str
     notice: Notice | None = None
+    obeys: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class _Outcome:
     warnings: tuple[str, ...] = ()
     refusal: Refusal | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    obeys: str | None = None
 
 
 def answer(review: Any, around: Callable[[str], Surroundings | None], agent: AgentImage) -> Answer:
@@ -99,7 +103,13 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
         return _Outcome("Refused", refusal=patch)
     if not patch.operations:
         return _Outcome("Unchanged")
-    return _Outcome("Injected", patch.operations, _conflicts(wish), annotations={"setting": wish.setting})
+    return _Outcome(
+        "Injected",
+        patch.operations,
+        _conflicts(wish),
+        annotations={"setting": wish.setting},
+        obeys=wish.environment.get(CONTROL_TOPIC),
+    )
 
 
 def _conflicts(wish: Injection) -> tuple[str, ...]:
@@ -120,8 +130,8 @@ def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | No
         response["warnings"] = [_cut(f"tidegate: {warning}") for warning in warnings[:8]]
     if outcome.annotations:
         response["auditAnnotations"] = dict(outcome.annotations)
-    told = notice if not request.get("dryRun") else None
-    return Answer({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}, outcome.name, told)
+    answered = Answer({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}, outcome.name)
+    return answered if request.get("dryRun") else replace(answered, notice=notice, obeys=outcome.obeys)
 
 
 def _cut(text: str) -> str:

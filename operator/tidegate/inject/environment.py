@@ -24,6 +24,8 @@ from tidegate.resources.policy import (
     SelectorRequirement,
 )
 
+CONTROL_TOPIC: Final = "TIDEGATE_CONTROL_TOPIC"
+"""Of the agent's environment: whose holds it obeys."""
 _MAX_AGE: Final = "auto.offset.reset.latest.max.age"
 """KIP-1327, as drafted: milliseconds."""
 _NEW_PARTITIONS: Final = "auto.offset.reset.new.partitions"
@@ -81,7 +83,7 @@ class Injection:
 
 def agent_environment(control_topic: str) -> dict[str, str]:
     """What starts the agent, and nothing else: gates are obeyed, in every group of the process."""
-    return {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": control_topic}
+    return {"TIDEGATE_AGENT": "1", CONTROL_TOPIC: control_topic}
 
 
 def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) -> dict[str, str]:

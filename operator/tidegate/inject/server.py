@@ -48,13 +48,16 @@ Record = Callable[[Object, Happening], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``record``: writes an Event about an object, blocking."""
+    """``record``: writes an Event about an object, blocking. ``obeyed``: learns of each connection, by namespace and
+    name, whose control topic an agent is told of.
+    """
 
     neighbours: Neighbours
     agent: AgentImage
     record: Record
     executor: Executor
     metrics: InjectionMetrics
+    obeyed: Callable[[str, str], None] = lambda _namespace, _name: None
 
 
 class WebhookServer:
@@ -134,6 +137,12 @@ class WebhookServer:
 
     def _answer(self, review: Any) -> Answer:
         found = answer(review, self._parts.neighbours.around, self._parts.agent)
+        if found.obeys is not None:
+            namespace = str(review["request"]["namespace"])
+            around = self._parts.neighbours.around(namespace)
+            for name, topic in around.control_topics.items() if around is not None else ():
+                if topic == found.obeys:
+                    self._parts.obeyed(namespace, name)
         if found.notice is not None and self._may_tell():
             task = asyncio.get_running_loop().create_task(self._tell(found.notice))
             self._notices.add(task)

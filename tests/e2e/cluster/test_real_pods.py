@@ -64,6 +64,17 @@ def test_a_label_makes_an_ordinary_deployment_managed_and_leaves_it_as_it_was(st
     assert "initContainers" not in deployment["spec"]["template"]["spec"]
 
 
+def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: PodStage) -> None:
+    reset = stage.reset("first", {"to": {"shiftBy": -60}}, name="first reset by SparkApplication, from apply to Ready")
+
+    assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Gated")
+    undone = stage.reset("undone", {"to": {"undo": "first"}})
+    assert undone["phase"] == "Succeeded"
+    stage.caught_up()
+    verdict = stage.verdict()
+    assert verdict.clean, verdict.complaints()
+
+
 def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: PodStage) -> None:
     topic, number = held = stage.application.partitions[0]
     began = time.monotonic()
@@ -79,17 +90,6 @@ def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: Po
     assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
     stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/one", f"--timeout={SETTLED}")
     stage.ledger.wait_flowing(stage.application.partitions)
-
-
-def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: PodStage) -> None:
-    reset = stage.reset("first", {"to": {"shiftBy": -60}}, name="first reset by SparkApplication, from apply to Ready")
-
-    assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Gated")
-    undone = stage.reset("undone", {"to": {"undo": "first"}})
-    assert undone["phase"] == "Succeeded"
-    stage.caught_up()
-    verdict = stage.verdict()
-    assert verdict.clean, verdict.complaints()
 
 
 def test_no_password_is_in_anything_that_the_cluster_or_a_log_shows(stage: PodStage) -> None:

@@ -315,7 +315,8 @@ def test_the_answer_carries_the_patch() -> None:
     operations = json.loads(base64.b64decode(response["patch"]))
     assert response["patchType"] == "JSONPatch"
     assert applied(pod(), tuple(operations)) == injected(pod())
-    assert (found.outcome, found.notice) == ("Injected", None)
+    assert (found.outcome, found.notice, found.obeys) == ("Injected", None, "__tidegate")
+    assert answered(pod(), dryRun=True).obeys is None
 
 
 @pytest.mark.parametrize(
