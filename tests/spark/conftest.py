@@ -12,9 +12,10 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    from devstack import spark_jars
     from tidegate.spark.session import local_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = local_session("local[2]")
+    session = local_session("local[2]", jars=spark_jars())
     yield session
     session.stop()

@@ -70,7 +70,6 @@ class LocalSparkRunner:
         master: str = "local[2]",
         *,
         settings: SparkSettings | None = None,
-        jars: tuple[Path, ...] = (),
         python: Path | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
@@ -78,7 +77,6 @@ class LocalSparkRunner:
         self._runs = runs_directory.absolute()
         self._master = master
         self._settings = settings or SparkSettings()
-        self._jars = jars
         self._python = python or Path(sys.executable)
         self._environment = dict(environment or {})
         self._clock = clock or SystemClock()
@@ -160,8 +158,8 @@ class LocalSparkRunner:
             str(spark_home() / "bin" / "spark-submit"),
             *("--master", self._master, "--name", launch.name, "--driver-memory", knobs["driver.memory"]),
         ]
-        if self._jars:
-            command += ["--jars", ",".join(map(str, self._jars))]
+        if self._settings.jars:
+            command += ["--jars", ",".join(map(str, self._settings.jars))]
         for key, value in knobs["sparkConf"].items():
             command += ["--conf", f"{key}={value}"]
         return [*command, str(self._settings.templates / "jobs" / "reset.py"), launch.store]

@@ -7,7 +7,7 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -85,11 +85,13 @@ def start_session(name: str) -> SparkSession:
     return session
 
 
-def local_session(master: str = "local[2]") -> SparkSession:
+def local_session(master: str = "local[2]", *, jars: Sequence[Path] = ()) -> SparkSession:
     """A session in this very process, as ``spark-submit`` would set it up."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("tidegate")
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in local_options().items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

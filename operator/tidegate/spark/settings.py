@@ -82,6 +82,10 @@ class SparkSettings:
     """An archive of loaded classes, made on this machine by ``python -m tidegate.spark.archive``, that the local
     runner's Java starts from; one that does not fit is ignored."""
 
+    jars: tuple[Path, ...] = ()
+    """Spark's connector to Kafka for the local runner, which pip's pyspark lacks: the jars' paths with commas between
+    them. Without it, records can't be read. The job's image has its own."""
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SparkSettings:
         """From ``TIDEGATE_SPARK_*``; what is absent keeps its default.
@@ -109,6 +113,7 @@ class SparkSettings:
             runs_directory=Path(read.text("RUNS_DIRECTORY", str(default.runs_directory))),
             local_master=read.text("LOCAL_MASTER", default.local_master),
             class_archive=Path(archive) if (archive := read.text("CLASS_ARCHIVE", "")) else None,
+            jars=tuple(Path(jar) for jar in read.text("JARS", "").split(",") if jar),
         )
 
 
