@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import stat
 import threading
 import uuid
@@ -15,8 +16,11 @@ from typing import Any
 import pytest
 
 from devstack import ApiServer
+from support.planned_runs import some_evidence
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset import stores
+from tidegate.reset.evidence import EVIDENCE_LIMIT_BYTES, Content, left_out
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -42,13 +46,14 @@ from tidegate.reset.model import (
     Undo,
     Way,
 )
-from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import (
     ConfigMapRunStore,
     DirectoryRunStore,
     DocumentTooLarge,
     StoreFailure,
     StoreUnavailable,
+    encode_evidence,
     label_value,
     open_store,
 )
@@ -312,6 +317,50 @@ def test_a_large_plan_comes_back_as_it_was(make_store: MakeStore) -> None:
     assert make_store().load().plan == plan
 
 
+def test_evidence_comes_back_as_it_was_and_may_be_gathered_again(make_store: MakeStore) -> None:
+    store = make_store()
+    store.create(a_request())
+    attempt = store.begin_attempt()
+    store.write_plan(a_plan(), attempt=attempt)
+    assert make_store().load().evidence is None
+    store.write_evidence(some_evidence(), attempt=attempt)
+    store.append(a_progress(attempt), attempt=attempt)
+    assert make_store().load().evidence == some_evidence()
+    later = store.begin_attempt()
+    with pytest.raises(StaleAttempt):
+        store.write_evidence(replace(some_evidence(), read=1), attempt=attempt)
+    store.write_evidence(replace(some_evidence(), read=2), attempt=later)
+    run = make_store().load()
+    assert run.evidence is not None
+    assert (run.evidence.read, run.plan, len(run.journal)) == (2, a_plan(), 1)
+
+
+def test_evidence_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    store = DirectoryRunStore(tmp_path, "run")
+    store.create(a_request())
+    long = replace(some_evidence().samples[0], key=Content(99, "d", "é" * 5_000))
+    store.write_evidence(replace(some_evidence(), samples=(long,) * 100), attempt=store.begin_attempt())
+    evidence = store.load().evidence
+    assert evidence is not None
+    assert 0 < len(evidence.samples) < 100
+    assert evidence.topics == some_evidence().topics
+    assert evidence.notes[-1] == f"Left out for want of room: {100 - len(evidence.samples)} sample records"
+    assert len(encode_evidence(evidence).encode()) <= EVIDENCE_LIMIT_BYTES
+
+
+def test_a_run_written_before_there_was_evidence_is_read(tmp_path: Path) -> None:
+    store = DirectoryRunStore(tmp_path, "run")
+    store.create(a_request())
+    file = tmp_path / "run.json"
+    fields = json.loads(file.read_text())
+    del fields["evidence"], fields["request"]["evidence"]
+    file.write_text(json.dumps(fields))
+    assert store.load() == Run(store.load().request)
+    fields["evidence"] = {"of": "another version"}
+    file.write_text(json.dumps(fields))
+    assert store.load().evidence is None
+
+
 def test_the_location_opens_the_same_run(tmp_path: Path) -> None:
     store = DirectoryRunStore(tmp_path / "a folder", "run")
     request = a_request()
@@ -410,6 +459,25 @@ def test_a_run_that_does_not_fit_says_what_takes_the_room(kube_client: Any, name
     with pytest.raises(DocumentTooLarge, match=r"plan\.json\.gz"):
         store.write_plan(replace(a_plan(), partitions=partitions), attempt=attempt)
     store.append(a_progress(attempt), attempt=attempt)
+
+
+@pytest.mark.apiserver
+def test_evidence_makes_room_for_the_run(kube_client: Any, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConfigMapRunStore(namespace, "full", api_client=kube_client)
+    store.create(a_request())
+    attempt = store.begin_attempt()
+    store.write_plan(a_plan(), attempt=attempt)
+    store.write_evidence(some_evidence(), attempt=attempt)
+    size = len(encode_evidence(some_evidence()))
+    monkeypatch.setattr(stores, "CONFIG_MAP_LIMIT_BYTES", size + 4_000)
+    message = "x" * (size // 2)
+    for n in range(3):
+        store.append(a_progress(attempt, f"{n}{message}"), attempt=attempt)
+    run = store.load()
+    assert len(run.journal) == 3
+    assert run.evidence == left_out(some_evidence())
+    with pytest.raises(DocumentTooLarge):
+        store.append(a_progress(attempt, 9 * message), attempt=attempt)
 
 
 def test_an_api_server_that_stays_away_is_named() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final
 
@@ -13,6 +14,7 @@ from tidegate.cli.env import env_parser, run_env
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
+from tidegate.cli.planning import plan_parser, run_plan
 from tidegate.cli.screen import Screen
 
 BAD_USAGE: Final = 1
@@ -22,6 +24,7 @@ INTERRUPTED: Final = 130
 
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
+       tidegate plan POLICY         what an OffsetResetPolicy's reset would read again and skip
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options
        tidegate --version
@@ -42,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["groups", *rest]:
             return _groups(rest, screen)
         case ["env", *rest]:
-            return _env(rest, screen)
+            return _beside(run_env, env_parser, rest, screen)
+        case ["plan", *rest]:
+            return _beside(run_plan, plan_parser, rest, screen)
         case _:
             screen.err.write(_USAGE)
             return BAD_USAGE
@@ -61,12 +66,18 @@ def _groups(arguments: Sequence[str], screen: Screen) -> int:
         return INTERRUPTED
 
 
-def _env(arguments: Sequence[str], screen: Screen) -> int:
+def _beside(
+    command: Callable[[Sequence[str], Screen], int],
+    parser: Callable[[], ArgumentParser],
+    arguments: Sequence[str],
+    screen: Screen,
+) -> int:
+    """A command that only reads the cluster of the kubeconfig."""
     try:
-        return run_env(arguments, screen)
+        return command(arguments, screen)
     except UsageError as error:
         screen.note(str(error))
-        screen.err.write(env_parser().format_usage())
+        screen.err.write(parser().format_usage())
         return BAD_USAGE
 
 

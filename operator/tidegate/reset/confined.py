@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.reset.evidence import Evidence
 from tidegate.reset.model import FromGroup, Plan, Progress, RunRequest, RunResult
 from tidegate.reset.store import ForeignRun, Run, RunStore
 
@@ -97,6 +98,9 @@ class ConfinedRunStore:
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         self._store.write_plan(plan, attempt=attempt)
+
+    def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
+        self._store.write_evidence(evidence, attempt=attempt)
 
     def append(self, progress: Progress, *, attempt: int) -> None:
         self._store.append(progress, attempt=attempt)

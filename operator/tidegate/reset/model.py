@@ -229,6 +229,25 @@ class ApplySettings:
     drain_timeout: timedelta = timedelta(seconds=30)
 
 
+class EvidenceLevel(StrEnum):
+    """How much is gathered for whoever approves a plan: nothing; histograms by the brokers' time index; or also what
+    the records themselves tell."""
+
+    NONE = "None"
+    COUNTS = "Counts"
+    RECORDS = "Records"
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSettings:
+    """``max_records``: as many are read at most. ``show_values``: keys and values may be stored and shown, cut."""
+
+    level: EvidenceLevel = EvidenceLevel.NONE
+    show_values: bool = False
+    max_records: int = 1_000_000
+    timeout: timedelta = timedelta(minutes=1)
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources."""
@@ -243,6 +262,7 @@ class RunRequest:
     settings: ApplySettings = field(default_factory=ApplySettings)
     allowed_topics: tuple[str, ...] = ("*",)
     manual_approval: bool = False
+    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
 
 
 # --- progress and result ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.reset.evidence import Evidence
 from tidegate.reset.model import Plan, Progress, RunRequest, RunResult
 
 
@@ -35,6 +36,7 @@ class Run:
     journal: tuple[Progress, ...] = ()
     result: RunResult | None = None
     approved: bool = False
+    evidence: Evidence | None = None
 
     @property
     def last(self) -> Progress | None:
@@ -66,6 +68,10 @@ class RunStore(Protocol):
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         """Store the plan, once: a run never gets a second plan. Raises ``ValueError`` for a different one."""
+        ...
+
+    def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
+        """Store what was gathered about the plan, as much of it as there is room for; it is never needed later."""
         ...
 
     def append(self, progress: Progress, *, attempt: int) -> None: ...

@@ -29,6 +29,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tidegate.packed import pack, unpack
 from tidegate.reset.clock import Clock, SystemClock
+from tidegate.reset.evidence import Evidence, fitted, left_out
 from tidegate.reset.model import PartitionPlan, Plan, Progress, RunRequest, RunResult, Target
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 
@@ -66,6 +67,7 @@ _PLAN = TypeAdapter(Plan)
 _PARTITION = TypeAdapter(PartitionPlan)
 _PROGRESS = TypeAdapter(Progress)
 _RESULT = TypeAdapter(RunResult)
+_EVIDENCE = TypeAdapter(Evidence)
 
 
 def encode_request(request: RunRequest) -> str:
@@ -105,6 +107,19 @@ def encode_result(result: RunResult) -> str:
     return _RESULT.dump_json(result).decode()
 
 
+def encode_evidence(evidence: Evidence) -> str:
+    """JSON; members that say nothing are left out, since there are many of them."""
+    return _EVIDENCE.dump_json(evidence, exclude_defaults=True).decode()
+
+
+def _evidence_from(fields: Any) -> Evidence | None:
+    """``None`` for what this version can't read: nothing but its being shown depends on it."""
+    try:
+        return _EVIDENCE.validate_python(fields)
+    except ValidationError:
+        return None
+
+
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 Change = Callable[[Run], Run]
@@ -132,6 +147,16 @@ def _planned(plan: Plan, attempt: int) -> Change:
         if run.plan != plan:
             raise ValueError(f"run {run.request.run_uid} has a plan already, made at {run.plan.made_at.isoformat()}")
         return run
+
+    return change
+
+
+def _shown(evidence: Evidence, attempt: int) -> Change:
+    kept = fitted(evidence, lambda e: len(encode_evidence(e).encode()))
+
+    def change(run: Run) -> Run:
+        _checked(run, attempt)
+        return run if run.evidence == kept else replace(run, evidence=kept)
 
     return change
 
@@ -177,6 +202,9 @@ class _Document(ABC):
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         self._write(_planned(plan, attempt))
+
+    def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
+        self._write(_shown(evidence, attempt))
 
     def append(self, progress: Progress, *, attempt: int) -> None:
         self._write(_noted(progress, attempt))
@@ -278,7 +306,7 @@ class DirectoryRunStore(_Document):
             raise StoreFailure(f"can't read {self._file}: {error.strerror}") from error
         try:
             fields = json.loads(text)
-            plan, result = fields["plan"], fields["result"]
+            plan, result, evidence = fields["plan"], fields["result"], fields.get("evidence")
             return Run(
                 request=_request_from(fields["request"]),
                 attempt=fields["attempt"],
@@ -286,6 +314,7 @@ class DirectoryRunStore(_Document):
                 journal=tuple(_PROGRESS.validate_python(p) for p in fields["journal"]),
                 result=None if result is None else _RESULT.validate_python(result),
                 approved=fields["approved"],
+                evidence=None if evidence is None else _evidence_from(evidence),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise StoreFailure(f"{self._file} is not a run's document: {error}") from error
@@ -296,6 +325,7 @@ class DirectoryRunStore(_Document):
             f'{{"attempt":{run.attempt},"approved":{json.dumps(run.approved)},\n'
             f'"request":{encode_request(run.request)},\n'
             f'"plan":{"null" if run.plan is None else encode_plan(run.plan)},\n'
+            f'"evidence":{"null" if run.evidence is None else encode_evidence(run.evidence)},\n'
             f'"journal":[\n{journal}\n],\n'
             f'"result":{"null" if run.result is None else encode_result(run.result)}}}\n'
         )
@@ -447,6 +477,7 @@ class ConfigMapRunStore(_Document):
 
         try:
             request, plan, result = part("request.json"), part("plan.json"), part("result.json")
+            evidence = part("evidence.json")
             if request is None:
                 raise ValueError("it has no request.json")
             return Run(
@@ -456,6 +487,7 @@ class ConfigMapRunStore(_Document):
                 journal=tuple(_PROGRESS.validate_json(line) for line in (part("journal.jsonl") or b"").splitlines()),
                 result=None if result is None else _RESULT.validate_json(result),
                 approved=data.get("approved") == "true",
+                evidence=None if evidence is None else _evidence_from(json.loads(evidence)),
             )
         except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
@@ -491,10 +523,16 @@ class ConfigMapRunStore(_Document):
         if run.result is not None:
             result = run.result
             put("result.json", result, before and before.result, lambda: encode_result(result))
+        if run.evidence is not None:
+            evidence = run.evidence
+            put("evidence.json", evidence, before and before.evidence, lambda: encode_evidence(evidence))
 
         sizes = {k: len(v.encode()) for k, v in data.items()}
         sizes |= {k: len(v) * 3 // 4 for k, v in binary.items()}
         if sum(sizes.values()) > CONFIG_MAP_LIMIT_BYTES:
+            if run.evidence is not None and run.evidence != left_out(run.evidence):
+                # It must never be in the way of the run.
+                return self._encode(replace(run, evidence=left_out(run.evidence)), stored)
             worst = ", ".join(f"{k} {n:,} bytes" for k, n in sorted(sizes.items(), key=lambda i: -i[1]) if n > 1024)
             raise DocumentTooLarge(
                 f"the run does not fit into {self.location}, which takes {CONFIG_MAP_LIMIT_BYTES:,} bytes: {worst}. "

@@ -1,0 +1,224 @@
+"""A review of a plan for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.cli.review import (
+    Review,
+    Topic,
+    Total,
+    ago_text,
+    keys_text,
+    peak,
+    reading_text,
+    records_text,
+    size_text,
+    time_text,
+    width_text,
+)
+from tidegate.reset.evidence import Amount, Content, Histogram, HistogramSource
+from tidegate.reset.model import PartitionPlan
+from tidegate.visible import visible
+
+MAX_ROWS: Final = 40
+"""Partitions shown one by one; the page and the JSON have them all."""
+
+WIDTH: Final = 120
+"""Of what is no terminal."""
+
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_AGAIN, _SKIPPED, _FAINT, _WARN = "blue", "dark_orange", "dim", "yellow"
+
+
+def show(review: Review, out: TextIO) -> None:
+    """Write it. Colours only where ``out`` is a terminal that has them (and ``NO_COLOR`` is not set)."""
+    width = None if out.isatty() else WIDTH
+    console = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
+    console.print(Group(*_parts(review)))
+
+
+def _parts(review: Review) -> Iterator[RenderableType]:
+    yield _line(("Reset ", ""), (review.run_id, "bold"), (" of group ", ""), (review.group, "bold"))
+    yield _line(
+        (f"{review.policy}: to {review.target}. ", ""),
+        (f"{review.phase}, way {review.way}, planned {time_text(review.made_at)} ({ago_text(review.age)})", _FAINT),
+    )
+    yield Text()
+    yield _totals(review)
+    for note in review.notes:
+        yield Text(f"! {note}", _WARN)
+    for note in review.evidence_notes:
+        yield Text(f"  {note}", _FAINT)
+    for topic in review.topics:
+        yield Text()
+        yield from _topic(topic)
+    yield Text()
+    yield _partitions(review.partitions)
+    if len(review.partitions) > MAX_ROWS:
+        yield Text(f"and {len(review.partitions) - MAX_ROWS:,} partitions more: --html FILE and --output json", _FAINT)
+    if review.samples:
+        yield Text()
+        yield from _samples(review)
+    yield Text()
+    if review.outcome is not None:
+        yield Text(review.outcome)
+    if review.approval is not None:
+        yield Text("Nothing has been changed. To let it be applied as it is here:")
+        yield Text(f"  {review.approval}", "bold", no_wrap=True, overflow="ignore")
+
+
+def _line(*parts: tuple[str, str]) -> Text:
+    return Text.assemble(*parts)
+
+
+# --- totals and topics ------------------------------------------------------------------------------------------------
+
+
+def _totals(review: Review) -> Table:
+    table = Table.grid(padding=(0, 3))
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for name, style, total in (
+        ("Read again", _AGAIN, review.replayed),
+        ("Skipped", _SKIPPED, review.skipped),
+    ):
+        table.add_row(Text(name, style), f"{records_text(total)} records", *_sizes(total))
+    again = len(review.partitions) - review.moved
+    moves = f"{review.moved:,} move, {again:,} stay"
+    clamped = f", {review.clamped:,} of them moved to an end of the log" if review.clamped else ""
+    table.add_row("Partitions", f"{len(review.partitions):,}", f"{moves}{clamped}")
+    if review.span is not None:
+        table.add_row("Records from", "", " to ".join(map(time_text, review.span)))
+    return table
+
+
+def _sizes(amount: Amount | Total | None) -> list[str]:
+    if amount is None:
+        return []
+    size, keys = size_text(amount), keys_text(amount)
+    found = [text for text in (size, None if keys is None else f"{keys} different keys") if text is not None]
+    return [", ".join(found)] if found else []
+
+
+def _topic(topic: Topic) -> Iterator[RenderableType]:
+    evidence = topic.evidence
+    yield _line((visible(topic.name), "bold"), (f"  {topic.partitions:,} partitions", _FAINT))
+    for name, style, amount in (
+        ("read again", _AGAIN, evidence.replayed),
+        ("skipped", _SKIPPED, evidence.skipped),
+    ):
+        if amount is not None:
+            read = reading_text(amount)
+            yield _line(
+                (f"  {name} ", style),
+                (", ".join([f"{records_text(amount)} records", *_sizes(amount)]), ""),
+                ("" if read is None else f" ({read})", _FAINT),
+            )
+            yield from _oddities(amount)
+    if evidence.replayed is None and evidence.skipped is None:
+        yield Text("  nothing is read again or skipped", _FAINT)
+    if evidence.histogram is not None:
+        yield Padding(Group(*_histogram(evidence.histogram)), (0, 0, 0, 2))
+
+
+def _oddities(amount: Amount) -> Iterator[Text]:
+    found = [
+        f"{count:,} {what}"
+        for count, what in ((amount.without_key, "without a key"), (amount.tombstones, "without a value"))
+        if count
+    ]
+    if found:
+        yield Text(f"    {', '.join(found)}", _FAINT)
+
+
+def _histogram(histogram: Histogram) -> Iterator[Text]:
+    top = peak(histogram)
+    for name, style, counts in (
+        ("again  ", _AGAIN, histogram.replayed),
+        ("skipped", _SKIPPED, histogram.skipped),
+    ):
+        if any(counts):
+            yield _line((f"{name} ", _FAINT), ("".join(_block(n, top) for n in counts), style))
+    source = "offsets, by the time index" if histogram.source is HistogramSource.INDEX else "records"
+    yield Text(
+        f"{time_text(histogram.start)} to {time_text(histogram.end)}, {width_text(histogram.width)} a column, "
+        f"at most {top:,} {source}",
+        _FAINT,
+    )
+
+
+def _block(count: int, top: int) -> str:
+    """A column an eighth high at least where there is anything."""
+    if not count:
+        return "·"
+    return _BLOCKS[max(1, round(count / top * 8))]
+
+
+# --- partitions and samples -------------------------------------------------------------------------------------------
+
+
+def _partitions(partitions: Sequence[PartitionPlan]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
+    table.add_column("partition", overflow="fold")
+    for name in ("log start", "committed", "target", "log end", "read again", "skipped"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("first and last record that moves")
+    for p in partitions[:MAX_ROWS]:
+        table.add_row(
+            Text(visible(str(p.topic_partition))),
+            f"{p.earliest:,}",
+            "none" if p.committed is None else f"{p.committed:,}",
+            Text(f"{p.target:,}" + ("" if p.clamped is None else "!"), _WARN if p.clamped is not None else "bold"),
+            f"{p.latest:,}",
+            Text(f"{p.replayed:,}", _AGAIN if p.replayed else _FAINT),
+            Text(f"{p.skipped:,}", _SKIPPED if p.skipped else _FAINT),
+            Text(_span(p), _FAINT),
+        )
+    return table
+
+
+def _span(p: PartitionPlan) -> str:
+    return (
+        " to ".join("?" if at is None else time_text(at) for at in (p.span_from, p.span_to))
+        if (p.span_from is not None or p.span_to is not None)
+        else ""
+    )
+
+
+def _samples(review: Review) -> Iterator[RenderableType]:
+    yield Text("Records next to the targets")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
+    for name in ("partition", "offset", "", "time", "key", "value"):
+        table.add_column(name, overflow="fold", justify="right" if name == "offset" else "left")
+    for sample in review.samples:
+        side = Text("▶ target on" if sample.from_target else "  before it", "bold" if sample.from_target else _FAINT)
+        table.add_row(
+            Text(visible(str(sample.topic_partition))),
+            f"{sample.offset:,}",
+            side,
+            "" if sample.at is None else time_text(sample.at),
+            _content(sample.key, "no key"),
+            _content(sample.value, "no value (tombstone)"),
+        )
+    yield table
+    if any(part is not None and part.text is None for s in review.samples for part in (s.key, s.value)):
+        yield Text(
+            "Contents are hidden: sizes, and salted digests that are alike for like contents. "
+            "spec.reset.evidence.showValues shows them",
+            _FAINT,
+        )
+
+
+def _content(content: Content | None, nothing: str) -> Text:
+    if content is None:
+        return Text(nothing, _FAINT)
+    if content.text is None:
+        return Text(f"{content.bytes:,} B #{visible(content.digest)}", _FAINT)
+    return _line((visible(content.text), ""), ("… " if content.cut else " ", ""), (f"{content.bytes:,} B", _FAINT))
