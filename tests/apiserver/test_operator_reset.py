@@ -185,7 +185,7 @@ def test_a_group_and_a_topic_that_the_connection_does_not_allow_are_refused(
 
 def test_what_cannot_be_done_is_refused_with_its_reason(shared: Resources, group: Group, p: str) -> None:
     cases = {
-        "record": ({"id": "a", "to": {"record": {"where": "key = 'x'"}}}, "NotInThisVersion"),
+        "record": ({"id": "a", "to": {"record": {"where": "key = 'x'"}}}, "SparkUnavailable"),
         "spark": ({"id": "a", "to": {"offset": 1}, "engine": "Spark"}, "SparkUnavailable"),
         "undo": ({"id": "a", "to": {"undo": "never"}}, "UndoRunNotFound"),
         "file": ({"id": "a", "to": {"configMap": {"name": "none", "key": "csv"}}}, "ConfigMapNotFound"),

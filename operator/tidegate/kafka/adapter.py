@@ -242,6 +242,12 @@ class KafkaClient:
         # Read one after the other: retention or DeleteRecords may have moved the start past the end we saw.
         return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
 
+    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where each log ends for readers of committed records: before the first that an open transaction has written,
+        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
+        specs = {p: OffsetSpec.latest() for p in partitions}
+        return self._list_offsets(specs, "read the end of the logs", isolation=IsolationLevel.READ_COMMITTED)
+
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         specs = {p: OffsetSpec.for_timestamp(_epoch_ms(at)) for p, at in times.items()}
         found = self._list_offsets(specs, "look up offsets by time")
@@ -294,13 +300,17 @@ class KafkaClient:
             reader.close()
         return times
 
-    def _list_offsets(self, specs: Mapping[TopicPartition, Any], what: str) -> dict[TopicPartition, int]:
+    def _list_offsets(
+        self,
+        specs: Mapping[TopicPartition, Any],
+        what: str,
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, int]:
         if not specs:
             return {}
         request = {ClientTopicPartition(p.topic, p.partition): spec for p, spec in specs.items()}
-        futures = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._patience_s
-        )
+        futures = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=self._patience_s)
         offsets: dict[TopicPartition, int] = {}
         unknown: set[TopicPartition] = set()
         for key, future in futures.items():

@@ -35,6 +35,18 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one partition from ``start`` on, ``end`` excluded."""
+
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
 class LogBounds:
     """Where a partition's log begins and ends: the first readable offset, and the one the next record will get.
 

@@ -12,12 +12,15 @@ from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailab
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.apply import GroupReset
 from tidegate.reset.clock import Clock
-from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult, Searched
 from tidegate.reset.pacing import Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
 
-Planner = Callable[[RunRequest, datetime], Plan]
+Tell = Callable[[Searched], None]
+Planner = Callable[[RunRequest, datetime, Tell], Plan]
+"""Gets the time at which the plan is made, and whom to tell how far a search has come. ``Tell`` raises
+``StaleAttempt``."""
 
 
 def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult | None:
@@ -25,7 +28,7 @@ def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | Non
     return carry_out(
         store,
         clock,
-        plan=lambda request, now: make_plan(request, kafka, now),
+        plan=lambda request, now, _: make_plan(request, kafka, now),
         apply=lambda attempt: apply_run(store, attempt, kafka, clock, tuning=tuning),
     )
 
@@ -54,8 +57,12 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
     """Make and store the plan; the stored result instead when it was refused."""
     request = store.load().request
     store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+
+    def tell(searched: Searched) -> None:
+        store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
+
     try:
-        plan = _while_away(lambda: planner(request, clock.now()), request, clock)
+        plan = _while_away(lambda: planner(request, clock.now(), tell), request, clock)
     except PlanRefused as refused:
         result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
     except KafkaFailure as failure:

@@ -6,6 +6,7 @@ operator, the Spark driver and its executors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -99,7 +100,58 @@ class Undo:
     kind: Literal["undo"] = "undo"
 
 
-Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ByDuration | ShiftBy | FromFile | FromGroup | Undo
+class NoMatch(StrEnum):
+    """What becomes of a partition in which no record is found: it stays, goes to the end, or there is no plan."""
+
+    KEEP = "Keep"
+    END = "End"
+    FAIL = "Fail"
+
+
+class SchemaFormat(StrEnum):
+    """How a record's value is encoded."""
+
+    JSON = "Json"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """What values hold. ``text``: the schema, in the format's words; ``source``: where it was read, for a person."""
+
+    format: SchemaFormat
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToRecord:
+    """The first record for which ``where``, a Spark SQL condition, holds; ``after``: behind the last one.
+
+    ``since`` and ``until`` bound the records looked at by their timestamps, ``until`` excluded.
+    """
+
+    where: str
+    since: datetime | None = None
+    until: datetime | None = None
+    after: bool = False
+    no_match: NoMatch = NoMatch.KEEP
+    schema: RecordSchema | None = None
+    kind: Literal["record"] = "record"
+
+
+Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ByDuration | ShiftBy | FromFile | FromGroup | Undo | ToRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What reading records has found, for a target that needs that.
+
+    ``offsets``: by partition, ``None`` where there is no such record; a partition that was not looked at is absent.
+    ``notes``: for the plan, sentences for a person without a full stop.
+    """
+
+    offsets: Mapping[TopicPartition, int | None]
+    notes: tuple[str, ...] = ()
 
 
 # --- plan -------------------------------------------------------------------------------------------------------------
@@ -288,6 +340,15 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Searched:
+    """How far a search through records has come: offsets looked at, those there are to look at, and how fast."""
+
+    read: int
+    total: int
+    per_second: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """One line of a run's journal, written *before* the step it names: a successor knows what may have happened.
 
@@ -307,6 +368,8 @@ class Progress:
     message: str = ""
     putting_back: str = ""
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
+    searched: Searched | None = None
+    """Takes the place of the line before it, where that tells of the same search."""
 
 
 @dataclass(frozen=True, slots=True)

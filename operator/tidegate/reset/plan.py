@@ -15,13 +15,16 @@ from typing import Final, assert_never
 from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.reset.model import (
     ByDuration,
+    Findings,
     FromFile,
     FromGroup,
+    NoMatch,
     PartitionPlan,
     Plan,
     RunRequest,
     ShiftBy,
     Target,
+    ToRecord,
     ToTimestamp,
     Undo,
     Way,
@@ -47,6 +50,7 @@ UNKNOWN_PARTITION: Final = "UnknownPartition"
 NOTHING_MATCHES: Final = "NothingMatches"
 TOPIC_RECREATED: Final = "TopicRecreated"
 NO_COMMITTED_OFFSET: Final = "NoCommittedOffset"
+NO_MATCHING_RECORD: Final = "NoMatchingRecord"
 
 
 class PlanRefused(Exception):
@@ -231,13 +235,15 @@ def _and_notes(message: str, scope: Scope) -> str:
 class Measured:
     """What was read of the partitions in scope.
 
-    ``found``: answers of ``offsets_at`` for the asked time; empty for targets that ask for none.
+    ``found``: answers of ``offsets_at`` for the asked time; empty for targets that ask for none. ``findings``: for
+    targets for which records were read.
     """
 
     committed: Offsets
     bounds: Mapping[TopicPartition, LogBounds]
     found: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     other: Offsets | None = None
+    findings: Findings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +264,8 @@ def plan_partitions(
 
     Raises ``KeyError`` for a partition that was not measured.
     """
-    named = named_offsets(target, measured.other)
+    named = named_offsets(target, measured.other, measured.findings)
+    searched = measured.findings.offsets if measured.findings is not None else {}
     had_none = frozenset(target.absent) if isinstance(target, Undo) else frozenset()
     planned: list[PartitionPlan] = []
     without: defaultdict[NoAim, list[TopicPartition]] = defaultdict(list)
@@ -266,7 +273,12 @@ def plan_partitions(
         bounds = measured.bounds[partition]
         committed = measured.committed.get(partition)
         seen = Seen(
-            committed, bounds, measured.found.get(partition), named.get(partition), had_none=partition in had_none
+            committed,
+            bounds,
+            measured.found.get(partition),
+            named.get(partition),
+            had_none=partition in had_none,
+            searched=partition in searched,
         )
         match aim(target, seen):
             case NoAim() as reason:
@@ -304,6 +316,18 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
             f"cannot shift offset for partition {listed(uncommitted)} since there is no current committed offset: "
             "select the other partitions, or another target for these",
         )
+    unmatched = aimed.without.get(NoAim.NO_MATCH, ())
+    if unmatched and isinstance(request.target, ToRecord) and request.target.no_match is NoMatch.FAIL:
+        raise PlanRefused(
+            NO_MATCHING_RECORD,
+            ". ".join(
+                [
+                    f"no record was found in {_count(unmatched)} ({listed(unmatched)}): reset the other partitions, "
+                    "change where, from or until, or let noMatch be Keep or End",
+                    *(measured.findings.notes if measured.findings is not None else ()),
+                ]
+            ),
+        )
     if not aimed.partitions:
         raise PlanRefused(NOTHING_MATCHES, ". ".join(_left_out(request.target, aimed)))
     plan = Plan(
@@ -313,7 +337,8 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
         partitions=tuple(sorted(aimed.partitions, key=lambda p: (p.topic, p.partition))),
         way=expected_way(asked.group, frozenset(p.topic_partition for p in aimed.partitions), asked.managed),
     )
-    notes = (*asked.scope.notes, *_left_out(request.target, aimed), *_notes(asked, measured, plan, now))
+    found = measured.findings.notes if measured.findings is not None else ()
+    notes = (*asked.scope.notes, *found, *_left_out(request.target, aimed), *_notes(asked, measured, plan, now))
     return replace(plan, notes=notes)
 
 
@@ -340,6 +365,10 @@ def _left_out(target: Target, aimed: Aimed) -> list[str]:
                 sentences.append(f"Left as they are, run {run_id} found no committed offset there: {them}")
             case NoAim.NOT_IN_RUN, Undo(run_id=run_id):
                 sentences.append(f"Left as they are, not part of run {run_id}: {them}")
+            case NoAim.NO_MATCH, ToRecord():
+                sentences.append(f"Left as they are, no record was found there: {them}")
+            case NoAim.NOT_SEARCHED, ToRecord():
+                sentences.append(f"Left as they are, not there yet when the search began: {them}")
     return sentences
 
 
@@ -351,6 +380,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
             _note_rows_outside(asked),
             _note_live_source(asked, now),
             _note_time(asked, measured, now),
+            _note_to_the_end(asked, measured),
             _note_clamped(plan),
             _note_uncommitted(asked, plan),
             _note_outside_log(plan),
@@ -413,6 +443,14 @@ def _note_time(asked: Asked, measured: Measured, now: datetime) -> str | None:
             "earlier ones were deleted, perhaps some from after it"
         )
     return ". ".join(sentences) or None
+
+
+def _note_to_the_end(asked: Asked, measured: Measured) -> str | None:
+    target = asked.request.target
+    if not isinstance(target, ToRecord) or target.no_match is not NoMatch.END or measured.findings is None:
+        return None
+    without = [p for p in asked.scope.partitions if measured.findings.offsets.get(p, 0) is None]
+    return f"No record was found in {_count(without)} ({listed(without)}): to the end" if without else None
 
 
 def _note_clamped(plan: Plan) -> str | None:

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import FromGroup, Plan, RunRequest
+from tidegate.reset.model import Findings, FromGroup, Plan, RunRequest, ToRecord
 from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
 from tidegate.reset.scope import is_undecided, scope_of
 from tidegate.reset.targets import asked_time
 
-__all__ = ["PlanRefused", "make_plan"]
+__all__ = ["PlanRefused", "look_around", "make_plan"]
+
+NEEDS_SPARK: Final = "SparkUnavailable"
 
 
-def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime) -> Plan:
+def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findings: Findings | None = None) -> Plan:
     """Where the group is, where it would go, and what that would replay or skip. Changes nothing.
 
-    ``now``: aware, UTC; what ``duration`` counts from. Raises ``PlanRefused`` for a request that has no plan, and
-    ``KafkaFailure``; of these ``Unavailable`` also while a rebalance hides what the group subscribes to.
+    ``now``: aware, UTC; what ``duration`` counts from. ``findings``: what was found beforehand, for a target for which
+    records have to be read. Raises ``PlanRefused`` for a request that has no plan, and ``KafkaFailure``; of these
+    ``Unavailable`` also while a rebalance hides what the group subscribes to.
+    """
+    target = request.target
+    if isinstance(target, ToRecord) and findings is None:
+        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} reads records with Spark: use engine Auto or Spark")
+    asked, committed = look_around(request, kafka)
+    partitions = asked.scope.partitions
+    at = asked_time(target, now)
+    # The look-up before the bounds: the log's end only grows, so that what was found is inside.
+    found = kafka.offsets_at(dict.fromkeys(partitions, at)) if at is not None else {}
+    measured = Measured(committed, kafka.log_bounds(partitions), found, asked.other, findings)
+    plan = build_plan(asked, measured, now)
+
+    ends = span_ends(plan)
+    if not ends.first:
+        return plan
+    return with_spans(plan, kafka.record_times(ends.first), kafka.record_times(ends.last))
+
+
+def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offsets]:
+    """What was asked for and what it meets, and the group's committed offsets; no log is looked at.
+
+    Raises as ``make_plan``.
     """
     target = request.target
     topics = kafka.topics()
@@ -30,15 +57,4 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime) -> Plan:
     managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
     asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other, managed)
     check(asked)
-
-    partitions = asked.scope.partitions
-    at = asked_time(target, now)
-    # The look-up before the bounds: the log's end only grows, so that what was found is inside.
-    found = kafka.offsets_at(dict.fromkeys(partitions, at)) if at is not None else {}
-    measured = Measured(committed, kafka.log_bounds(partitions), found, other)
-    plan = build_plan(asked, measured, now)
-
-    ends = span_ends(plan)
-    if not ends.first:
-        return plan
-    return with_spans(plan, kafka.record_times(ends.first), kafka.record_times(ends.last))
+    return asked, committed

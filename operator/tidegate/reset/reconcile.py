@@ -36,13 +36,23 @@ from tidegate.reset import job
 from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import FromFile, FromGroup, Phase, RunRequest, RunResult, Target
+from tidegate.reset.model import (
+    FromFile,
+    FromGroup,
+    Phase,
+    RecordSchema,
+    RunRequest,
+    RunResult,
+    SchemaFormat,
+    Target,
+)
 from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.queue import Claim, blocker, claimed
 from tidegate.reset.request import (
     Refusal,
     launch_number,
     make_request,
+    record_target,
     run_name,
     run_uid,
     selections,
@@ -70,7 +80,14 @@ from tidegate.reset.store import ForeignRun, Run, RunNotFound, RunStore, StaleAt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import STALLED, is_true
-from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetSpec, ResetStatus
+from tidegate.resources.policy import (
+    ConfigMapTarget,
+    Engine,
+    OffsetResetPolicySpec,
+    PolicyStatus,
+    ResetSpec,
+    ResetStatus,
+)
 from tidegate.spark.application import resources as spark_resources
 from tidegate.spark.errors import BadSparkSpec, RunnerFailure
 from tidegate.spark.session import common_options
@@ -349,6 +366,12 @@ class PolicyReconciler:
         return Start(engine=engine, request=request)
 
     def _engine(self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Engine | Refusal:
+        if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                f"spec.reset.to.{reset.to.kind.value} reads records with Spark, and this operator has no Spark runner: "
+                "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
+            )
         if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
             return Engine.DIRECT
         if Engine.SPARK not in self._parts.runners:
@@ -378,22 +401,36 @@ class PolicyReconciler:
                 return undo_target(to.undo, await self._load(body, to.undo))
             except ForeignRun as foreign:
                 return Refusal(core.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+        if to.record is not None:
+            if to.record.value_schema is None:
+                return record_target(to.record, None)
+            named = to.record.value_schema
+            text = await self._text(body, "spec.reset.to.record.valueSchema.configMap", named.config_map)
+            if isinstance(text, Refusal):
+                return text
+            source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
+            return record_target(to.record, RecordSchema(SchemaFormat(named.format.value), text, source))
         if to.config_map is None:
             target = simple_target(to)
             return target or Refusal(NOT_IN_THIS_VERSION, f"spec.reset.to.{to.kind} is not there in this version")
-        name, key = to.config_map.name, to.config_map.key
+        text = await self._text(body, "spec.reset.to.configMap", to.config_map)
+        if isinstance(text, Refusal):
+            return text
+        source = f"ConfigMap {to.config_map.name}, key {to.config_map.key}"
         try:
-            text = (await self._do(self._parts.kube.config_map, namespace_of(body), name)).get(key)
-        except NotFound:
-            return Refusal(
-                CONFIG_MAP_NOT_FOUND, f"spec.reset.to.configMap: there is no ConfigMap {name} in this namespace"
-            )
-        if text is None:
-            return Refusal(CONFIG_MAP_NOT_FOUND, f"spec.reset.to.configMap: ConfigMap {name} has no key {key}")
-        try:
-            return FromFile(parse_offsets(text, spec.group), f"ConfigMap {name}, key {key}")
+            return FromFile(parse_offsets(text, spec.group), source)
         except BadOffsetsFile as bad:
-            return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: ConfigMap {name}, key {key}: {bad}")
+            return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: {source}: {bad}")
+
+    async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
+        try:
+            texts = await self._do(self._parts.kube.config_map, namespace_of(body), named.name)
+        except NotFound:
+            return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: there is no ConfigMap {named.name} in this namespace")
+        text: str | None = texts.get(named.key)
+        if text is None:
+            return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
+        return text
 
     async def _in_the_way(
         self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
@@ -605,6 +642,7 @@ class PolicyReconciler:
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=live.secrets if live is not None and in_pods else {},
             confines=self._confines(body, reset.id),
+            reads_records=_reads_records(spec, reset),
         )
 
     def _memory(self, body: Object) -> _Memory:
@@ -621,8 +659,13 @@ class PolicyReconciler:
 # --- checks before a run ----------------------------------------------------------------------------------------------
 
 
+def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
+    wanted = spec.reset if spec is not None else None
+    return wanted is not None and wanted.id == current.id and wanted.to.kind.needs_spark
+
+
 def _unsupported(reset: ResetSpec) -> Refusal | None:
-    if not reset.to.kind.needs_spark:
+    if reset.to.cluster is None:
         return None
     return Refusal(
         NOT_IN_THIS_VERSION,

@@ -12,8 +12,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
+    NoMatch,
     Owners,
     Phase,
+    RecordSchema,
     RunRequest,
     Selection,
     ShiftBy,
@@ -21,11 +23,12 @@ from tidegate.reset.model import (
     ToEarliest,
     ToLatest,
     ToOffset,
+    ToRecord,
     ToTimestamp,
     Undo,
 )
 from tidegate.reset.store import Run
-from tidegate.resources.policy import Approval, OffsetResetPolicySpec, ResetSpec, ResetTo
+from tidegate.resources.policy import Approval, OffsetResetPolicySpec, RecordTarget, ResetSpec, ResetTo
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
@@ -91,6 +94,18 @@ def simple_target(to: ResetTo) -> Target | None:
     if to.shift_by is not None:
         return ShiftBy(to.shift_by)
     return None
+
+
+def record_target(record: RecordTarget, schema: RecordSchema | None) -> ToRecord:
+    """``schema``: the text that ``record.value_schema`` names."""
+    return ToRecord(
+        where=record.where,
+        since=record.from_,
+        until=record.until,
+        after=record.after,
+        no_match=NoMatch(record.no_match.value),
+        schema=schema,
+    )
 
 
 def undo_target(run_id: str, run: Run | None) -> Target | Refusal:

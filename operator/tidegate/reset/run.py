@@ -40,6 +40,7 @@ from tidegate.resources.policy import (
     ResetStatus,
     ResetWay,
     RunHistory,
+    SearchStatus,
     StandstillStatus,
 )
 
@@ -546,6 +547,7 @@ def _report(draft: _Draft, current: ResetStatus, run: Run) -> None:
     draft.run(
         phase=ResetPhase(phase.value),
         way=current.way if way is None else ResetWay(way.value),
+        search=_search_status(current, run),
         plan=plan_status(draft.seen.run_document, run.plan),
     )
     message = _progress_message(run, phase)
@@ -594,6 +596,18 @@ def _effect(plan: Plan | None) -> str:
     return (
         f"{len(plan.partitions)} partition(s), {plan.moved} to move, {plan.records_replayed} record(s) to be read "
         f"again, {plan.records_skipped} skipped"
+    )
+
+
+def _search_status(current: ResetStatus, run: Run) -> SearchStatus | None:
+    searched = next((p.searched for p in reversed(run.journal) if p.searched is not None), None)
+    if searched is None:
+        return current.search
+    return SearchStatus(
+        records_read=searched.read,
+        records_total=searched.total,
+        records_per_second=searched.per_second,
+        percent=100 * searched.read // searched.total if searched.total else 100,
     )
 
 

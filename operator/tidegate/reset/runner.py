@@ -36,7 +36,8 @@ class Launch:
 
     ``store``: the run store's location (``RunStore.location``). ``connection_secrets``: for runners in a cluster, the
     Secrets (name → keys) to mount where ``Connection`` expects its files. ``spark``: ``spec.spark`` as given.
-    ``confines``: for a job that runs with the operator's own rights.
+    ``confines``: for a job that runs with the operator's own rights. ``reads_records``: by the million, which takes
+    other settings than planning by what brokers say.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Launch:
     spark: Mapping[str, Any] = field(default_factory=dict)
     connection_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confines: Confines | None = None
+    reads_records: bool = False
 
 
 class Runner(Protocol):

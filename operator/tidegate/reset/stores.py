@@ -164,7 +164,10 @@ def _shown(evidence: Evidence, attempt: int) -> Change:
 def _noted(progress: Progress, attempt: int) -> Change:
     def change(run: Run) -> Run:
         _checked(run, attempt)
-        return run if run.last == progress else replace(run, journal=(*run.journal, progress))
+        if run.last == progress:
+            return run
+        searching = progress.searched is not None and run.last is not None and run.last.searched is not None
+        return replace(run, journal=(*(run.journal[:-1] if searching else run.journal), progress))
 
     return change
 

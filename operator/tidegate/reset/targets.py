@@ -16,13 +16,16 @@ from tidegate.kafka.model import LogBounds, Offsets, TopicPartition
 from tidegate.reset.model import (
     ByDuration,
     Clamped,
+    Findings,
     FromFile,
     FromGroup,
+    NoMatch,
     ShiftBy,
     Target,
     ToEarliest,
     ToLatest,
     ToOffset,
+    ToRecord,
     ToTimestamp,
     Undo,
 )
@@ -35,8 +38,8 @@ class Seen:
     """What was read of one partition.
 
     ``found``: the first offset at or after the asked time (``ClusterReader.offsets_at``), ``None`` for no such record.
-    ``named``: the offset that a file, another group or an undone run has for it (``named_offsets``). ``had_none``: the
-    run to undo found no committed offset there.
+    ``named``: the offset that a file, another group, an undone run or a search has for it (``named_offsets``).
+    ``had_none``: the run to undo found no committed offset there. ``searched``: its records were looked at.
     """
 
     committed: int | None
@@ -44,6 +47,7 @@ class Seen:
     found: int | None = None
     named: int | None = None
     had_none: bool = False
+    searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class NoAim(StrEnum):
     NONE_BEFORE = "NoneBefore"
     """The run to undo found no committed offset there."""
     NOT_IN_RUN = "NotInRun"
+    NO_MATCH = "NoMatch"
+    """No record was found."""
+    NOT_SEARCHED = "NotSearched"
+    """The partition was not there when the search began."""
 
 
 def asked_time(target: Target, now: datetime) -> datetime | None:
@@ -76,7 +84,7 @@ def asked_time(target: Target, now: datetime) -> datetime | None:
             return _at_or_after(at)
         case ByDuration(ago=ago):
             return _at_or_after(now - ago) if ago <= now - EPOCH else EPOCH
-        case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo():
+        case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo() | ToRecord():
             return None
         case _:
             assert_never(target)
@@ -87,13 +95,20 @@ def _at_or_after(at: datetime) -> datetime:
     return max(at + part, EPOCH)
 
 
-def named_offsets(target: Target, other: Offsets | None) -> Mapping[TopicPartition, int]:
-    """The offsets that a target names partition by partition; ``other``: the offsets of the group in ``FromGroup``."""
+def named_offsets(
+    target: Target, other: Offsets | None, findings: Findings | None = None
+) -> Mapping[TopicPartition, int]:
+    """The offsets that a target names partition by partition.
+
+    ``other``: the offsets of the group in ``FromGroup``; ``findings``: for ``ToRecord``.
+    """
     match target:
         case FromFile(offsets=offsets) | Undo(before=offsets):
             return {o.topic_partition: o.offset for o in offsets}
         case FromGroup():
             return other or {}
+        case ToRecord():
+            return {p: offset for p, offset in findings.offsets.items() if offset is not None} if findings else {}
         case ToEarliest() | ToLatest() | ToOffset() | ToTimestamp() | ByDuration() | ShiftBy():
             return {}
         case _:
@@ -124,6 +139,12 @@ def aim(target: Target, seen: Seen) -> Aim | NoAim:
             if seen.named is not None:
                 return inside(seen.named, bounds)
             return NoAim.NONE_BEFORE if seen.had_none else NoAim.NOT_IN_RUN
+        case ToRecord(no_match=no_match):
+            if seen.named is not None:
+                return inside(seen.named, bounds)
+            if not seen.searched:
+                return NoAim.NOT_SEARCHED
+            return Aim(bounds.latest) if no_match is NoMatch.END else NoAim.NO_MATCH
         case _:
             assert_never(target)
 

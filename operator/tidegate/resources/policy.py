@@ -212,16 +212,39 @@ class ConfigMapTarget(ResourceModel):
     key: SecretKey
 
 
-class RecordTarget(ResourceModel):
-    """The first record for which ``where`` (Spark SQL over key, value, headers, timestamp) holds.
+class NoMatch(StrEnum):
+    """What becomes of a partition in which no record is found, as ``tidegate.reset.model.NoMatch`` names it."""
 
-    ``from_`` and ``until`` bound the records looked at, by their timestamps; ``after``: the one behind it.
+    KEEP = "Keep"
+    END = "End"
+    FAIL = "Fail"
+
+
+class SchemaFormat(StrEnum):
+    """How values are encoded, as ``tidegate.reset.model.SchemaFormat`` names it."""
+
+    JSON = "Json"
+
+
+class ValueSchema(ResourceModel):
+    """A ConfigMap's key that says what values hold: for ``Json``, columns and types as Spark's SQL writes them."""
+
+    config_map: ConfigMapTarget
+    format: SchemaFormat = SchemaFormat.JSON
+
+
+class RecordTarget(ResourceModel):
+    """The first record for which ``where`` (Spark SQL over the record's columns) holds.
+
+    ``from_`` and ``until`` bound the records looked at, by their timestamps; ``after``: behind the last one instead.
     """
 
     where: Annotated[str, Field(min_length=1, max_length=4096)]
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
     until: Timestamp | None = None
     after: StrictBool = False
+    no_match: NoMatch = NoMatch.KEEP
+    value_schema: ValueSchema | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -545,6 +568,15 @@ class StandstillStatus(ResourceModel):
     max: Duration
 
 
+class SearchStatus(ResourceModel):
+    """How far a search through records has come: offsets looked at, of those between the bounds, and how fast."""
+
+    records_read: Count
+    records_total: Count
+    records_per_second: Count
+    percent: Count
+
+
 class ResetStatus(ResourceModel):
     """The newest run. ``run_uid`` tells it from a run of the same id of any other resource."""
 
@@ -556,6 +588,7 @@ class ResetStatus(ResourceModel):
     engine: Engine | None = None
     way: ResetWay | None = None
     application: str | None = None
+    search: SearchStatus | None = None
     plan: PlanStatus | None = None
     standstill: StandstillStatus | None = None
     redone: Count | None = None

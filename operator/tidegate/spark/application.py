@@ -207,7 +207,7 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
         raise BadTemplate("the template is not a SparkApplication")
     secrets = sorted(launch.connection_secrets.items())
     policy = {"tidegate.io/policy": label_value(str(launch.owner["name"]))} if launch.owner else {}
-    values = resources(launch.spark, settings, common_options()) | {
+    values = resources(launch.spark, settings, common_options(reads_records=launch.reads_records)) | {
         "name": launch.name,
         "namespace": launch.namespace,
         "labels": {

@@ -1,6 +1,7 @@
 """The Spark job: plans as a DataFrame, for one group or for thousands, and applies each group as one task.
 
-The driver knows where the clusters are and opens none of their secrets: whatever talks to Kafka runs in an executor.
+Whatever talks to Kafka runs in an executor; but where records are searched (``tidegate.spark.find``), Spark's connector
+asks the cluster from the driver as well.
 Planning itself is ``tidegate.reset.planning.make_plan``, the very same that the operator runs; Spark reads what it
 needs, in three steps that are one job:
 
@@ -32,16 +33,19 @@ from tidegate.reset import job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.model import (
     Clamped,
+    Findings,
     PartitionPlan,
     Plan,
     RunRequest,
     RunResult,
+    ToRecord,
     Way,
 )
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
+from tidegate.spark.find import find_records
 from tidegate.spark.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -87,15 +91,17 @@ def plan_groups(
     *,
     spans: bool = True,
     tasks: int | None = None,
+    findings: Mapping[str, Findings] | None = None,
 ) -> DataFrame:
     """The plans of all requests, as ``PLAN_COLUMNS``; nothing is read before an action asks for it.
 
     ``now``: the time a duration counts back from. ``spans``: also look up the timestamps of the records that would be
     replayed or skipped, which reads records. ``tasks``: how many tasks the groups and the partitions are spread over;
-    without it, Spark's default parallelism. What goes wrong with one group is in its row and leaves the others alone.
+    without it, Spark's default parallelism. ``findings``: what reading records has found, by ``run_uid``. What
+    goes wrong with one group is in its row and leaves the others alone.
     """
     tasks = max(1, min(tasks or spark.sparkContext.defaultParallelism, len(requests)))
-    return _planned_by(spark, _PlanJob.of(requests, now, spans), len(requests), tasks)
+    return _planned_by(spark, _PlanJob.of(requests, now, spans, findings or {}), len(requests), tasks)
 
 
 def _planned_by(spark: SparkSession, job: Steps, requests: int, tasks: int) -> DataFrame:
@@ -221,9 +227,12 @@ class _PlanJob:
     cluster_of: tuple[int, ...]
     now: datetime
     spans: bool
+    findings: Mapping[str, Findings]
 
     @classmethod
-    def of(cls, requests: Sequence[RunRequest], now: datetime, spans: bool) -> _PlanJob:
+    def of(
+        cls, requests: Sequence[RunRequest], now: datetime, spans: bool, findings: Mapping[str, Findings]
+    ) -> _PlanJob:
         clusters: list[Connection] = []
         numbers: dict[str, int] = {}
         cluster_of = []
@@ -233,7 +242,7 @@ class _PlanJob:
                 numbers[key] = len(clusters)
                 clusters.append(request.connection)
             cluster_of.append(numbers[key])
-        return cls(tuple(map(encode_request, requests)), tuple(clusters), tuple(cluster_of), now, spans)
+        return cls(tuple(map(encode_request, requests)), tuple(clusters), tuple(cluster_of), now, spans, findings)
 
     # --- step 1 -------------------------------------------------------------------------------------------------------
 
@@ -328,7 +337,8 @@ class _PlanJob:
             yield (*name, *nothing, self.now, None, head["failure"], head["message"])
             return
         try:
-            plan = make_plan(request, self._snapshot(clients, number, request, head, rows), self.now)
+            snapshot = self._snapshot(clients, number, request, head, rows)
+            plan = make_plan(request, snapshot, self.now, findings=self.findings.get(request.run_uid))
         except PlanRefused as refused:
             yield (*name, *nothing, self.now, refused.reason, None, refused.message)
             return
@@ -412,14 +422,29 @@ def _observe_all(client: KafkaClient, names: Sequence[str]) -> Mapping[str, tupl
 def carry_out(spark: SparkSession, location: str, clock: Clock | None = None) -> RunResult | None:
     """``tidegate.reset.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
 
-    The driver has no connection to Kafka: executors read, plan and apply.
+    Executors read, plan and apply; the driver has a connection to Kafka only while records are read.
     """
+    clock = clock or SystemClock()
     return job.carry_out(
         open_store(location),
-        clock or SystemClock(),
-        plan=lambda request, now: collect_plan(plan_groups(spark, [request], now), request),
+        clock,
+        plan=lambda request, now, tell: _plan_one(spark, request, now, tell, clock),
         apply=lambda attempt: apply_groups(spark, [(location, attempt)])[0],
     )
+
+
+def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job.Tell, clock: Clock) -> Plan:
+    """The plan of one run, after whatever its target has to find in records. Raises as ``make_plan``."""
+    match request.target:
+        case ToRecord() as target:
+            search = find_records(spark, request, target, tell, clock)
+            plan = collect_plan(
+                plan_groups(spark, [request], now, findings={request.run_uid: search.findings}), request
+            )
+            search.check(plan)
+            return plan
+        case _:
+            return collect_plan(plan_groups(spark, [request], now), request)
 
 
 def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]]) -> list[RunResult]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Range, TopicPartition
 from tidegate.spark.java_client import java_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["COLUMNS", "Range", "read_records"]
 
 COLUMNS: Final = {
     "topic": "string",
@@ -38,18 +39,6 @@ _TUNING: Final = {
     "fetch.max.wait.ms": "50",
     "allow.auto.create.topics": "false",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets from ``start`` on, ``end`` excluded."""
-
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start
 
 
 def read_records(

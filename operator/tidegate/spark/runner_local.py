@@ -152,7 +152,7 @@ class LocalSparkRunner:
     # --- the command --------------------------------------------------------------------------------------------------
 
     def _command(self, launch: Launch) -> list[str]:
-        options = with_archive(local_options(), self._settings.class_archive)
+        options = with_archive(local_options(reads_records=launch.reads_records), self._settings.class_archive)
         knobs = resources(launch.spark, self._settings, options)
         command = [
             str(spark_home() / "bin" / "spark-submit"),

@@ -301,7 +301,7 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
         store = world.open_store("ns", launch.store.rpartition("/")[2], None)
         attempt = store.begin_attempt()
         if store.load().plan is None:
-            job.plan_run(store, attempt, world.clock, lambda request, now: make_plan(request, world.kafka, now))
+            job.plan_run(store, attempt, world.clock, lambda request, now, _: make_plan(request, world.kafka, now))
         # Dies with its transaction open: whoever gets the partition now would wait.
         left_open.append(world.kafka.writer("payments", transaction_timeout_s=60).transaction())
         left_open[-1].__enter__().send("payments", {T0: 10})

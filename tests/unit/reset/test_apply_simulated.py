@@ -208,7 +208,7 @@ class World:
         return job.carry_out(
             store,
             self.clock,
-            plan=lambda request, now: make_plan(request, self.kafka, now),
+            plan=lambda request, now, _: make_plan(request, self.kafka, now),
             apply=lambda attempt: job.apply_run(store, attempt, kafka, self.clock),
         )
 

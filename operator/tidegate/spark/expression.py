@@ -1,0 +1,262 @@
+"""The condition of ``to.record``: a Spark SQL expression that may read the record, and nothing else.
+
+It comes from whoever may write a policy, and is evaluated beside the connection's secrets. So what is not known to read
+the record alone is refused, before it is analysed (which already looks up tables) and again afterwards:
+
+* *as it is written*: no subquery, no name that is computed (``IDENTIFIER``), and of functions only Spark's own, of the
+  groups in :data:`GROUPS`. What calls Java by reflection, tells of files, users or sessions, or raises errors, is in
+  none of these; nor are aggregates, windows and generators.
+* *as it is understood*: only expressions of Spark's own package; none that is not deterministic, that does not depend
+  on the record (times and names of the moment), or that is user-defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.plan import PlanRefused
+from tidegate.spark.records import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BAD_EXPRESSION: Final = "BadExpression"
+BAD_SCHEMA: Final = "BadSchema"
+RECORD: Final = "record"
+"""The column with the value as its schema has it."""
+
+GROUPS: Final = frozenset(
+    {
+        "array_funcs",
+        "bitwise_funcs",
+        "collection_funcs",
+        "conditional_funcs",
+        "conversion_funcs",
+        "csv_funcs",
+        "datetime_funcs",
+        "hash_funcs",
+        "json_funcs",
+        "lambda_funcs",
+        "map_funcs",
+        "math_funcs",
+        "predicate_funcs",
+        "string_funcs",
+        "struct_funcs",
+        "url_funcs",
+        "variant_funcs",
+    }
+)
+"""The groups in which Spark's documentation has its functions (``ExpressionInfo.getGroup``)."""
+
+SETTINGS: Final = {
+    # What can't be cast is null, which does not match: one record that is not what it should be must not end a search.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Names have one meaning each, whatever session the job runs in.
+    "spark.sql.caseSensitive": "false",
+}
+
+_CATALYST: Final = "org.apache.spark.sql.catalyst"
+_EXPRESSIONS: Final = f"{_CATALYST}.expressions."
+_UNRESOLVED: Final = frozenset(
+    f"{_CATALYST}.analysis.{name}"
+    for name in ("UnresolvedAttribute", "UnresolvedFunction", "UnresolvedExtractValue", "UnresolvedCollation")
+)
+_SUBQUERY: Final = f"{_EXPRESSIONS}PlanExpression"
+_FUNCTION: Final = f"{_CATALYST}.analysis.UnresolvedFunction"
+_ATTRIBUTE: Final = f"{_EXPRESSIONS}AttributeReference"
+_NOT_OF_THE_RECORD: Final = (
+    # (trait, what it is)
+    (_SUBQUERY, "a subquery"),
+    (f"{_EXPRESSIONS}aggregate.AggregateExpression", "an aggregate"),
+    (f"{_EXPRESSIONS}WindowExpression", "a window function"),
+    (f"{_EXPRESSIONS}Generator", "a generator"),
+    (f"{_EXPRESSIONS}UserDefinedExpression", "a user-defined function"),
+    (f"{_EXPRESSIONS}CallMethodViaReflection", "a call by reflection"),
+    (f"{_EXPRESSIONS}Unevaluable", "not a function of the record"),
+)
+_FILTER: Final = f"{_CATALYST}.plans.logical.Filter"
+_CAST: Final = f"{_EXPRESSIONS}Cast"
+_MOMENTS: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
+"""What Spark reads as a time of the moment, where a time is asked for."""
+
+_MESSAGE_LIMIT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that was found good. ``columns``: those of the record that it reads."""
+
+    where: str
+    columns: frozenset[str]
+    schema: RecordSchema | None = None
+
+    def holds(self) -> Column:
+        """True or false for a record with :func:`with_value`; a null is false."""
+        from pyspark.sql.functions import coalesce, expr, lit
+
+        return coalesce(expr(self.where), lit(False))
+
+    def with_value(self, records: DataFrame) -> DataFrame:
+        """Records with the column ``record``, where the condition has a schema."""
+        return records if self.schema is None else _with_value(records, self.schema)
+
+
+def settle(spark: SparkSession) -> None:
+    """Give the session the settings under which conditions are read and evaluated."""
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+
+
+def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) -> Condition:
+    """The condition, understood; reads nothing. Raises ``PlanRefused``, with Spark's own words where it objects."""
+    settle(spark)
+    tree = _Tree(spark)
+    with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
+        parsed = tree.parse(where)
+    for node in tree.nodes(parsed):
+        _check_written(tree, node)
+    nothing = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
+    if schema is not None:
+        with _spark_objects(BAD_SCHEMA, schema.source):
+            nothing = _with_value(nothing, schema)
+    with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
+        understood = tree.condition(nothing.where(where))
+    if not understood.deterministic() or tree.is_of_the_moment(understood):
+        raise _refused("it has another answer at each evaluation: write the value, or the time, that is meant")
+    columns = set()
+    for node in tree.nodes(understood):
+        _check_understood(tree, node)
+        if tree.is_a(node, _ATTRIBUTE):
+            columns.add(_column(str(node.name())))
+    if RECORD in columns:
+        columns = columns - {RECORD} | {"value"}
+    return Condition(where, frozenset(columns), schema)
+
+
+def _with_value(records: DataFrame, schema: RecordSchema) -> DataFrame:
+    from pyspark.sql.functions import col, from_json
+
+    match schema.format:
+        case SchemaFormat.JSON:
+            return records.withColumn(RECORD, from_json(col("value").cast("string"), schema.text))
+        case _:
+            assert_never(schema.format)
+
+
+# --- what may be ------------------------------------------------------------------------------------------------------
+
+
+def _check_written(tree: _Tree, node: Any) -> None:
+    if tree.is_a(node, _SUBQUERY):
+        raise _refused("it has a subquery: it may read nothing but the record")
+    name = tree.class_of(node)
+    if name == _FUNCTION:
+        _check_function(tree, [str(part) for part in tree.sequence(node.nameParts())])
+    elif not name.startswith(_EXPRESSIONS) and name not in _UNRESOLVED:
+        raise _refused(f"{node.sql()} is nothing that reads the record")
+
+
+def _check_function(tree: _Tree, parts: list[str]) -> None:
+    if len(parts) != 1:
+        raise _refused(f"{'.'.join(parts)} is not one of Spark's own functions")
+    group = tree.group_of(parts[0])
+    # One that Spark does not know is left for Spark to name.
+    if group is not None and group not in GROUPS:
+        raise _refused(f"function {parts[0]} may not be used: it does more than to read the record")
+
+
+def _check_understood(tree: _Tree, node: Any) -> None:
+    if tree.is_a(node, _ATTRIBUTE):
+        return
+    for trait, what in _NOT_OF_THE_RECORD:
+        if tree.is_a(node, trait):
+            raise _refused(f"{node.prettyName()} is {what}: it may read nothing but the record")
+    if not tree.class_of(node).startswith(_EXPRESSIONS):
+        raise _refused(f"{node.prettyName()} is not one of Spark's own functions")
+
+    if tree.is_a(node, _CAST) and str(node.child().sql()).strip("' ").lower() in _MOMENTS:
+        raise _refused(f"{node.child().sql()} is another time at each evaluation: write the time that is meant")
+
+
+def _column(name: str) -> str:
+    """A window over time is written as a function, and understood as a column that none of the record's is."""
+    if name not in COLUMNS and name != RECORD:
+        raise _refused(f"{name} is not a column of the record: it has {', '.join(COLUMNS)}")
+    return name
+
+
+def _refused(why: str) -> PlanRefused:
+    return PlanRefused(BAD_EXPRESSION, f"spec.reset.to.record.where: {why}")
+
+
+@contextmanager
+def _spark_objects(reason: str, where: str) -> Iterator[None]:
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise PlanRefused(reason, f"{where}: {spoken(error)}") from None
+
+
+def spoken(error: Exception) -> str:
+    """What Spark says of a mistake, without the plan and the query that it repeats."""
+    text = str(error).partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL")[0].partition(";\n")[0]
+    return " ".join(text.split()).rstrip(".;")[:_MESSAGE_LIMIT]
+
+
+# --- Catalyst's trees -------------------------------------------------------------------------------------------------
+
+
+class _Tree:
+    """Spark's parser and its expressions, which Python's API has no words for."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session: Any = spark._jsparkSession
+        self._gateway: Any = spark.sparkContext._gateway
+        self._catalyst: Any = self._gateway.jvm.org.apache.spark.sql.catalyst
+
+    def parse(self, where: str) -> Any:
+        return self._session.sessionState().sqlParser().parseExpression(where)
+
+    def condition(self, filtered: DataFrame) -> Any:
+        plan: Any = filtered._jdf.queryExecution().analyzed()
+        if self.class_of(plan) != _FILTER:
+            raise _refused("it is more than a condition: it may read nothing but the record")
+        return plan.condition()
+
+    def group_of(self, function: str) -> str | None:
+        """Where Spark's documentation has its function; ``None`` if it has none of this name."""
+        registry = getattr(getattr(self._catalyst.analysis, "FunctionRegistry$"), "MODULE$").builtin()
+        found = registry.lookupFunction(self._catalyst.FunctionIdentifier.apply(function))
+        return str(found.get().getGroup()) if found.isDefined() else None
+
+    def is_of_the_moment(self, expression: Any) -> bool:
+        """Whether the current time or date is in it, or who and where the session is."""
+        patterns = getattr(getattr(self._catalyst.trees, "TreePattern$"), "MODULE$")
+        return bool(expression.containsPattern(patterns.CURRENT_LIKE()))
+
+    def nodes(self, root: Any) -> Iterator[Any]:
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += self.sequence(node.children())
+
+    @staticmethod
+    def sequence(found: Any) -> list[Any]:
+        return [found.apply(n) for n in range(found.size())]
+
+    def is_a(self, node: Any, name: str) -> bool:
+        from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped,unused-ignore]
+
+        return bool(is_instance_of(self._gateway, node, name))
+
+    @staticmethod
+    def class_of(node: Any) -> str:
+        return str(node.getClass().getName())

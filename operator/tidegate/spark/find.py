@@ -1,0 +1,366 @@
+"""Finds the records that ``to.record`` describes: as many as it takes are read, in growing windows, by Spark.
+
+1. *bind*: the condition is understood before anything is read (``tidegate.spark.expression``).
+2. *look around*: which partitions, where their logs begin, and end for readers of committed records; ``from`` and
+   ``until`` through the time index. In an executor, as all that uses our own client.
+3. *search*: window by window (``tidegate.find.windows``), each one Spark job over Kafka's records, that gives a row for
+   each partition in which something was found.
+
+A window is repeatable: when an executor or a broker is lost, or retention takes records away that were about to be
+read, it is done again with what there is then.
+
+Times are the producers' (``CreateTime``), and need not rise with the offsets. The time index gives the first offset
+whose record is at or after a time: so none before the one of ``from`` matches, and records behind it are compared one
+by one. Behind the one of ``until`` there may be earlier records: :data:`BEYOND` more are looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidegate.find.windows import Pace, Search, tasks_for
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.model import Offsets, Range, TopicPartition
+from tidegate.reset.clock import Clock
+from tidegate.reset.job import Tell
+from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
+from tidegate.reset.plan import TOPIC_RECREATED, UNKNOWN_PARTITION, PlanRefused
+from tidegate.reset.planning import look_around
+from tidegate.reset.scope import listed
+from tidegate.spark.expression import BAD_EXPRESSION, Condition, bind, spoken
+from tidegate.spark.records import read_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+BEYOND: Final = 10_000
+"""Offsets that are looked at behind the first record at or after ``until``, for earlier ones."""
+
+TELL_EVERY_S: Final = 2.0
+TRIES: Final = 3
+"""Of one window, before the whole plan begins anew."""
+
+_SCAN: Final = {
+    # Compiled: what planning gains by interpreting a few rows, millions of records would lose.
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    # What is found is a row a partition.
+    "spark.sql.shuffle.partitions": "1",
+}
+
+_NOT_THE_CONDITION: Final = (
+    "org.apache.",
+    "java.io.",
+    "java.net.",
+    "java.nio.",
+    "java.util.concurrent.",
+    "java.lang.InterruptedException",
+    "java.lang.OutOfMemoryError",
+)
+"""Whose exceptions tell of brokers, executors and networks. What else is raised while a record is looked at, the
+condition raises: a record's value that is no regular expression, for one."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``findings`` for the plan, and the topics they are about."""
+
+    findings: Findings
+    topic_ids: Mapping[str, str]
+
+    def check(self, plan: Plan) -> None:
+        """Raises ``PlanRefused`` if a topic was recreated meanwhile: then the offsets mean other records."""
+        recreated = {p.topic for p in plan.partitions if self.topic_ids.get(p.topic, p.topic_id) != p.topic_id}
+        if recreated:
+            raise PlanRefused(
+                TOPIC_RECREATED,
+                f"deleted and created again while records were searched: {listed(sorted(recreated))}. "
+                "Ask again under a new reset.id",
+            )
+
+
+def find_records(
+    spark: SparkSession,
+    request: RunRequest,
+    target: ToRecord,
+    tell: Tell,
+    clock: Clock,
+    *,
+    pace: Pace | None = None,
+) -> Found:
+    """The offset of the first record by partition for which the condition holds; behind the last one with ``after``.
+
+    ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``. Raises ``PlanRefused`` and
+    ``KafkaFailure`` as planning does, and what ``tell`` raises.
+    """
+    condition = bind(spark, target.where, target.schema)
+    ground = _in_executor(spark, lambda: _look_around(request, target))
+    teller = _Teller(tell, clock, ground.total)
+    with _settings(spark, _SCAN):
+        scan = _Scan(spark, request.connection, condition, target, clock, teller)
+        order = (ground.beyond, ground.inside) if target.after else (ground.inside, ground.beyond)
+        found: dict[TopicPartition, int] = {}
+        for ranges in order:
+            left = {p: r for p, r in ranges.items() if p not in found}
+            found |= scan.search(left, beyond=ranges is ground.beyond, pace=pace)
+    step = 1 if target.after else 0
+    offsets = {p: found[p] + step if p in found else None for p in ground.inside}
+    return Found(Findings(offsets, tuple(scan.notes(ground))), ground.topic_ids)
+
+
+# --- looking around ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What is to be searched. ``inside``: every partition's offsets between the bounds; ``beyond``: those behind
+    ``until`` that are looked at as well. ``pending``: offsets at the end, by partition, which are not looked at, since
+    the first of them belongs to an open transaction.
+    """
+
+    inside: Mapping[TopicPartition, Range]
+    beyond: Mapping[TopicPartition, Range]
+    pending: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+    @property
+    def total(self) -> int:
+        return sum(r.size for ranges in (self.inside, self.beyond) for r in ranges.values())
+
+
+def _look_around(request: RunRequest, target: ToRecord) -> Ground:
+    with closing(KafkaClient(request.connection)) as kafka:
+        asked, _ = look_around(request, kafka)
+        partitions = asked.scope.partitions
+        # Times first: the ends only grow, so that what is found is inside.
+        since = kafka.offsets_at(dict.fromkeys(partitions, target.since)) if target.since is not None else None
+        until = kafka.offsets_at(dict.fromkeys(partitions, target.until)) if target.until is not None else None
+        stable = kafka.last_stable_offsets(partitions)
+        bounds = kafka.log_bounds(partitions)
+    inside: dict[TopicPartition, Range] = {}
+    beyond: dict[TopicPartition, Range] = {}
+    for p in partitions:
+        end = stable[p]
+        first = bounds[p].earliest if since is None else since[p]
+        start = end if first is None else min(max(first, bounds[p].earliest), end)
+        last = until[p] if until is not None else None
+        stop = end if last is None else min(max(last, start), end)
+        inside[p] = Range(start, stop)
+        beyond[p] = Range(stop, min(stop + BEYOND, end))
+    return Ground(
+        inside,
+        beyond if until is not None else {},
+        {p: bounds[p].latest - stable[p] for p in partitions if bounds[p].latest > stable[p]},
+        {p.topic: asked.topics[p.topic].topic_id for p in partitions},
+    )
+
+
+def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> Offsets:
+    with closing(KafkaClient(connection)) as kafka:
+        return {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
+
+
+def _in_executor(spark: SparkSession, call: Callable[[], _T]) -> _T:
+    """Call it in an executor; what it raises of Kafka's failures and of refusals is raised here."""
+
+    def run(_: int) -> tuple[list[_T], Exception | None]:
+        try:
+            return [call()], None
+        except UnknownPartitions as unknown:  # which can't be sent as it is
+            return [], PlanRefused(UNKNOWN_PARTITION, str(unknown))
+        except (KafkaFailure, PlanRefused) as failure:
+            return [], failure
+        except BadConnection as bad:
+            return [], Refused(str(bad))
+
+    answer: list[_T]
+    [(answer, failure)] = spark.sparkContext.parallelize([0], 1).map(run).collect()
+    if failure is not None:
+        raise failure
+    return answer[0]
+
+
+# --- looking at records -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a window has shown, by partition: matches, and how many records were out of order by their times."""
+
+    matches: Mapping[TopicPartition, int]
+    disordered: Mapping[TopicPartition, int]
+
+
+class _Scan:
+    """The searches of one target, and what there is to say of them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: Connection,
+        condition: Condition,
+        target: ToRecord,
+        clock: Clock,
+        teller: _Teller,
+    ) -> None:
+        self._spark = spark
+        self._connection = connection
+        self._condition = condition
+        self._target = target
+        self._clock = clock
+        self._teller = teller
+        self._early: Counter[TopicPartition] = Counter()
+        self._stray: Counter[TopicPartition] = Counter()
+        self._trimmed: Counter[TopicPartition] = Counter()
+
+    def search(
+        self, ranges: Mapping[TopicPartition, Range], *, beyond: bool, pace: Pace | None
+    ) -> Mapping[TopicPartition, int]:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+        from pyspark.errors import PySparkException
+
+        search = Search.over(ranges, backwards=self._target.after, pace=pace)
+        failures = 0
+        while window := search.next_window():
+            try:
+                looked = self._look_at(window, beyond=beyond)
+            except (PySparkException, Py4JJavaError) as error:
+                starts = _in_executor(self._spark, partial(_starts, self._connection, list(window)))
+                gone = {p: starts[p] - r.start for p, r in window.items() if starts[p] > r.start}
+                failures += 1
+                if gone:
+                    self._trimmed.update(gone)
+                    search = search.trimmed(starts)
+                else:
+                    _raise_if_final(error, last=failures >= TRIES)
+                    self._clock.sleep(float(failures))
+                continue
+            failures = 0
+            search = search.looked_at(window, looked.matches)
+            (self._stray if beyond else self._early).update(looked.disordered)
+            self._teller.looked_at(sum(r.size for r in window.values()))
+        return search.found
+
+    def _look_at(self, window: Mapping[TopicPartition, Range], *, beyond: bool) -> Looked:
+        from pyspark.sql import functions as f
+
+        target, condition = self._target, self._condition
+        timed = target.since is not None or beyond
+        wanted = {"topic", "partition", "offset", *condition.columns, *(["timestamp"] if timed else [])}
+        tasks = tasks_for(window, self._spark.sparkContext.defaultParallelism)
+        records = read_records(self._spark, self._connection, window, wanted, splits=tasks)
+        match = condition.holds()
+        odd: Column = f.lit(False)
+        if target.since is not None:
+            early = f.col("timestamp") < _moment(target.since)
+            match, odd = ~early & match, early
+        if beyond and target.until is not None:
+            stray = f.col("timestamp") < _moment(target.until)
+            match, odd = stray & match, stray
+        best = f.max if target.after else f.min
+        rows = (
+            condition.with_value(records)
+            .select("topic", "partition", "offset", match.alias("match"), odd.alias("odd"))
+            .where("match or odd")
+            .groupBy("topic", "partition")
+            .agg(best(f.when(f.col("match"), f.col("offset"))).alias("match"), f.count_if("odd").alias("odd"))
+            .collect()
+        )
+        matches = {TopicPartition(r["topic"], r["partition"]): r["match"] for r in rows if r["match"] is not None}
+        return Looked(matches, {TopicPartition(r["topic"], r["partition"]): r["odd"] for r in rows if r["odd"]})
+
+    def notes(self, ground: Ground) -> Iterator[str]:
+        """Sentences for a person: what was looked at, and what may have been overlooked."""
+        yield f"Looked at {self._teller.read:,} of {ground.total:,} offsets between the bounds"
+        if self._trimmed:
+            yield (
+                f"Deleted while they were searched: records of {_named(self._trimmed)}; the search went on from where "
+                "the log begins now"
+            )
+        if ground.pending:
+            yield f"Not looked at, the last offsets from an open transaction on: {_named(ground.pending)}"
+        if self._early:
+            yield (
+                f"Times are not in order: {_named(self._early)} behind the first record at or after from are earlier, "
+                "and do not count"
+            )
+        if self._stray:
+            yield (
+                f"Times are not in order: {_named(self._stray)} behind the first record at or after until are earlier, "
+                f"and count; farther behind than {BEYOND:,} offsets nothing was looked at"
+            )
+
+
+def _named(counts: Mapping[TopicPartition, int]) -> str:
+    partitions = [f"{p} ({n:,})" for p, n in sorted(counts.items()) if n]
+    return f"{sum(counts.values()):,} in {len(partitions):,} partition(s): {listed(partitions)}"
+
+
+def _moment(at: datetime) -> Column:
+    from pyspark.sql.functions import lit, timestamp_micros
+
+    return timestamp_micros(lit(round(at.timestamp() * 1_000_000)))
+
+
+def _raise_if_final(error: Exception, *, last: bool) -> None:
+    """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try."""
+    kind, text = _root(error)
+    if "AuthorizationException" in kind or "AuthenticationException" in kind:
+        raise NotAuthorized(f"records can't be read: {text}") from error
+    if kind and not kind.startswith(_NOT_THE_CONDITION):
+        raise PlanRefused(BAD_EXPRESSION, f"spec.reset.to.record.where fails on a record: {text}") from error
+    if last:
+        raise Unavailable(f"records can't be read: {text}") from error
+
+
+def _root(error: Exception) -> tuple[str, str]:
+    """Class and message of the Java exception that began it; no class where Spark has wrapped it."""
+    from py4j.protocol import Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return "", spoken(error)
+    found: Any = error.java_exception
+    while found.getCause() is not None:
+        found = found.getCause()
+    return str(found.getClass().getName()), " ".join(str(found.getMessage()).split())
+
+
+class _Teller:
+    """Tells how far the search has come, not more often than anybody wants to hear it."""
+
+    def __init__(self, tell: Tell, clock: Clock, total: int) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._total = total
+        self._began = self._told = clock.monotonic()
+        self.read = 0
+
+    def looked_at(self, offsets: int) -> None:
+        self.read += offsets
+        now = self._clock.monotonic()
+        if now - self._told >= TELL_EVERY_S:
+            self._told = now
+            self._tell(Searched(self.read, self._total, round(self.read / (now - self._began))))
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {key: spark.conf.get(key) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old or "")

@@ -1,0 +1,127 @@
+"""What a condition may be, by Spark's own parser and analyser: it reads the record, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.plan import PlanRefused
+from tidegate.spark.expression import bind
+
+pytestmark = pytest.mark.spark
+
+ORDERS = RecordSchema(SchemaFormat.JSON, "status INT, items ARRAY<STRUCT<sku: STRING>>", "ConfigMap orders, key v1")
+
+GOOD = {
+    "value = 'abc'": {"value"},
+    "value like '%\"status\":500%'": {"value"},
+    "string(value) rlike 'a+b' and partition = 3": {"value", "partition"},
+    "get_json_object(string(value), '$.status') >= 500": {"value"},
+    "from_json(string(value), 'status INT, at TIMESTAMP').status >= 500": {"value"},
+    "try_variant_get(try_parse_json(string(value)), '$.status', 'int') = 500": {"value"},
+    "exists(headers, h -> h.key = 'trace' and h.value = '4711')": {"headers"},
+    "timestamp > '2026-11-20T14:00:00Z' and offset > 5 and topic = 'a'": {"timestamp", "offset", "topic"},
+    "hour(timestamp) = 3 or key is null": {"timestamp", "key"},
+    "case when sha2(value, 256) = 'x' then true end": {"value"},
+}
+
+
+@pytest.mark.parametrize("where", list(GOOD))
+def test_what_reads_the_record_is_understood(spark: Any, where: str) -> None:
+    assert bind(spark, where).columns == GOOD[where]
+
+
+def test_a_schema_gives_the_value_as_a_column(spark: Any) -> None:
+    assert bind(spark, "record.status = 500 and exists(record.items, i -> i.sku = 'x')", ORDERS).columns == {"value"}
+    with pytest.raises(PlanRefused, match="FIELD_NOT_FOUND") as unknown:
+        bind(spark, "record.colour = 'red'", ORDERS)
+    assert unknown.value.reason == "BadExpression"
+    with pytest.raises(PlanRefused, match="ConfigMap orders, key v1: ") as bad:
+        bind(spark, "true", RecordSchema(SchemaFormat.JSON, "status INTEGRAL", ORDERS.source))
+    assert bad.value.reason == "BadSchema"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("key =", "[PARSE_SYNTAX_ERROR]"),
+        ("offset > 1; select 1", "[PARSE_SYNTAX_ERROR]"),
+        ("offset = 1) or (1 = 1", "[PARSE_SYNTAX_ERROR]"),
+        ("colour = 'x'", "[UNRESOLVED_COLUMN"),
+        ("record.status = 1", "[UNRESOLVED_COLUMN"),
+        ("offset", "[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
+        ("get_json_object(value, '$.a') = 'x'", '"value" has the type "BINARY"'),
+        ("mine(value)", "[UNRESOLVED_ROUTINE]"),
+    ],
+)
+def test_a_mistake_is_told_in_sparks_words(spark: Any, where: str, said: str) -> None:
+    with pytest.raises(PlanRefused) as refused:
+        bind(spark, where)
+    assert refused.value.reason == "BadExpression"
+    assert refused.value.message.startswith("spec.reset.to.record.where: ")
+    assert said in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        # other tables
+        "offset > (select 1)",
+        "offset in (select 1)",
+        "exists(select 1)",
+        "offset > (select count(*) from parquet.`/etc`)",
+        # Java, sessions, files
+        "reflect('java.lang.System', 'getProperty', 'user.home') = 'x'",
+        "java_method('java.lang.System', 'getProperty', 'user.home') = 'x'",
+        "try_reflect('java.lang.System', 'getProperty', 'user.home') = 'x'",
+        "identifier('reflect')('java.lang.System', 'getProperty', 'user.home') = 'x'",
+        "identifier('offset') > 1",
+        "transform(array(1), i -> reflect('java.lang.System', 'getProperty', 'user.home'))[0] = 'x'",
+        "system.builtin.reflect('java.lang.System', 'getProperty', 'user.home') = 'x'",
+        "default.mine(value)",
+        "registered(offset) = 1",
+        "current_user() = 'root'",
+        "session_user = 'root'",
+        "current_database() = 'x'",
+        "current_timezone() = 'x'",
+        "version() = 'x'",
+        "input_file_name() = 'x'",
+        "input_file_block_start() = 1",
+        "spark_partition_id() = 1",
+        "raise_error('x')",
+        "assert_true(true)",
+        "xpath_string(string(value), 'a/b') = 'x'",
+        # another answer the next time
+        "rand() > 0.5",
+        "uuid() = 'x'",
+        "shuffle(array(1, 2))[0] = 1",
+        "monotonically_increasing_id() = 1",
+        "now() > timestamp",
+        "current_timestamp > timestamp",
+        "current_date() > date(timestamp)",
+        "localtimestamp() > timestamp",
+        "unix_timestamp() > offset",
+        "timestamp > 'now'",
+        "cast('today' as date) > date(timestamp)",
+        # more than one record
+        "count(*) > 1",
+        "max(offset) > 1",
+        "row_number() over (order by offset) = 1",
+        "lag(offset) over (order by offset) = 1",
+        "explode(array(true))",
+        "window(timestamp, '1 day').start > timestamp",
+        "session_window(timestamp, '1 day').start > timestamp",
+        # no condition
+        "*",
+        ":a = 1",
+        "? = 1",
+    ],
+)
+def test_what_reads_more_than_the_record_is_refused(spark: Any, where: str) -> None:
+    spark.udf.register("registered", lambda n: n, "bigint")
+    with pytest.raises(PlanRefused) as refused:
+        bind(spark, where)
+    assert refused.value.reason == "BadExpression"
