@@ -17,7 +17,7 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from kubernetes import client as kube
 
-from devstack import ApiServer, KafkaCluster
+from devstack import ApiServer, KafkaCluster, spark_jars
 from support.checker import ResetRun, Verdict, check
 from support.clients import ConsumerFleet, SteadyProducer
 from support.deliveries import Partition
@@ -189,7 +189,11 @@ def live(
     resources = Resources(kube_client, NAMESPACE)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)], operation_timeout=30)[TOPIC].result(30)
-    environment = {"TIDEGATE_SPARK_RUNNER": "local", "TIDEGATE_SPARK_RUNS_DIRECTORY": str(spark_runs)}
+    environment = {
+        "TIDEGATE_SPARK_RUNNER": "local",
+        "TIDEGATE_SPARK_RUNS_DIRECTORY": str(spark_runs),
+        "TIDEGATE_SPARK_JARS": ",".join(map(str, spark_jars())),
+    }
     operator = OperatorProcess(apiserver.kubeconfig, NAMESPACE, folder, environment)
     client = KafkaClient(Connection(kafka.bootstrap))
     try:

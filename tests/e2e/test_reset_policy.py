@@ -60,6 +60,26 @@ def test_a_policy_resets_a_live_group_and_undo_puts_it_back(live: Live) -> None:
     assert verdict.clean, verdict.complaints()
 
 
+def test_a_policy_goes_back_to_the_record_that_spark_finds(live: Live) -> None:
+    live.flowing()
+    wanted = next(d for d in live.fleet.records() if d.partition == 1)
+
+    where = f"partition = {wanted.partition} and offset >= {wanted.offset + 5} and string(value) is not null"
+    asked = live.apply({"id": "found", "to": {"record": {"where": where, "noMatch": "Keep"}}})
+    policy = live.wait_ready("found")
+    run = live.note("found", asked)
+    live.flowing()
+
+    reset = policy["status"]["reset"]
+    assert (reset["phase"], reset["engine"]) == ("Succeeded", "Spark")
+    assert reset["search"]["recordsRead"] == reset["search"]["recordsTotal"] > 0
+    assert run.plan is not None
+    assert {p.partition: offset for p, offset in run.plan.targets.items()} == {1: wanted.offset + 5}
+    assert any("no record was found there: 3 partitions" in note for note in run.plan.notes)
+    verdict = live.verdict()
+    assert verdict.clean, verdict.complaints()
+
+
 @pytest.mark.parametrize("victim", ["operator", "driver"])
 @pytest.mark.parametrize("phase", KILLED_IN)
 def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: str, victim: str) -> None:

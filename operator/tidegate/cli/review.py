@@ -25,6 +25,7 @@ from tidegate.reset.model import (
     ToEarliest,
     ToLatest,
     ToOffset,
+    ToRecord,
     ToTimestamp,
     Undo,
 )
@@ -194,6 +195,11 @@ def described(target: Target, plan: Plan) -> str:
             return f"where group {group_id} stands"
         case Undo(run_id=run_id):
             return f"where the group stood before run {run_id}"
+        case ToRecord(where=where, since=since, until=until, after=after):
+            bounds = [f"from {time_text(since)}"] if since is not None else []
+            bounds += [f"until {time_text(until)}"] if until is not None else []
+            which = "behind the last record" if after else "the first record"
+            return " ".join([which, *bounds, "where", visible(where)])
         case _:
             assert_never(target)
 

@@ -101,8 +101,8 @@ def find_records(
 ) -> Found:
     """The offset of the first record by partition for which the condition holds; behind the last one with ``after``.
 
-    ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``. Raises ``PlanRefused`` and
-    ``KafkaFailure`` as planning does, and what ``tell`` raises.
+    ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``, and at its end. Raises ``PlanRefused``
+    and ``KafkaFailure`` as planning does, and what ``tell`` raises.
     """
     condition = bind(spark, target.where, target.schema)
     ground = _in_executor(spark, lambda: _look_around(request, target))
@@ -114,6 +114,7 @@ def find_records(
         for ranges in order:
             left = {p: r for p, r in ranges.items() if p not in found}
             found |= scan.search(left, beyond=ranges is ground.beyond, pace=pace)
+    teller.ended()
     step = 1 if target.after else 0
     offsets = {p: found[p] + step if p in found else None for p in ground.inside}
     return Found(Findings(offsets, tuple(scan.notes(ground))), ground.topic_ids)
@@ -351,7 +352,13 @@ class _Teller:
         now = self._clock.monotonic()
         if now - self._told >= TELL_EVERY_S:
             self._told = now
-            self._tell(Searched(self.read, self._total, round(self.read / (now - self._began))))
+            self._say(now)
+
+    def ended(self) -> None:
+        self._say(self._clock.monotonic())
+
+    def _say(self, now: float) -> None:
+        self._tell(Searched(self.read, self._total, round(self.read / max(now - self._began, 0.001))))
 
 
 @contextmanager

@@ -1,0 +1,149 @@
+"""A broker with a topic of order-like JSON records, and the three ways to look through all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from devstack import KafkaCluster, spark_jars, tool_command
+from tidegate.find.windows import Pace
+from tidegate.kafka.connection import Connection
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import RunRequest, Selection, ToRecord
+from tidegate.spark.find import Found, find_records
+from tidegate.spark.session import local_session
+
+PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+TIMEOUT_S = 1800
+FIRST = datetime(2026, 11, 20, tzinfo=UTC)
+"""Time of the first record; one a millisecond follows, over all partitions."""
+
+_VALUES = tuple(
+    (
+        f'{{"order":{1_000_000 + n},"status":{200 if n % 50 else 404},"customer":"c-{n * 7919 % 99991:05d}",'
+        f'"items":{n % 9},"total":{n * 37 % 100_000 / 100:.2f},"currency":"EUR","note":"{"packed and sent " * 2}"}}'
+    ).encode()
+    for n in range(5000)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """``marked``: the offset, and partition, of the one record that says so, ``None`` for no such record."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    marked: tuple[int, int] | None = None
+
+    def at(self, share: float) -> datetime:
+        """The time before which this share of the records lies."""
+        return FIRST + timedelta(milliseconds=int(self.records * share))
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    with KafkaCluster.start(1, {"log.segment.bytes": str(256 << 20)}) as cluster:
+        yield cluster.bootstrap
+
+
+def fill(bootstrap: str, topic: str, records: int, partitions: int, *, mark: int | None = None) -> Stage:
+    """``mark``: the number of the record that is to be found."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 512 << 10,
+        }
+    )
+    began, first_ms = time.monotonic(), int(FIRST.timestamp() * 1000)
+    marked = None
+    for n in range(records):
+        value = _VALUES[n % len(_VALUES)]
+        if n == mark:
+            value, marked = b'{"order":4711,"status":500,"note":"OutOfStock"}', (n % partitions, n // partitions)
+        while True:
+            try:
+                producer.produce(topic, value, partition=n % partitions, timestamp=first_ms + n)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if n % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(TIMEOUT_S):
+        raise SystemExit("not all records were produced")
+    print(f"{topic}: {records:,} records in {time.monotonic() - began:.0f} s", flush=True)
+    return Stage(bootstrap, topic, records, marked)
+
+
+# --- ways to look through all -----------------------------------------------------------------------------------------
+
+
+def session(cores: int) -> Any:
+    """As a job that reads records runs on one machine."""
+    return local_session(f"local[{cores}]", jars=spark_jars(), reads_records=True)
+
+
+def search(spark: Any, stage: Stage, target: ToRecord, pace: Pace | None = None) -> tuple[float, Found]:
+    """Seconds, and what was found."""
+    request = RunRequest("bench/r", "r", "bench", Connection(stage.bootstrap), (Selection(stage.topic),), target)
+    began = time.monotonic()
+    found = find_records(spark, request, target, lambda _: None, SystemClock(), pace=pace)
+    return time.monotonic() - began, found
+
+
+def consumer_performance(stage: Stage) -> float:
+    """Records/s of the whole run as the tool itself counts: without its JVM's start, with its rebalance."""
+    command = [*tool_command(PERFORMANCE), "--bootstrap-server", stage.bootstrap, "--topic", stage.topic]
+    command += ["--messages", str(stage.records), "--timeout", "60000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    head, values = (line.split(", ") for line in done.stdout.strip().splitlines()[-2:])
+    told = dict(zip(head, values, strict=True))
+    if float(told["data.consumed.in.nMsg"]) < stage.records:
+        raise SystemExit(f"ConsumerPerformance read less than all: {done.stdout}")
+    return float(told["nMsg.sec"])
+
+
+def librdkafka_grep(stage: Stage, partitions: int, needle: bytes) -> float:
+    """Records/s of a loop over librdkafka's batches that looks for bytes."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stage.bootstrap,
+            "group.id": "grep",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 256 << 10,
+            "fetch.message.max.bytes": 8 << 20,
+        }
+    )
+    began, seen, hits = time.monotonic(), 0, 0
+    try:
+        consumer.assign([TopicPartition(stage.topic, p, 0) for p in range(partitions)])
+        while seen < stage.records:
+            for message in consumer.consume(10_000, 10):
+                if message.error() is None:
+                    seen += 1
+                    hits += needle in message.value()
+    finally:
+        consumer.close()
+    if hits:
+        raise SystemExit(f"{hits} records have {needle!r}, and none was written")
+    return stage.records / (time.monotonic() - began)
+
+
+def peak_mib(spark: Any) -> int:
+    """The most memory that the driver's JVM, which holds the executor too, has had so far."""
+    status = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
