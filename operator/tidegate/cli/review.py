@@ -15,6 +15,7 @@ from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEv
 from tidegate.reset.model import (
     ByDuration,
     EvidenceLevel,
+    FromCluster,
     FromFile,
     FromGroup,
     PartitionPlan,
@@ -193,6 +194,8 @@ def described(target: Target, plan: Plan) -> str:
             return f"the offsets in {source}"
         case FromGroup(group_id=group_id):
             return f"where group {group_id} stands"
+        case FromCluster(group_id=group_id, connection=connection):
+            return f"where group {group_id} stands on the cluster at {connection.bootstrap_servers}"
         case Undo(run_id=run_id):
             return f"where the group stood before run {run_id}"
         case ToRecord(where=where, since=since, until=until, after=after):

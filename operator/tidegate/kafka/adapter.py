@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from tidegate.control.standing import managed_members
 from tidegate.kafka.client_config import BadConnection, librdkafka_config
@@ -247,6 +247,25 @@ class KafkaClient:
         or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
         specs = {p: OffsetSpec.latest() for p in partitions}
         return self._list_offsets(specs, "read the end of the logs", isolation=IsolationLevel.READ_COMMITTED)
+
+    def compacted(self, topics: Collection[str]) -> Mapping[str, bool]:
+        """Whether compaction removes records of a topic (``cleanup.policy``); topics whose settings the principal may
+        not read (DescribeConfigs) are absent."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
+        found: dict[str, bool] = {}
+        if not resources:
+            return found
+        for resource, future in self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S).items():
+            what = f"read the settings of topic {resource.name}"
+            try:
+                policy = future.result(_TIMEOUT_S + 5).get("cleanup.policy")
+            except KafkaException as error:
+                failed = self._failure(error.args[0], what, *on_topics("DescribeConfigs", [resource.name]))
+                if not isinstance(failed, NotAuthorized):
+                    raise failed from error
+            else:
+                found[resource.name] = policy is not None and "compact" in (policy.value or "")
+        return found
 
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         specs = {p: OffsetSpec.for_timestamp(_epoch_ms(at)) for p, at in times.items()}

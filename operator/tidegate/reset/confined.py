@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import FromGroup, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.model import FromCluster, FromGroup, Plan, Progress, RunRequest, RunResult
 from tidegate.reset.store import ForeignRun, Run, RunStore
 
 
@@ -21,6 +21,8 @@ from tidegate.reset.store import ForeignRun, Run, RunStore
 class Confines:
     """Of one run of one policy. ``connection``: as the operator itself connects; ``groups`` and ``topics``: what
     ``spec.allow`` allows. ``None`` where the policy's KafkaConnection is not open: then nothing is done with Kafka.
+
+    ``other`` and ``other_groups``: likewise of the connection to another cluster, where its target has one.
     """
 
     run_uid: str
@@ -28,6 +30,8 @@ class Confines:
     connection: Connection | None = None
     groups: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
+    other: Connection | None = None
+    other_groups: tuple[str, ...] | None = None
 
 
 def confined(run: Run, confines: Confines, location: str) -> Run:
@@ -38,11 +42,14 @@ def confined(run: Run, confines: Confines, location: str) -> Run:
             f"{location} is not as this policy's run can be: {flaw}. Nothing of it is obeyed: see who wrote it, and "
             "remove it"
         )
-    request = run.request
+    request, target = run.request, run.request.target
+    if isinstance(target, FromCluster) and confines.other is not None:
+        target = replace(target, connection=confines.other)
     return replace(
         run,
         request=replace(
             request,
+            target=target,
             connection=confines.connection or request.connection,
             allowed_topics=request.allowed_topics if confines.topics is None else confines.topics,
         ),
@@ -59,6 +66,13 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
     other = request.target.group_id if isinstance(request.target, FromGroup) else None
     if other is not None and confines.groups is not None and not is_allowed(other, confines.groups):
         yield f"it reads group {other}, which the connection does not allow"
+    over_there = request.target.group_id if isinstance(request.target, FromCluster) else None
+    if (
+        over_there is not None
+        and confines.other_groups is not None
+        and not is_allowed(over_there, confines.other_groups)
+    ):
+        yield f"it reads group {over_there} of another cluster, which the connection to that does not allow"
     if confines.topics is not None:
         for topic in sorted(_topics(run)):
             if is_internal(topic) or not is_allowed(topic, confines.topics):

@@ -87,6 +87,24 @@ class FromGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class FromCluster:
+    """Where a group of another cluster stands, translated by records that are the same in ``match``: ``timestamp``,
+    ``key``, ``value``, ``header:<name>``.
+
+    ``window``: how much time around the group's place is compared at least. ``alias``: MirrorMaker 2's of that cluster.
+    ``allowed_topics``: what may be read there.
+    """
+
+    connection: Connection
+    group_id: str
+    match: tuple[str, ...]
+    window: timedelta
+    alias: str | None = None
+    allowed_topics: tuple[str, ...] = ("*",)
+    kind: Literal["cluster"] = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
 class Undo:
     """Where the group stood before an earlier run. ``topic_ids`` are those of that run: a recreated topic is refused.
 
@@ -139,7 +157,19 @@ class ToRecord:
     kind: Literal["record"] = "record"
 
 
-Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ByDuration | ShiftBy | FromFile | FromGroup | Undo | ToRecord
+Target = (
+    ToEarliest
+    | ToLatest
+    | ToOffset
+    | ToTimestamp
+    | ByDuration
+    | ShiftBy
+    | FromFile
+    | FromGroup
+    | FromCluster
+    | Undo
+    | ToRecord
+)
 
 
 @dataclass(frozen=True, slots=True)

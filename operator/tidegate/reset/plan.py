@@ -16,6 +16,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offset
 from tidegate.reset.model import (
     ByDuration,
     Findings,
+    FromCluster,
     FromFile,
     FromGroup,
     NoMatch,
@@ -361,6 +362,8 @@ def _left_out(target: Target, aimed: Aimed) -> list[str]:
                 sentences.append(f"Left as they are, not in {source}: {them}")
             case NoAim.NOT_IN_GROUP, FromGroup(group_id=group_id):
                 sentences.append(f"Left as they are, group {group_id} has no committed offset for them: {them}")
+            case NoAim.NOT_IN_GROUP, FromCluster(group_id=group_id):
+                sentences.append(f"Left as they are, group {group_id} has no committed offset over there: {them}")
             case NoAim.NONE_BEFORE, Undo(run_id=run_id):
                 sentences.append(f"Left as they are, run {run_id} found no committed offset there: {them}")
             case NoAim.NOT_IN_RUN, Undo(run_id=run_id):
@@ -416,6 +419,10 @@ def _note_live_source(asked: Asked, now: datetime) -> str | None:
     match asked.request.target:
         case FromGroup(group_id=group_id):
             return f"The offsets are those that group {group_id} had committed at {_time(now)}"
+        case FromCluster(group_id=group_id):
+            return (
+                f"The place is where group {group_id} stood over there when records were compared, before {_time(now)}"
+            )
         case _:
             return None
 

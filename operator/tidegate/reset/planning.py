@@ -8,7 +8,7 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import Findings, FromGroup, Plan, RunRequest, ToRecord
+from tidegate.reset.model import Findings, FromCluster, FromGroup, Plan, RunRequest, ToRecord
 from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
 from tidegate.reset.scope import is_undecided, scope_of
 from tidegate.reset.targets import asked_time
@@ -26,7 +26,7 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findi
     ``Unavailable`` also while a rebalance hides what the group subscribes to.
     """
     target = request.target
-    if isinstance(target, ToRecord) and findings is None:
+    if isinstance(target, FromCluster | ToRecord) and findings is None:
         raise PlanRefused(NEEDS_SPARK, f"target {target.kind} reads records with Spark: use engine Auto or Spark")
     asked, committed = look_around(request, kafka)
     partitions = asked.scope.partitions

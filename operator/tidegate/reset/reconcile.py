@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, group_not_allowed, topic_not_allowed
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic
 from tidegate.keeping import Keeper, KeptPolicy
@@ -37,11 +38,11 @@ from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
+    FromCluster,
     FromFile,
     FromGroup,
     Phase,
     RecordSchema,
-    RunRequest,
     RunResult,
     SchemaFormat,
     Target,
@@ -50,6 +51,7 @@ from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.queue import Claim, blocker, claimed
 from tidegate.reset.request import (
     Refusal,
+    cluster_target,
     launch_number,
     make_request,
     record_target,
@@ -81,6 +83,7 @@ from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import STALLED, is_true
 from tidegate.resources.policy import (
+    ClusterTarget,
     ConfigMapTarget,
     Engine,
     OffsetResetPolicySpec,
@@ -95,7 +98,6 @@ from tidegate.spark.settings import SparkSettings
 
 _log = logging.getLogger(__name__)
 
-NOT_IN_THIS_VERSION: Final = "NotInThisVersion"
 SPARK_UNAVAILABLE: Final = "SparkUnavailable"
 BAD_SPARK_SPEC: Final = "BadSparkSpec"
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
@@ -334,15 +336,19 @@ class PolicyReconciler:
     ) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
-        waits = _connection_to_wait_for(spec, live)
-        refusal = _unsupported(reset) or (None if live is None else _not_allowed(spec, reset, live))
+        other = self._other(body, reset)
+        waits = _connection_to_wait_for(spec.connection_ref.name, live)
+        refusal = None if live is None else _not_allowed(spec, reset, live)
+        if reset.to.cluster is not None:
+            waits = waits or _connection_to_wait_for(reset.to.cluster.connection_ref.name, other)
+            refusal = refusal or (None if other is None else _not_allowed_over_there(reset.to.cluster, other))
         if refusal is not None:
             return Start(refusal=refusal)
         if waits is not None or live is None:
             return Start(waits_for=waits)
         # Again: the connection may have been opened while this pass waited for its turn.
         self._want(body, spec, active=True)
-        engine = self._engine(spec, reset, live)
+        engine = self._engine(spec, reset, live, other)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
         target = await self._target(body, spec, reset)
@@ -353,19 +359,30 @@ class PolicyReconciler:
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
         started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
-        in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
         request = make_request(
             spec,
             reset,
             policy_uid=uid_of(body),
-            connection=live.mounted if in_pods and live.mounted is not None else live.connection,
+            connection=self._connection_of_job(live, engine),
             allowed_topics=live.allow.topics,
             target=target,
             started_at=started_at,
         )
         return Start(engine=engine, request=request)
 
-    def _engine(self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Engine | Refusal:
+    def _other(self, body: Object, reset: ResetSpec | None) -> Live | None:
+        """The connection to the cluster that ``to.cluster`` names, where it is open."""
+        if reset is None or reset.to.cluster is None:
+            return None
+        return self._parts.live.get(namespace_of(body), reset.to.cluster.connection_ref.name)
+
+    def _connection_of_job(self, live: Live, engine: Engine) -> Connection:
+        in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
+        return live.mounted if in_pods and live.mounted is not None else live.connection
+
+    def _engine(
+        self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, other: Live | None
+    ) -> Engine | Refusal:
         if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
@@ -380,11 +397,12 @@ class PolicyReconciler:
                 "spec.reset.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
                 "configure one (TIDEGATE_SPARK_RUNNER)",
             )
-        if self._parts.mounts_secrets and live.mounted is None:
+        unmounted = [used.name for used in (live, other) if used is not None and used.mounted is None]
+        if self._parts.mounts_secrets and unmounted:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                f"KafkaConnection {live.name} has several trustedCertificates, which a job in a pod can't be given as "
-                "one file: put them into one key, or use engine Direct",
+                f"KafkaConnection {unmounted[0]} has several trustedCertificates, which a job in a pod can't be given "
+                "as one file: put them into one key, or use engine Direct",
             )
         try:
             spark_resources(spec.spark.to_json() if spec.spark is not None else {}, self._parts.spark, common_options())
@@ -410,9 +428,16 @@ class PolicyReconciler:
                 return text
             source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
             return record_target(to.record, RecordSchema(SchemaFormat(named.format.value), text, source))
+        if to.cluster is not None:
+            other = self._other(body, reset)
+            if other is None:
+                raise ValueError("a run from another cluster begins once that connection is open")
+            return cluster_target(to.cluster, self._connection_of_job(other, Engine.SPARK), other.allow.topics)
+        target = simple_target(to)
+        if target is not None:
+            return target
         if to.config_map is None:
-            target = simple_target(to)
-            return target or Refusal(NOT_IN_THIS_VERSION, f"spec.reset.to.{to.kind} is not there in this version")
+            raise ValueError(f"spec.reset.to.{to.kind} names no target")
         text = await self._text(body, "spec.reset.to.configMap", to.config_map)
         if isinstance(text, Refusal):
             return text
@@ -544,7 +569,7 @@ class PolicyReconciler:
             raise ValueError("a job is started for a run that has an engine")
         launch = self._launch(body, seen.spec, reset, name)
         if reset.engine is Engine.SPARK and seen.run is not None:
-            self._check_connection(body, seen, seen.run.request)
+            await self._check_connections(body, seen, planned=seen.run.plan is not None)
         await self._do(self._parts.runners[reset.engine].start, launch)
         self._memory(body).launched.add(name)
         self._parts.metrics.job_launched(reset.engine.value)
@@ -598,14 +623,24 @@ class PolicyReconciler:
             raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
         return live
 
-    def _check_connection(self, body: Object, seen: Seen, request: RunRequest) -> None:
-        """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files."""
-        live = self._connection(body, seen)
-        if request.connection not in (live.connection, live.mounted):
-            raise RunnerFailure(
-                f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} does: "
-                "its job is started when they agree again; give reset.id a new value to run it anew"
-            )
+    async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> None:
+        """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files. So that is
+        read as it is, and not within its confines."""
+        document = run_name(name_of(body), uid_of(body), run_id_of(seen.status, seen.wanted) or "")
+        store = self._parts.open_store(namespace_of(body), document, None)
+        request = (await self._do(store.load)).request
+        used = [(self._connection(body, seen), request.connection)]
+        if isinstance(request.target, FromCluster) and not planned:
+            other = self._other(body, seen.wanted)
+            if other is None:
+                raise RunnerFailure("the KafkaConnection of spec.reset.to.cluster is not open")
+            used.append((other, request.target.connection))
+        for live, connection in used:
+            if connection not in (live.connection, live.mounted):
+                raise RunnerFailure(
+                    f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} "
+                    "does: its job is started when they agree again; give reset.id a new value to run it anew"
+                )
 
     def _store(self, body: Object, seen: Seen) -> RunStore:
         run_id = run_id_of(seen.status, seen.wanted)
@@ -622,25 +657,31 @@ class PolicyReconciler:
         """By the policy as it is written, also where it can't be read as a whole."""
         spec = body.get("spec") or {}
         live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
+        to = ((spec.get("reset") or {}).get("to") or {}).get("cluster") or {}
+        other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
         return Confines(
             run_uid=run_uid(uid_of(body), run_id),
             group_id=str(spec.get("group", "")),
             connection=live.connection if live is not None else None,
             groups=live.allow.groups if live is not None else None,
             topics=live.allow.topics if live is not None else None,
+            other=other.connection if other is not None else None,
+            other_groups=other.allow.groups if other is not None else None,
         )
 
     def _launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> Launch:
         document = name.removesuffix(f"-{launch_number(name)}")
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
+        used = [live, self._other(body, spec.reset if spec is not None else None)] if in_pods else []
+        secrets = [open_.secrets for open_ in used if open_ is not None]
         return Launch(
             name=name,
             namespace=namespace_of(body),
             store=self._parts.open_store(namespace_of(body), document, None).location,
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
-            connection_secrets=live.secrets if live is not None and in_pods else {},
+            connection_secrets=_merged(secrets),
             confines=self._confines(body, reset.id),
             reads_records=_reads_records(spec, reset),
         )
@@ -659,22 +700,18 @@ class PolicyReconciler:
 # --- checks before a run ----------------------------------------------------------------------------------------------
 
 
+def _merged(secrets: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Keys by Secret, each once: two connections may use keys of the same Secret."""
+    names = sorted({name for some in secrets for name in some})
+    return {name: tuple(dict.fromkeys(key for some in secrets for key in some.get(name, ()))) for name in names}
+
+
 def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
     wanted = spec.reset if spec is not None else None
     return wanted is not None and wanted.id == current.id and wanted.to.kind.needs_spark
 
 
-def _unsupported(reset: ResetSpec) -> Refusal | None:
-    if reset.to.cluster is None:
-        return None
-    return Refusal(
-        NOT_IN_THIS_VERSION,
-        f"spec.reset.to.{reset.to.kind.value} is not there in this version: use another target, such as timestamp",
-    )
-
-
-def _connection_to_wait_for(spec: OffsetResetPolicySpec, live: Live | None) -> Refusal | None:
-    name = spec.connection_ref.name
+def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
     if live is None:
         return Refusal(
             core.WAITING_FOR_CONNECTION, f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
@@ -699,6 +736,11 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     return None
+
+
+def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
+    message = group_not_allowed(other.name, other.allow, "spec.reset.to.cluster.group", cluster.group)
+    return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
 
 
 # --- other policies ---------------------------------------------------------------------------------------------------

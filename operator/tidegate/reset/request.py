@@ -12,6 +12,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
+    FromCluster,
     NoMatch,
     Owners,
     Phase,
@@ -28,7 +29,7 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.store import Run
-from tidegate.resources.policy import Approval, OffsetResetPolicySpec, RecordTarget, ResetSpec, ResetTo
+from tidegate.resources.policy import Approval, ClusterTarget, OffsetResetPolicySpec, RecordTarget, ResetSpec, ResetTo
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
@@ -105,6 +106,18 @@ def record_target(record: RecordTarget, schema: RecordSchema | None) -> ToRecord
         after=record.after,
         no_match=NoMatch(record.no_match.value),
         schema=schema,
+    )
+
+
+def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topics: tuple[str, ...]) -> FromCluster:
+    """``connection``: how the job reaches the other cluster; ``allowed_topics``: what it may read there."""
+    return FromCluster(
+        connection=connection,
+        group_id=cluster.group,
+        match=cluster.match,
+        window=cluster.window,
+        alias=cluster.alias,
+        allowed_topics=allowed_topics,
     )
 
 

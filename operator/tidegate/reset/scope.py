@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
-from tidegate.reset.model import FromFile, FromGroup, RunRequest, Selection, ShiftBy, Undo
+from tidegate.reset.model import FromCluster, FromFile, FromGroup, RunRequest, Selection, ShiftBy, Undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def scope_of(
     """The partitions of a run.
 
     With selections: those, whether or not the group reads them. Without: what a file or an undone run names, else what
-    the group reads; for ``group`` as target, what the other group has offsets for if this one reads nothing yet.
-    ``committed``: all offsets of the group; ``other``: those of the group in ``FromGroup``.
+    the group reads; for ``group`` and ``cluster`` as target, what the other group has offsets for if this one reads
+    nothing yet. ``committed``: all offsets of the group; ``other``: those of the other one.
     """
     target = request.target
     if request.selections:
@@ -65,7 +65,7 @@ def scope_of(
     if not isinstance(target, ShiftBy):  # there is nothing to shift where nothing was committed
         subscribed = {p.topic for m in group.members for p in m.assignment}
         read.update(p for name in subscribed if name in topics for p in topics[name].all_partitions())
-    if not read and isinstance(target, FromGroup) and other:
+    if not read and isinstance(target, FromGroup | FromCluster) and other:
         read = set(other)
     return _read_by_group(read, topics, request.allowed_topics)
 

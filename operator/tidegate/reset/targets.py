@@ -17,6 +17,7 @@ from tidegate.reset.model import (
     ByDuration,
     Clamped,
     Findings,
+    FromCluster,
     FromFile,
     FromGroup,
     NoMatch,
@@ -84,7 +85,9 @@ def asked_time(target: Target, now: datetime) -> datetime | None:
             return _at_or_after(at)
         case ByDuration(ago=ago):
             return _at_or_after(now - ago) if ago <= now - EPOCH else EPOCH
-        case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo() | ToRecord():
+        case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo():
+            return None
+        case FromCluster() | ToRecord():
             return None
         case _:
             assert_never(target)
@@ -100,14 +103,14 @@ def named_offsets(
 ) -> Mapping[TopicPartition, int]:
     """The offsets that a target names partition by partition.
 
-    ``other``: the offsets of the group in ``FromGroup``; ``findings``: for ``ToRecord``.
+    ``other``: the offsets of the group in ``FromGroup``; ``findings``: for ``FromCluster`` and ``ToRecord``.
     """
     match target:
         case FromFile(offsets=offsets) | Undo(before=offsets):
             return {o.topic_partition: o.offset for o in offsets}
         case FromGroup():
             return other or {}
-        case ToRecord():
+        case FromCluster() | ToRecord():
             return {p: offset for p, offset in findings.offsets.items() if offset is not None} if findings else {}
         case ToEarliest() | ToLatest() | ToOffset() | ToTimestamp() | ByDuration() | ShiftBy():
             return {}
@@ -133,7 +136,7 @@ def aim(target: Target, seen: Seen) -> Aim | NoAim:
             return NoAim.NOT_COMMITTED if seen.committed is None else inside(seen.committed + records, bounds)
         case FromFile():
             return NoAim.NOT_IN_FILE if seen.named is None else inside(seen.named, bounds)
-        case FromGroup():
+        case FromGroup() | FromCluster():
             return NoAim.NOT_IN_GROUP if seen.named is None else inside(seen.named, bounds)
         case Undo():
             if seen.named is not None:

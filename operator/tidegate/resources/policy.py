@@ -263,8 +263,21 @@ MatchKey = Annotated[
 ]
 
 
+MirrorAlias = Annotated[
+    str,
+    matching(
+        r"[a-zA-Z0-9._-]+",
+        "must be MirrorMaker's alias of a cluster: letters, digits, '.', '_' and '-', at most 100 characters",
+        most=100,
+    ),
+]
+
+
 class ClusterTarget(ResourceModel):
-    """Where a group of another cluster stands, translated by records that are the same in ``match``."""
+    """Where a group of another cluster stands, translated by records that are the same in ``match``.
+
+    ``window``: how much time around that place is compared at least. ``alias``: MirrorMaker 2's of the other cluster.
+    """
 
     connection_ref: ConnectionRef
     group: GroupId
@@ -273,6 +286,8 @@ class ClusterTarget(ResourceModel):
         Field(min_length=1, max_length=16),
         unique(str, "must not repeat an entry: remove the second one"),
     ]
+    window: PositiveDuration = parse_duration("1h")
+    alias: MirrorAlias | None = None
 
 
 class TargetKind(StrEnum):

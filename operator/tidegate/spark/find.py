@@ -49,7 +49,7 @@ TELL_EVERY_S: Final = 2.0
 TRIES: Final = 3
 """Of one window, before the whole plan begins anew."""
 
-_SCAN: Final = {
+COMPILED: Final = {
     # Compiled: what planning gains by interpreting a few rows, millions of records would lose.
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
@@ -105,9 +105,9 @@ def find_records(
     and ``KafkaFailure`` as planning does, and what ``tell`` raises.
     """
     condition = bind(spark, target.where, target.schema)
-    ground = _in_executor(spark, lambda: _look_around(request, target))
+    ground = in_executor(spark, lambda: _look_around(request, target))
     teller = _Teller(tell, clock, ground.total)
-    with _settings(spark, _SCAN):
+    with with_settings(spark, COMPILED):
         scan = _Scan(spark, request.connection, condition, target, clock, teller)
         order = (ground.beyond, ground.inside) if target.after else (ground.inside, ground.beyond)
         found: dict[TopicPartition, int] = {}
@@ -172,7 +172,7 @@ def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> O
         return {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
 
 
-def _in_executor(spark: SparkSession, call: Callable[[], _T]) -> _T:
+def in_executor(spark: SparkSession, call: Callable[[], _T]) -> _T:
     """Call it in an executor; what it raises of Kafka's failures and of refusals is raised here."""
 
     def run(_: int) -> tuple[list[_T], Exception | None]:
@@ -237,7 +237,7 @@ class _Scan:
             try:
                 looked = self._look_at(window, beyond=beyond)
             except (PySparkException, Py4JJavaError) as error:
-                starts = _in_executor(self._spark, partial(_starts, self._connection, list(window)))
+                starts = in_executor(self._spark, partial(_starts, self._connection, list(window)))
                 gone = {p: starts[p] - r.start for p, r in window.items() if starts[p] > r.start}
                 failures += 1
                 if gone:
@@ -362,7 +362,7 @@ class _Teller:
 
 
 @contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     before = {key: spark.conf.get(key) for key in settings}
     try:
         for key, value in settings.items():

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -34,10 +34,12 @@ from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.model import (
     Clamped,
     Findings,
+    FromCluster,
     PartitionPlan,
     Plan,
     RunRequest,
     RunResult,
+    Selection,
     ToRecord,
     Way,
 )
@@ -47,6 +49,7 @@ from tidegate.reset.stores import decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
 from tidegate.spark.find import find_records
 from tidegate.spark.snapshot import Snapshot
+from tidegate.spark.translation import find_place
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -442,6 +445,15 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
                 plan_groups(spark, [request], now, findings={request.run_uid: search.findings}), request
             )
             search.check(plan)
+            return plan
+        case FromCluster() as target:
+            place = find_place(spark, request, target, clock)
+            # What was compared, and no partition that came up since.
+            named = replace(
+                request, selections=tuple(Selection(p.topic, frozenset({p.partition})) for p in place.findings.offsets)
+            )
+            plan = collect_plan(plan_groups(spark, [named], now, findings={request.run_uid: place.findings}), named)
+            place.check(plan)
             return plan
         case _:
             return collect_plan(plan_groups(spark, [request], now), request)

@@ -49,13 +49,15 @@ def read_records(
     *,
     splits: int,
     fail_on_data_loss: bool = True,
+    committed_only: bool = True,
 ) -> DataFrame:
     """The committed records of these ranges, with the columns asked for, in their order in ``COLUMNS``.
 
     ``splits``: at least so many tasks, partitions being cut where there are fewer of them, each task a consumer of its
-    own. ``fail_on_data_loss``: fail where records of a range are gone, and not only superseded (compaction) or aborted;
-    without it, what is left is read. A range must not reach beyond the last stable offset, behind which nothing can be
-    read: reading would fail.
+    own. ``fail_on_data_loss``: fail where records of a range are gone, and not only superseded (compaction) or
+    aborted; without it, what is left is read. A range must not reach beyond the last stable offset, behind which
+    nothing can be read: reading would fail. ``committed_only``: without it, what transactions have left open or aborted
+    is read as well, and ranges may reach to the log's end.
 
     Nothing is read before an action asks for it. Raises ``BadConnection``, and ``ValueError`` for an unknown column.
     """
@@ -72,7 +74,8 @@ def read_records(
         starts[partition.topic][str(partition.partition)] = wanted_range.start
         ends[partition.topic][str(partition.partition)] = wanted_range.end
     reader = spark.read.format("kafka")
-    for key, value in (_TUNING | java_properties(connection)).items():
+    isolation = {} if committed_only else {"isolation.level": "read_uncommitted"}
+    for key, value in (_TUNING | isolation | java_properties(connection)).items():
         reader = reader.option(f"kafka.{key}", value)
     assigned = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
     return (

@@ -1,8 +1,11 @@
 """A policy's passes, one by one: what is written before what is done, and what a process that dies leaves behind."""
 
 import asyncio
+import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer
 from tidegate.reset import job
+from tidegate.reset.model import FromCluster
 from tidegate.reset.planning import make_plan
 from tidegate.reset.reconcile import Parts, PolicyReconciler
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
@@ -108,22 +112,26 @@ class World:
         connection = self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
         connection = self.kube.get(CONNECTIONS, "ns", "kafka")
         FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
-        self.live.put(
-            Live(
-                uid=connection["metadata"]["uid"],
-                namespace="ns",
-                name="kafka",
-                digest="d",
-                connection=self.connection,
-                mounted=self.connection,
-                secrets={},
-                allow=AllowSpec(),
-                kafka=self.kafka,
-                cluster_id=self.cluster_id,
-                trouble=None,
-            )
-        )
+        self.engines = {Engine.DIRECT: self.runner}
+        self.mounts_secrets = False
+        self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
+
+    def open_connection(self, name: str, uid: str, connection: Connection, **changed: Any) -> None:
+        live = Live(
+            uid=uid,
+            namespace="ns",
+            name=name,
+            digest="d",
+            connection=connection,
+            mounted=connection,
+            secrets={"all": (f"{name}.key", "ca.crt")},
+            allow=AllowSpec(),
+            kafka=self.kafka,
+            cluster_id=self.cluster_id,
+            trouble=None,
+        )
+        self.live.put(replace(live, **changed))
 
     def fresh_reconciler(self) -> PolicyReconciler:
         """What a new process begins with: nothing in memory."""
@@ -136,13 +144,13 @@ class World:
                 live=self.live,
                 observer=observer,
                 open_store=self.open_store,
-                runners={Engine.DIRECT: self.runner},
+                runners=self.engines,
                 executor=self.executor,
                 patient_executor=self.executor,
                 clock=self.clock,
                 metrics=self.metrics,
                 spark=SparkSettings(),
-                mounts_secrets=False,
+                mounts_secrets=self.mounts_secrets,
                 active_tick_s=1,
                 idle_tick_s=10,
                 deletion_limit=timedelta(minutes=2),
@@ -188,6 +196,17 @@ class World:
                 return
             self.clock.sleep(done.again_after_s)
         raise AssertionError(f"no end after {limit} passes: {self.kube.log}")
+
+    def some_passes(self, number: int) -> None:
+        """So many, whatever they ask for. Raises what a pass raises."""
+        for _ in range(number):
+            done = asyncio.run(self.reconciler.reconcile(self.kube.get(POLICIES, "ns", "p")))
+            self.clock.sleep(done.again_after_s)
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        conditions = self.kube.get(POLICIES, "ns", "p")["status"]["conditions"]
+        found: dict[str, Any] = next(c for c in conditions if c["type"] == kind)
+        return found
 
     def restart(self) -> None:
         self.kube.dies_in = None
@@ -443,3 +462,79 @@ def test_a_policy_at_rest_is_deleted_without_us(world: World) -> None:
     world.passes()
 
     assert world.kube.delete(POLICIES, "ns", "p", CREATED) is None
+
+
+# --- from another cluster ---------------------------------------------------------------------------------------------
+
+OTHER = Connection("other:9092")
+FROM_OTHER = {"cluster": {"connectionRef": {"name": "other"}, "group": "payments", "match": ["key"]}}
+
+
+def test_a_run_from_another_cluster_waits_for_its_connection_and_is_given_both(world: World) -> None:
+    launches: list[Launch] = []
+    world.runner.work = launches.append
+    world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
+    world.reconciler = world.fresh_reconciler()
+    world.ask(to=FROM_OTHER)
+    world.some_passes(5)
+    assert (world.condition("Ready")["reason"], launches) == ("WaitingForConnection", [])
+    assert "KafkaConnection other" in world.condition("Ready")["message"]
+
+    world.open_connection("other", "uid-other", OTHER, trouble=("Connecting", "not yet"))
+    world.some_passes(5)
+    assert (world.condition("Ready")["reason"], launches) == ("WaitingForConnection", [])
+
+    world.open_connection("other", "uid-other", OTHER, allow=AllowSpec(groups=("pay*",), topics=("orders",)))
+    world.some_passes(5)
+    [launch] = launches
+    request = world.open_store("ns", launch.store.rpartition("/")[2], None).load().request
+    assert request.connection == world.connection
+    assert request.target == FromCluster(OTHER, "payments", ("key",), timedelta(hours=1), allowed_topics=("orders",))
+    assert launch.connection_secrets == {"all": ("kafka.key", "ca.crt", "other.key")}
+    assert launch.reads_records
+
+
+@pytest.mark.parametrize(
+    ("allow", "spark", "mounted", "reason", "says"),
+    [
+        (AllowSpec(groups=("billing",)), True, OTHER, "GroupNotAllowed", "spec.reset.to.cluster.group"),
+        (AllowSpec(), False, OTHER, "SparkUnavailable", "no Spark runner"),
+        (AllowSpec(), True, None, "SparkUnavailable", "KafkaConnection other has several trustedCertificates"),
+    ],
+    ids=["group", "no-spark", "certificates"],
+)
+def test_a_run_from_another_cluster_is_refused(
+    world: World, allow: AllowSpec, spark: bool, mounted: Connection | None, reason: str, says: str
+) -> None:
+    world.engines, world.mounts_secrets = {Engine.SPARK if spark else Engine.DIRECT: world.runner}, True
+    world.reconciler = world.fresh_reconciler()
+    world.open_connection("other", "uid-other", OTHER, allow=allow, mounted=mounted)
+    world.ask(to=FROM_OTHER)
+    world.some_passes(5)
+    assert world.condition("Stalled")["status"] == "True"
+    assert world.condition("Ready")["reason"] == reason
+    assert says in world.condition("Ready")["message"]
+    assert world.runner.started == []
+
+
+@pytest.mark.parametrize("whose", ["own", "other"])
+def test_no_spark_job_is_started_for_a_document_that_connects_otherwise(world: World, whose: str) -> None:
+    world.engines = {Engine.SPARK: world.runner}
+    world.reconciler = world.fresh_reconciler()
+    world.open_connection("other", "uid-other", OTHER)
+    world.ask(to=FROM_OTHER)
+    evil = Connection("evil.example:9092")
+
+    def forge() -> None:
+        for path in (world.folder / "runs").glob("*.json"):
+            document = json.loads(path.read_text())
+            where = document["request"] if whose == "own" else document["request"]["target"]
+            where["connection"]["bootstrap_servers"] = evil.bootstrap_servers
+            path.write_text(json.dumps(document))
+
+    for _ in range(8):
+        with contextlib.suppress(RunnerFailure):
+            world.some_passes(1)
+        forge()
+    assert world.runner.started == []
+    assert "connects otherwise than KafkaConnection" in world.condition("Ready")["message"]

@@ -1,0 +1,208 @@
+"""A group's place is carried from one real broker to another by real Spark: nothing skipped, doubles as foretold."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from devstack import KafkaCluster
+from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.reset.model import FromCluster, Phase, RunRequest, RunResult, Selection
+from tidegate.reset.store import Run
+from tidegate.reset.stores import DirectoryRunStore
+from tidegate.spark.job import carry_out
+
+FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+MATCH = ("timestamp", "key", "value", "header:trace")
+
+
+@pytest.fixture(scope="module")
+def kafka_there() -> Iterator[KafkaCluster]:
+    with KafkaCluster.start() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def make_topic_there(kafka_there: KafkaCluster, unique: Unique) -> Iterator[MakeTopic]:
+    yield from topics_of(kafka_there, unique)
+
+
+@dataclass
+class Mirrored:
+    """A topic on both clusters. ``copies``: partition and offset here by origin, all of them."""
+
+    name: str
+    written: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    copies: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Mirror:
+    """Writes topics there and copies them here, as a mirror at least once would."""
+
+    def __init__(self, there: KafkaCluster, here: KafkaCluster, seed: int) -> None:
+        self._there = there
+        self._here = here
+        self._rng = random.Random(seed)
+        self._numbers = itertools.count()
+
+    def write(self, topic: str, partitions: int, records: int, *, transactions: bool = False) -> Mirrored:
+        """One record a second, in transactions of ten, every fourth of which is aborted."""
+        made = Mirrored(topic)
+        settings = {"transactional.id": f"{topic}-writer"} if transactions else {}
+        producer = Producer({"bootstrap.servers": self._there.bootstrap, **settings})
+        if transactions:
+            producer.init_transactions()
+        for first in range(0, records, 10):
+            if transactions:
+                producer.begin_transaction()
+            for n in range(first, min(first + 10, records)):
+                at = int((FIRST + timedelta(seconds=n)).timestamp() * 1000)
+                for p in range(partitions):
+                    value = f"{next(self._numbers)}"
+                    producer.produce(topic, value, f"k{p}-{n % 7}", p, timestamp=at, headers={"trace": value.encode()})
+            producer.flush(30)
+            if transactions:
+                producer.abort_transaction() if first % 40 == 30 else producer.commit_transaction()
+        assert producer.flush(30) == 0
+        return made
+
+    def copy(self, made: Mirrored, partitions: int, *, restart: bool, upto: float = 1.0) -> None:
+        """Everything, aborted records as well; with ``restart`` the middle third twice. By key where counts differ."""
+        read = records_of(self._there.bootstrap, made.name)
+        there = {p for p, _ in read}
+        producer = Producer({"bootstrap.servers": self._here.bootstrap})
+
+        def delivered(error: Any, message: Any, origin: tuple[int, int]) -> None:
+            assert error is None, error
+            made.copies[origin].append((message.partition(), message.offset()))
+
+        for p in sorted(there):
+            mine = [(offset, m) for (q, offset), m in sorted(read.items()) if q == p]
+            mine = mine[: round(len(mine) * upto)]
+            made.written[p] = [offset for offset, _ in mine]
+            third = len(mine) // 3
+            for offset, m in [*mine[: 2 * third], *(mine[third : 2 * third] if restart else []), *mine[2 * third :]]:
+                to = p if len(there) == partitions else sum(m.key()) % partitions
+                producer.produce(
+                    made.name,
+                    m.value(),
+                    m.key(),
+                    to,
+                    timestamp=m.timestamp()[1],
+                    headers=m.headers(),
+                    on_delivery=lambda error, message, origin=(p, offset): delivered(error, message, origin),
+                )
+        assert producer.flush(30) == 0
+
+
+def records_of(bootstrap: str, topic: str) -> dict[tuple[int, int], Any]:
+    """Every record of a topic, those of aborted transactions too."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+        }
+    )
+    left = set(reader.list_topics(topic, 10).topics[topic].partitions)
+    reader.assign([ClientTopicPartition(topic, p, 0) for p in left])
+    found: dict[tuple[int, int], Any] = {}
+    while left:
+        message = reader.poll(30)
+        assert message is not None, f"{topic} does not answer"
+        if message.error() is None:
+            found[message.partition(), message.offset()] = message
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            left.discard(message.partition())
+    reader.close()
+    return found
+
+
+def commit(bootstrap: str, group: str, offsets: dict[TopicPartition, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = [ClientTopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
+    deadline = datetime.now(UTC) + timedelta(seconds=30)
+    while True:
+        [future] = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)]).values()
+        if all(p.error is None for p in future.result(30).topic_partitions):
+            return
+        assert datetime.now(UTC) < deadline, "no offsets topic after 30 s"
+
+
+def run(spark: Any, folder: Path, request: RunRequest) -> tuple[RunResult, Run]:
+    store = DirectoryRunStore(folder, "run")
+    store.create(request)
+    result = carry_out(spark, store.location)
+    assert result is not None
+    return result, store.load()
+
+
+def test_a_group_goes_on_here_where_it_stood_over_there(
+    spark: Any,
+    kafka: KafkaCluster,
+    kafka_there: KafkaCluster,
+    make_topic: MakeTopic,
+    make_topic_there: MakeTopic,
+    unique: Unique,
+    tmp_path: Path,
+) -> None:
+    mirror, group = Mirror(kafka_there, kafka, 7), unique("group")
+    plain, keyed, exact, late = (unique(name) for name in ("plain", "keyed", "exact", "late"))
+    shapes = {plain: (2, 2, True), keyed: (2, 3, True), exact: (1, 1, False), late: (1, 1, False)}
+    made: dict[str, Mirrored] = {}
+    committed: dict[TopicPartition, int] = {}
+    for name, (there, here, restart) in shapes.items():
+        make_topic_there(there, name=name)
+        make_topic(here, name=name)
+        made[name] = mirror.write(name, there, 120, transactions=name == plain)
+        mirror.copy(made[name], here, restart=restart, upto=0.5 if name == late else 1)
+        for p in range(there):
+            committed[TopicPartition(name, p)] = 70 + 5 * p
+    commit(kafka_there.bootstrap, group, committed)
+
+    target = FromCluster(Connection(kafka_there.bootstrap), group, MATCH, timedelta(minutes=5))
+    selections = tuple(Selection(name) for name in shapes)
+    request = RunRequest(f"{group}/r1", "r1", group, Connection(kafka.bootstrap), selections, target)
+    result, stored = run(spark, tmp_path, request)
+
+    assert result.phase is Phase.SUCCEEDED, result
+    assert stored.plan is not None
+    targets = stored.plan.targets
+    assert set(targets) == {TopicPartition(n, q) for n, (_, here, _) in shapes.items() for q in range(here)}
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+        assert client.committed(group) == targets
+    twice = {}
+    for name, m in made.items():
+        done = [
+            (o, at) for o, copies in m.copies.items() for at in copies if o[1] < committed[TopicPartition(name, o[0])]
+        ]
+        still = [
+            (o, at) for o, copies in m.copies.items() for at in copies if o[1] >= committed[TopicPartition(name, o[0])]
+        ]
+        assert [o for o, (q, at) in still if at < targets[TopicPartition(name, q)]] == [], f"skipped in {name}"
+        twice[name] = sum(at >= targets[TopicPartition(name, q)] for _, (q, at) in done)
+    # The first open record is never done: where nothing was copied twice, nothing is read twice but what is missing.
+    assert twice[exact] == twice[late] == 0
+    assert targets[TopicPartition(exact, 0)] == 70
+    assert targets[TopicPartition(late, 0)] == 60
+    notes = "\n".join(stored.plan.notes)
+    assert f"{late}-0: 10" in notes, notes
+    assert f"unchanged, since the same records have the same offsets over there: {exact}-0" in notes, notes
+    assert f"at most {sum(twice.values()) + 10:,} that group {group} has read" in notes, notes
