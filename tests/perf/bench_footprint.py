@@ -16,6 +16,7 @@ from support.operator_process import Body, until
 from support.pod_stage import ACCOUNT, APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, PodStage, pod_stage
 
 RESOURCES = 100
+SETTLED_S = 45
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
@@ -47,7 +48,8 @@ def _at_rest(stage: PodStage, seconds: float, case: str) -> tuple[float, float]:
         before, seen = seen, _writes(stage)
         return before == seen
 
-    until(is_quiet, "no writes for 10 s", timeout_s=180, pause_s=10)
+    # Longer than anything that is looked at again at rest: a count in a status may follow its group a little later.
+    until(is_quiet, f"no writes for {SETTLED_S} s", timeout_s=600, pause_s=SETTLED_S)
     time.sleep(seconds)
     new = _writes(stage) - seen
     per_minute = new.total() * 60 / seconds

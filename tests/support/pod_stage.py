@@ -285,6 +285,10 @@ class PodStage:
         self.application.partitions += tuple((topic, number) for number in numbers)
         return self.application.partitions[known:]
 
+    def stop_producing(self) -> None:
+        for more in self.more_producers:
+            more.stop()
+
     def caught_up(self) -> None:
         """Every partition flows, and is no further behind than a second's records."""
         self.ledger.wait_flowing(self.application.partitions)
@@ -369,9 +373,8 @@ def pod_stage(*, spark: bool = True) -> Iterator[PodStage]:
             "KafkaConnection Ready", lambda: wait_ready(kubectl, APPLICATION_NAMESPACE, "kafkaconnection/kafka")
         )
         kubectl.apply(stage.policy_manifest())
+        stack.callback(stage.stop_producing)
         yield stage
-        for more in stage.more_producers:
-            more.stop()
 
 
 def _build_images() -> list[Path]:

@@ -37,6 +37,7 @@ class _Ledger:
         self._acked: dict[Partition, dict[int, int]] = {}
         self._sent: dict[Partition, int] = {}
         self._failed: list[str] = []
+        self._closed = False
         # Idempotent, so that a retry leaves neither a second copy nor another order.
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0, **config}
@@ -70,8 +71,17 @@ class _Ledger:
     def serve(self) -> None:
         self._producer.poll(0)
 
+    def close(self) -> None:
+        """Give up what has no answer yet, and reconnect no more: whoever listens there later is somebody else."""
+        if not self._closed:
+            self._closed = True
+            self._producer.purge()
+            self._producer.close()
+
     def flush(self) -> None:
-        left = self._producer.flush(_CLOSE_S)
+        """Wait for all answers, and close. May be called twice."""
+        left = 0 if self._closed else self._producer.flush(_CLOSE_S)
+        self.close()
         with self._lock:
             if left or self._failed:
                 raise ProduceError(
@@ -121,6 +131,8 @@ class SteadyProducer:
         self._thread.join()
         if error is None:
             self.stop()
+        else:
+            self._ledger.close()
 
     def start(self) -> None:
         """Begin."""
