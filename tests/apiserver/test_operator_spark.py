@@ -1,14 +1,17 @@
 """The operator with the local Spark runner: it launches drivers, believes what is stored, and follows dead ones."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from apiserver.offsets import commit, committed, produce
-from devstack import KafkaCluster
+from devstack import ApiServer, KafkaCluster, spark_jars
 from support.operator_process import OperatorProcess, Resources, until
 from support.stack_fixtures import MakeTopic, Unique
 
@@ -22,7 +25,11 @@ def spark_operator(
     start_operator: Callable[..., OperatorProcess], resources: Resources, kafka: KafkaCluster, tmp_path: Path
 ) -> OperatorProcess:
     operator = start_operator(
-        {"TIDEGATE_SPARK_RUNNER": "local", "TIDEGATE_SPARK_RUNS_DIRECTORY": str(tmp_path / "runs")}
+        {
+            "TIDEGATE_SPARK_RUNNER": "local",
+            "TIDEGATE_SPARK_RUNS_DIRECTORY": str(tmp_path / "runs"),
+            "TIDEGATE_SPARK_JARS": ",".join(map(str, spark_jars())),
+        }
     )
     resources.connection("kafka", kafka.bootstrap)
     resources.wait_connection("kafka")
@@ -51,6 +58,57 @@ def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followe
     assert done["status"]["reset"]["application"].endswith("-2")
     assert committed(kafka.bootstrap, group, topic, 2) == AT_10
     assert spark_operator.metric("tidegate_job_deaths_total", engine="Spark") == 1
+
+
+def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
+    spark_operator: OperatorProcess,
+    resources: Resources,
+    kafka: KafkaCluster,
+    apiserver: ApiServer,
+    make_topic: MakeTopic,
+    unique: Unique,
+    tmp_path: Path,
+) -> None:
+    topic, group = make_topic(2), unique("group")
+    produce(kafka.bootstrap, topic, 2, 100)
+    commit(kafka.bootstrap, group, topic, AT_50)
+
+    def plan(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidegate.cli.main", "plan", "p", "--namespace", resources.namespace, *options]
+        environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    resources.policy("p", group, {"id": "one", "to": {"offset": 10}, "approval": "Manual"})
+    early = plan()
+    assert (early.returncode, early.stdout) == (1, "")
+    assert "run one" in early.stderr
+    resources.wait_phase("p", "AwaitingApproval", timeout_s=120)
+    until(lambda: "evidence.json" in next(iter(resources.run_documents("p").values())), "evidence", timeout_s=120)
+
+    read = json.loads(plan("--output", "json").stdout)
+    gathered = read["evidence"]
+    assert read["phase"] == "AwaitingApproval"
+    amount = gathered["topics"][0]["replayed"]
+    assert amount == {
+        "offsets": 80,
+        "looked_at": 80,
+        "records": 80,
+        "bytes": 160,
+        "keys": 0,
+        "without_key": 80,
+        "tombstones": 0,
+    }
+    assert [(s["partition"], s["offset"]) for s in gathered["samples"]] == [
+        (partition, offset) for partition in (0, 1) for offset in (8, 9, 10, 11)
+    ]
+    assert all("text" not in s["value"] for s in gathered["samples"])
+    assert gathered.get("notes", []) == []
+    shown = plan("--html", str(tmp_path / "plan.html"))
+    assert shown.stdout == ""
+    assert "<svg" in (tmp_path / "plan.html").read_text()
+    shown = plan()
+    assert "read again 80 records, 160 B" in shown.stdout, shown
+    assert "tidegate.io/approve=one" in shown.stdout
 
 
 def _driver(runs: Path) -> int | None:

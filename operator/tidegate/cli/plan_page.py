@@ -40,7 +40,7 @@ _STYLE: Final = """
 @media(prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--soft:#9aa4af;--line:#30363d;--card:#161b22;
 --again:#6cb0ff;--skip:#ffa657;--warn-bg:#2b2208;--warn-line:#d29922;--track:#3a424c}}
 *{box-sizing:border-box}
-body{margin:0 auto;padding:2rem 1.25rem 4rem;max-width:70rem;background:var(--bg);color:var(--fg);
+body{margin:0 auto;padding:2rem 1.25rem 4rem;max-width:78rem;background:var(--bg);color:var(--fg);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 h1{font-size:1.6rem;line-height:1.25;margin:0 0 .25rem}h2{font-size:1.2rem;margin:2.25rem 0 .5rem}
 h3{font-size:1rem;margin:1.5rem 0 .25rem}p{margin:.35rem 0}.soft{color:var(--soft)}
@@ -55,18 +55,20 @@ white-space:pre-wrap;overflow-wrap:anywhere}
 .badge{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:0 .65rem;font-size:.85rem;
 vertical-align:middle}
 ul.notes{list-style:none;margin:1rem 0;padding:.6rem 1rem;background:var(--warn-bg);border-left:4px solid
-var(--warn-line);border-radius:0 6px 6px 0}ul.notes li{margin:.25rem 0;overflow-wrap:anywhere}
+var(--warn-line);border-radius:0 6px 6px 0}ul.notes li{margin:.25rem 0}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.35rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--soft);white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}
-td.content{max-width:26rem;overflow-wrap:anywhere}tr.first td{border-top:2px solid var(--fg)}
-svg{display:block;max-width:100%;height:auto}svg text{fill:var(--soft);font-size:12px;font-family:inherit}
+td.name{min-width:7rem}td.content{min-width:12rem;max-width:26rem}td.nowrap{white-space:nowrap}
+td small{display:block}tr.first td{border-top:2px solid var(--fg)}
+svg{display:block}svg.plot{width:100%;height:auto}svg text{fill:var(--soft);font-size:12px;font-family:inherit}
 .bar-again{fill:var(--again)}.bar-skip{fill:var(--skip)}.axis{stroke:var(--soft);stroke-width:1}
 .tick{stroke:var(--line);stroke-width:1}.mark{stroke:var(--fg);stroke-width:1.5;stroke-dasharray:4 3}
 .track{fill:var(--track)}.at{fill:none;stroke:var(--fg);stroke-width:1.6}.to{fill:var(--fg)}
 svg text.strong{fill:var(--fg)}
 details{margin:.4rem 0 1rem}summary{cursor:pointer;color:var(--soft)}
-.foreign{unicode-bidi:isolate;overflow-wrap:anywhere}
+.foreign{unicode-bidi:isolate;overflow-wrap:break-word;word-break:break-word}td .foreign{overflow-wrap:anywhere}
+
 .legend span{margin-right:1.25rem}.key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}
 @media print{body{max-width:none;padding:0}.scroll{overflow:visible}}
 """
@@ -105,7 +107,7 @@ def _body(review: Review) -> Iterator[str]:
     )
     yield from _cards(review)
     yield from _notes(review)
-    yield from _decision(review)
+    yield from _outcome(review)
     yield "<section><h2>Topics</h2>"
     yield from _topics_table(review.topics)
     for number, topic in enumerate(review.topics):
@@ -115,6 +117,7 @@ def _body(review: Review) -> Iterator[str]:
     yield from _partitions(review.partitions)
     yield from _samples(review)
     yield from _reading()
+    yield from _approval(review)
     yield "</main>"
 
 
@@ -135,7 +138,7 @@ def _cards(review: Review) -> Iterator[str]:
         first, last = review.span
         yield (
             f'<div class="card">Records from<b>{_span_text(last - first)}</b>'
-            f'<span class="of soft">{time_text(first)} to {time_text(last)}</span></div>'
+            f'<span class="of soft">{time_text(first)} to<br>{time_text(last)}</span></div>'
         )
     yield "</div>"
 
@@ -158,9 +161,13 @@ def _notes(review: Review) -> Iterator[str]:
     yield from (f'<p class="soft">{_foreign(note)}.</p>' for note in review.evidence_notes)
 
 
-def _decision(review: Review) -> Iterator[str]:
+def _outcome(review: Review) -> Iterator[str]:
     if review.outcome is not None:
         yield f"<section><h2>How it ended</h2><p>{_foreign(review.outcome)}</p></section>"
+
+
+def _approval(review: Review) -> Iterator[str]:
+    """Last: what it is about comes before."""
     if review.approval is not None:
         yield (
             "<section><h2>Approving it</h2><p>Nothing has been changed. This lets the plan be applied exactly as it is "
@@ -186,11 +193,11 @@ def _topics_table(topics: Sequence[Topic]) -> Iterator[str]:
             )
             if amount is not None
         ]
-        head = f'<td>{_foreign(topic.name)}</td><td class="n">{topic.partitions:,}</td>'
+        head = f'<td class="name">{_foreign(topic.name)}</td><td class="n">{topic.partitions:,}</td>'
         if not rows:
             yield f'<tr>{head}<td class="soft" colspan="7">stays where it is</td></tr>'
         for name, style, amount in rows:
-            yield f'<tr>{head}<td class="{style}">{name}</td>{_amount_cells(amount)}</tr>'
+            yield f'<tr>{head}<td class="nowrap {style}">{name}</td>{_amount_cells(amount)}</tr>'
             head = "<td></td><td></td>"
     yield "</tbody></table></div>"
 
@@ -280,7 +287,7 @@ def _histogram(topic: Topic, histogram: Histogram, mark: str, at: datetime | Non
         yield f'<span><i class="key" style="background:var(--skip)"></i>skipped{below}</span>'
     yield f"<span>{escape(counted)}, {escape(width_text(histogram.width))} a bar, UTC</span></p>"
     yield (
-        f'<svg viewBox="0 0 {_WIDTH} {plot.height}" width="{_WIDTH}" height="{plot.height}" role="img" '
+        f'<svg class="plot" viewBox="0 0 {_WIDTH} {plot.height}" role="img" '
         f'aria-labelledby="{mark}t {mark}d"><title id="{mark}t">{escape(topic.name)}: what moves, by time</title>'
         f'<desc id="{mark}d">{escape(_described(histogram))}</desc>'
     )
@@ -404,14 +411,14 @@ def _partitions(partitions: Sequence[PartitionPlan]) -> Iterator[str]:
 
 def _partition(p: PartitionPlan) -> str:
     committed = "none" if p.committed is None else f"{p.committed:,}"
-    clamped = "" if p.clamped is None else f' <span class="skip">clamped to {p.clamped.lower()}</span>'
+    clamped = "" if p.clamped is None else f'<small class="skip">clamped to {p.clamped.lower()}</small>'
     return (
-        f"<tr><td>{_foreign(visible(str(p.topic_partition)))}</td><td>{_position(p)}</td>"
+        f'<tr><td class="name">{_foreign(visible(str(p.topic_partition)))}</td><td>{_position(p)}</td>'
         f'<td class="n">{p.earliest:,}</td><td class="n">{committed}</td>'
         f'<td class="n"><b>{p.target:,}</b>{clamped}</td><td class="n">{p.latest:,}</td>'
         f'<td class="n {"again" if p.replayed else "soft"}">{p.replayed:,}</td>'
         f'<td class="n {"skip" if p.skipped else "soft"}">{p.skipped:,}</td>'
-        f'<td class="soft">{_times_of(p)}</td></tr>'
+        f'<td class="soft nowrap">{_times_of(p)}</td></tr>'
     )
 
 
@@ -421,7 +428,7 @@ def _times_of(p: PartitionPlan) -> str:
     return "<br>".join("?" if at is None else time_text(at) for at in (p.span_from, p.span_to))
 
 
-_BAR: Final = 200
+_BAR: Final = 170
 
 
 def _position(p: PartitionPlan) -> str:
@@ -475,8 +482,9 @@ def _samples(review: Review) -> Iterator[str]:
         before = (name, s.from_target)
         side = "<b>target on</b>" if s.from_target else '<span class="soft">before it</span>'
         yield (
-            f'<tr{" class=first" if first else ""}><td>{_foreign(visible(name))}</td><td class="n">{s.offset:,}</td>'
-            f"<td>{side}</td><td>{'' if s.at is None else time_text(s.at)}</td>"
+            f'<tr{" class=first" if first else ""}><td class="name">{_foreign(visible(name))}</td>'
+            f'<td class="n">{s.offset:,}</td><td class="nowrap">{side}</td>'
+            f'<td class="nowrap">{"" if s.at is None else time_text(s.at)}</td>'
             f'<td class="content">{_content(s.key, "no key")}</td>'
             f'<td class="content">{_content(s.value, "no value (tombstone)")}</td></tr>'
         )

@@ -23,6 +23,7 @@ class Confines:
     ``spec.allow`` allows. ``None`` where the policy's KafkaConnection is not open: then nothing is done with Kafka.
 
     ``other`` and ``other_groups``: likewise of the connection to another cluster, where its target has one.
+    ``hides_values``: the policy asks for this very run, and not for records' contents.
     """
 
     run_uid: str
@@ -32,6 +33,7 @@ class Confines:
     topics: tuple[str, ...] | None = None
     other: Connection | None = None
     other_groups: tuple[str, ...] | None = None
+    hides_values: bool = False
 
 
 def confined(run: Run, confines: Confines, location: str) -> Run:
@@ -73,6 +75,8 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
         and not is_allowed(over_there, confines.other_groups)
     ):
         yield f"it reads group {over_there} of another cluster, which the connection to that does not allow"
+    if confines.hides_values and request.evidence.show_values:
+        yield "it shows what is in records, which the policy does not ask for"
     if confines.topics is not None:
         for topic in sorted(_topics(run)):
             if is_internal(topic) or not is_allowed(topic, confines.topics):

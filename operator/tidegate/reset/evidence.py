@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.reset.model import PartitionPlan, Plan
 from tidegate.visible import visible_bytes
 
@@ -215,6 +215,48 @@ def amounts(moving: Sequence[Moving]) -> dict[str, dict[bool, int]]:
         sums[m.partition.topic][m.replayed] += m.offsets
     ranked = sorted(sums, key=lambda topic: (-sum(sums[topic].values()), topic))
     return {topic: dict(sums[topic]) for topic in ranked}
+
+
+WINDOWS: Final = 4
+"""Stretches of each partition that are read where there is too much to read all of it."""
+
+READ_PARTITIONS: Final = 256
+"""Partitions that are read, those that move furthest: each stretch is a task of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """What is read of each partition: all that moves, or ``WINDOWS`` stretches spread evenly over it, to its ends."""
+
+    of: Mapping[Moving, tuple[Range, ...]]
+
+    def looked_at(self) -> dict[tuple[str, bool], int]:
+        """Offsets by topic and ``replayed``."""
+        sums: defaultdict[tuple[str, bool], int] = defaultdict(int)
+        for m, ranges in self.of.items():
+            sums[m.partition.topic, m.replayed] += sum(r.size for r in ranges)
+        return dict(sums)
+
+    def rounds(self, replayed: bool) -> tuple[dict[TopicPartition, Range], ...]:
+        """Such that no partition is twice in one."""
+        ranges = {m.partition: of for m, of in self.of.items() if m.replayed is replayed}
+        most = max(map(len, ranges.values()), default=0)
+        return tuple({p: of[n] for p, of in ranges.items() if n < len(of)} for n in range(most))
+
+
+def stretches(moving: Sequence[Moving], max_records: int) -> Stretches:
+    """At most ``max_records`` offsets of the first ``READ_PARTITIONS``, each by its share."""
+    moving = moving[:READ_PARTITIONS]
+    total = sum(m.offsets for m in moving)
+    if total <= max_records:
+        return Stretches({m: (Range(m.start, m.end),) for m in moving})
+    found = {}
+    for m in moving:
+        size = max_records * m.offsets // total // WINDOWS
+        step = (m.offsets - size) / (WINDOWS - 1)
+        starts = [m.start + round(n * step) for n in range(WINDOWS)] if size else []
+        found[m] = tuple(Range(start, start + size) for start in starts)
+    return Stretches(found)
 
 
 # --- histograms -------------------------------------------------------------------------------------------------------

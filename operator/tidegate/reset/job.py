@@ -12,7 +12,9 @@ from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailab
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.apply import GroupReset
 from tidegate.reset.clock import Clock
-from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult, Searched
+from tidegate.reset.evidence import Evidence
+from tidegate.reset.gathering import gather_counts
+from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
 from tidegate.reset.pacing import Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
@@ -21,6 +23,7 @@ Tell = Callable[[Searched], None]
 Planner = Callable[[RunRequest, datetime, Tell], Plan]
 """Gets the time at which the plan is made, and whom to tell how far a search has come. ``Tell`` raises
 ``StaleAttempt``."""
+Gatherer = Callable[[RunRequest, Plan], Evidence]
 
 
 def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult | None:
@@ -30,13 +33,19 @@ def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | Non
         clock,
         plan=lambda request, now, _: make_plan(request, kafka, now),
         apply=lambda attempt: apply_run(store, attempt, kafka, clock, tuning=tuning),
+        gather=lambda request, plan: gather_counts(request, plan, kafka, clock),
     )
 
 
-def carry_out(store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult]) -> RunResult | None:
+def carry_out(
+    store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult], gather: Gatherer
+) -> RunResult | None:
     """Plan if there is no plan yet, apply, verify, store the result. ``apply`` gets the attempt's number.
 
     ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+
+    Evidence is gathered where nothing waits for it, and where nothing is lost should it end this process: while the
+    plan waits for approval, or after the run.
     """
     attempt = store.begin_attempt()
     run = store.load()
@@ -49,8 +58,20 @@ def carry_out(store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[
     if run.request.manual_approval and not run.approved:
         if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
             store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
+            gather_evidence(store, attempt, gather)
+            if store.load().approved:
+                return apply(attempt)
         return None
-    return apply(attempt)
+    result = apply(attempt)
+    gather_evidence(store, attempt, gather)
+    return result
+
+
+def gather_evidence(store: RunStore, attempt: int, gather: Gatherer) -> None:
+    """Gather and store what was asked for, unless it is there."""
+    run = store.load()
+    if run.plan is not None and run.evidence is None and run.request.evidence.level is not EvidenceLevel.NONE:
+        store.write_evidence(gather(run.request, run.plan), attempt=attempt)
 
 
 def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> RunResult | None:

@@ -667,6 +667,7 @@ class PolicyReconciler:
             topics=live.allow.topics if live is not None else None,
             other=other.connection if other is not None else None,
             other_groups=other.allow.groups if other is not None else None,
+            hides_values=_hides_values(spec.get("reset") or {}, run_id),
         )
 
     def _launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> Launch:
@@ -741,6 +742,11 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
 def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
     message = group_not_allowed(other.name, other.allow, "spec.reset.to.cluster.group", cluster.group)
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
+
+
+def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
+    """What an earlier run was asked to show, this spec does not tell."""
+    return reset.get("id") == run_id and (reset.get("evidence") or {}).get("showValues") is not True
 
 
 # --- other policies ---------------------------------------------------------------------------------------------------

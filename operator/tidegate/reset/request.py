@@ -12,6 +12,8 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
+    EvidenceLevel,
+    EvidenceSettings,
     FromCluster,
     NoMatch,
     Owners,
@@ -29,7 +31,16 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.store import Run
-from tidegate.resources.policy import Approval, ClusterTarget, OffsetResetPolicySpec, RecordTarget, ResetSpec, ResetTo
+from tidegate.resources.policy import (
+    Approval,
+    ClusterTarget,
+    EvidenceSpec,
+    OffsetResetPolicySpec,
+    RecordTarget,
+    ResetSpec,
+    ResetTo,
+)
+from tidegate.resources.policy import EvidenceLevel as SpecLevel
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
@@ -168,4 +179,17 @@ def make_request(
         ),
         allowed_topics=allowed_topics,
         manual_approval=reset.approval is Approval.MANUAL,
+        evidence=evidence_settings(reset),
     )
+
+
+def evidence_settings(reset: ResetSpec) -> EvidenceSettings:
+    """What is to be gathered. By itself as much as can be where a person waits for it, and nothing where none does."""
+    wanted = reset.evidence or EvidenceSpec()
+    manual = reset.approval is Approval.MANUAL
+    match wanted.level:
+        case SpecLevel.AUTO:
+            level = EvidenceLevel.RECORDS if manual else EvidenceLevel.NONE
+        case _:
+            level = EvidenceLevel(wanted.level.value)
+    return EvidenceSettings(level, wanted.show_values, wanted.max_records, wanted.timeout)

@@ -379,6 +379,34 @@ class ResetOwners(StrEnum):
     WAITING = "Waiting"
 
 
+class EvidenceLevel(StrEnum):
+    """``COUNTS``: histograms by the brokers' time index; ``RECORDS``: also what reading records by Spark tells.
+    ``AUTO``: as ``RECORDS`` where approval is Manual, as ``NONE`` where nobody waits for it.
+    """
+
+    AUTO = "Auto"
+    NONE = "None"
+    COUNTS = "Counts"
+    RECORDS = "Records"
+
+
+class EvidenceSpec(ResourceModel):
+    """What is gathered about a plan for whoever approves it. ``max_records``: how many are read at most, beyond which
+    the rest is estimated; ``show_values``: what is in keys and values may be stored in the plan's ConfigMap.
+    """
+
+    level: EvidenceLevel = EvidenceLevel.AUTO
+    show_values: StrictBool = False
+    max_records: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = 1_000_000
+    timeout: PositiveDuration = parse_duration("1m")
+
+    @model_validator(mode="after")
+    def _values_are_of_records(self) -> Self:
+        if self.show_values and self.level in (EvidenceLevel.NONE, EvidenceLevel.COUNTS):
+            raise problem("showValues needs records to be read: use level Records or Auto, or leave showValues out")
+        return self
+
+
 class ResetSpec(ResourceModel):
     """One run. ``partitions`` absent: all of the policy's topics."""
 
@@ -391,6 +419,7 @@ class ResetSpec(ResourceModel):
     owners: ResetOwners = ResetOwners.UNKNOWN
     in_flight: Duration = timedelta(0)
     deadline: PositiveDuration = parse_duration("15m")
+    evidence: EvidenceSpec | None = None
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> Self:

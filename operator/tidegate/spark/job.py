@@ -44,9 +44,10 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import decode_request, encode_request, open_store
+from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
+from tidegate.spark.evidence import gather
 from tidegate.spark.find import find_records
 from tidegate.spark.snapshot import Snapshot
 from tidegate.spark.translation import find_place
@@ -427,12 +428,13 @@ def carry_out(spark: SparkSession, location: str, clock: Clock | None = None) ->
 
     Executors read, plan and apply; the driver has a connection to Kafka only while records are read.
     """
-    clock = clock or SystemClock()
+    store, clock = open_store(location), clock or SystemClock()
     return job.carry_out(
-        open_store(location),
+        store,
         clock,
         plan=lambda request, now, tell: _plan_one(spark, request, now, tell, clock),
         apply=lambda attempt: apply_groups(spark, [(location, attempt)])[0],
+        gather=lambda request, plan: gather(spark, request, plan, clock, lambda: _approved(store)),
     )
 
 
@@ -457,6 +459,15 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
             return plan
         case _:
             return collect_plan(plan_groups(spark, [request], now), request)
+
+
+def _approved(store: RunStore) -> bool:
+    """Whether somebody waits for the plan to be applied; nobody does where that can't be read just now."""
+    try:
+        run = store.load()
+    except (StoreFailure, RunNotFound):
+        return False
+    return run.request.manual_approval and run.approved and run.result is None
 
 
 def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]]) -> list[RunResult]:

@@ -11,6 +11,7 @@ from tidegate.kafka.connection import Authentication, AuthenticationType, Connec
 from tidegate.packed import pack, unpack
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
+    EvidenceSettings,
     FromGroup,
     PartitionOffset,
     PartitionPlan,
@@ -26,7 +27,7 @@ from tidegate.reset.stores import DirectoryRunStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OURS = Connection("kafka:9093", tls=True, properties={"client.id": "tidegate"})
-CONFINES = Confines("uid/one", "payments", OURS, ("payments", "payments-*"), ("orders", "pay.*"))
+CONFINES = Confines("uid/one", "payments", OURS, ("payments", "payments-*"), ("orders", "pay.*"), hides_values=True)
 REQUEST = RunRequest("uid/one", "one", "payments", OURS, (), ToOffset(1), allowed_topics=("orders",))
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -64,6 +65,7 @@ class Written:
         ({"request": replace(REQUEST, run_uid="another/one")}, "run another/one"),
         ({"request": replace(REQUEST, group_id="billing")}, "group billing"),
         ({"request": replace(REQUEST, target=FromGroup("billing"))}, "reads group billing"),
+        ({"request": replace(REQUEST, evidence=EvidenceSettings(show_values=True))}, "shows what is in records"),
         ({"plan": planned("orders", group="billing")}, "group billing"),
         ({"plan": planned("salaries")}, "topic salaries"),
         ({"plan": planned("__consumer_offsets")}, "topic __consumer_offsets"),

@@ -21,6 +21,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset import job
+from tidegate.reset.gathering import gather_counts
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -210,6 +211,7 @@ class World:
             self.clock,
             plan=lambda request, now, _: make_plan(request, self.kafka, now),
             apply=lambda attempt: job.apply_run(store, attempt, kafka, self.clock),
+            gather=lambda request, plan: gather_counts(request, plan, kafka, self.clock),
         )
 
     def settle(self, seconds: float = 16) -> None:

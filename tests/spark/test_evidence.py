@@ -1,0 +1,228 @@
+"""Evidence gathered by real Spark from a real broker, against what was produced."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from devstack import KafkaCluster
+from support.stack_fixtures import topics_of
+from tidegate.kafka.connection import Connection
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.evidence import Amount, Evidence, HistogramSource
+from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
+from tidegate.reset.stores import encode_evidence
+from tidegate.spark.evidence import gather
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A record as it was produced; ``offset`` within its partition."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class World:
+    bootstrap: str
+    topic: str
+    logs: dict[int, list[Made]]
+
+    def plan(self, *moves: tuple[int, int | None, int]) -> Plan:
+        """(partition, committed, target); with the times of the first and the last record that moves."""
+        rows = []
+        for partition, committed, target in moves:
+            low, high = sorted((committed if committed is not None else target, target))
+            times = [m.at for m in self.logs[partition] if low <= m.offset < high]
+            end = max(m.offset for m in self.logs[partition]) + 1
+            rows.append(
+                PartitionPlan(
+                    *(self.topic, partition, "id", committed, target, 0, end),
+                    span_from=times[0] if times else None,
+                    span_to=times[-1] if times else None,
+                )
+            )
+        return Plan("r1", "g", FIRST, tuple(rows))
+
+    def request(self, **settings: Any) -> RunRequest:
+        evidence = EvidenceSettings(**{"level": EvidenceLevel.RECORDS, **settings})
+        return RunRequest("uid/r1", "r1", "g", Connection(self.bootstrap), (), ToOffset(1), evidence=evidence)
+
+    def between(self, partition: int, start: int, end: int) -> list[Made]:
+        return [m for m in self.logs[partition] if start <= m.offset < end]
+
+
+def expected(offsets: int, made: list[Made]) -> Amount:
+    """Keys apart, which are approximate."""
+    return Amount(
+        offsets=offsets,
+        looked_at=offsets,
+        records=len(made),
+        bytes=sum(len(m.key or b"") + len(m.value or b"") for m in made),
+        keys=None,
+        without_key=sum(m.key is None for m in made),
+        tombstones=sum(m.value is None for m in made),
+    )
+
+
+@pytest.fixture(scope="module")
+def world(kafka: KafkaCluster) -> Iterator[World]:
+    """Partition 0: 2,000 records, one a minute, a little out of order. 1: 500 in a committed transaction, then 100
+    of an aborted one, then 400 more. 2: 3 records, one of which would drive a terminal."""
+    with contextmanager(topics_of)(kafka, lambda _="": f"evidence-{uuid.uuid4().hex[:8]}") as make_topic:
+        yield produced(kafka.bootstrap, make_topic(3))
+
+
+def produced(bootstrap: str, topic: str) -> World:
+    logs: dict[int, list[Made]] = {0: [], 1: [], 2: []}
+    producer = Producer({"bootstrap.servers": bootstrap})
+
+    def send(by: Producer, partition: int, offset: int, key: bytes | None, value: bytes | None, at: datetime) -> None:
+        by.produce(topic, value, key, partition, timestamp=int(at.timestamp() * 1000))
+        logs[partition].append(Made(offset, key, value, at))
+
+    for n in range(2_000):
+        at = FIRST + timedelta(minutes=n - (n % 7 == 3) * 2)
+        send(producer, 0, n, None if n % 50 == 0 else b"k%d" % (n % 700), None if n % 40 == 0 else b"v" * (n % 90), at)
+    send(producer, 2, 0, b"a\x1b[2J", b"<script>\xff\x00", FIRST)
+    send(producer, 2, 1, b"secret-key", b"secret-value " * 40, FIRST)
+    send(producer, 2, 2, b"secret-key", None, FIRST)
+    assert producer.flush(30) == 0
+    transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    transactional.init_transactions(30)
+    offset = 0
+    for count, commit in ((500, True), (100, False), (400, True)):
+        transactional.begin_transaction()
+        for n in range(offset, offset + count):
+            if commit:
+                send(transactional, 1, n, b"t%d" % n, b"12345", FIRST + timedelta(seconds=n))
+            else:
+                transactional.produce(topic, b"never", partition=1)
+        assert transactional.flush(30) == 0  # what is not sent before an abort never is
+        (transactional.commit_transaction if commit else transactional.abort_transaction)(30)
+        offset += count + 1  # the marker
+    return World(bootstrap, topic, logs)
+
+
+def gathered(spark: Any, world: World, plan: Plan, **settings: Any) -> Evidence:
+    return gather(spark, world.request(**settings), plan, SystemClock(), lambda: False)
+
+
+def test_what_is_read_is_counted_exactly(spark: Any, world: World) -> None:
+    evidence = gathered(spark, world, world.plan((0, 1_900, 100), (1, 10, 900), (2, 1, 1)))
+
+    [topic] = evidence.topics
+    assert topic.replayed is not None
+    assert topic.skipped is not None
+    back, on = world.between(0, 100, 1_900), world.between(1, 10, 900)
+    assert replace(topic.replayed, keys=None) == expected(1_800, back)
+    assert replace(topic.skipped, keys=None) == expected(890, on)
+    assert len(on) == 788  # 100 were aborted, two offsets are markers
+    assert topic.replayed.keys == pytest.approx(len({m.key for m in back} - {None}), rel=0.06)
+    assert topic.skipped.keys == pytest.approx(788, rel=0.06)
+    assert evidence.read == 2_588
+    histogram = topic.histogram
+    assert histogram is not None
+    assert histogram.source is HistogramSource.RECORDS
+    assert histogram.replayed == tuple(
+        sum(in_bucket(histogram.start, histogram.width, len(histogram.replayed), m.at) == n for m in back)
+        for n in range(len(histogram.replayed))
+    )
+    assert sum(histogram.skipped) == 788
+    assert evidence.notes == ()
+
+
+def in_bucket(start: datetime, width: timedelta, count: int, at: datetime) -> int:
+    return min(max((at - start) // width, 0), count - 1)
+
+
+def test_a_part_is_read_where_there_is_too_much_and_the_rest_estimated(spark: Any, world: World) -> None:
+    evidence = gathered(spark, world, world.plan((0, 2_000, 0)), max_records=400)
+
+    [topic] = evidence.topics
+    assert topic.replayed is not None
+    assert topic.replayed.looked_at == topic.replayed.records == 400
+    assert topic.replayed.is_sampled
+    all_bytes = expected(2_000, world.between(0, 0, 2_000)).bytes
+    assert topic.replayed.estimated_bytes == pytest.approx(all_bytes, rel=0.1)
+    assert topic.histogram is not None
+    assert (topic.histogram.source, sum(topic.histogram.replayed)) == (HistogramSource.INDEX, 2_000)
+    assert evidence.notes == (
+        "Read were 400 of 2,000 offsets, spread over 1 of 1 partitions (maxRecords): bytes are estimated by them, and "
+        "there may be more different keys",
+    )
+
+
+def test_samples_stand_beside_each_target_and_hide_what_is_in_them(spark: Any, world: World) -> None:
+    plan = world.plan((0, 500, 1_000), (1, 400, 501), (2, 3, 1))
+    evidence = gathered(spark, world, plan)
+
+    sides = [(s.partition, s.offset, s.from_target) for s in evidence.samples]
+    # Offset 500 of partition 1 is a marker, and 501 to 601 were aborted: nothing is near enough behind the target.
+    assert sides == [
+        *((0, 998, False), (0, 999, False), (0, 1_000, True), (0, 1_001, True)),
+        *((1, 498, False), (1, 499, False)),
+        *((2, 0, False), (2, 1, True), (2, 2, True)),
+    ]
+    stored = encode_evidence(evidence)
+    for hidden in ("secret", "k300", "script", "\\u001b"):
+        assert hidden not in stored
+    last, tombstone = evidence.samples[-2:]
+    assert last.key is not None
+    assert tombstone.key is not None
+    assert last.key.digest == tombstone.key.digest != evidence.samples[-3].key
+    assert (last.key.bytes, last.value and last.value.bytes, tombstone.value) == (10, 520, None)
+    again = gathered(spark, world, plan).samples[-1].key
+    assert again is not None
+    assert again.digest != tombstone.key.digest  # another salt
+
+
+def test_values_are_shown_cut_and_escaped_where_the_policy_says_so(spark: Any, world: World) -> None:
+    evidence = gathered(spark, world, world.plan((2, 3, 1)), show_values=True)
+
+    first, second, third = evidence.samples
+    assert first.key is not None
+    assert first.value is not None
+    assert (first.key.text, first.value.text, first.value.cut) == ("a\\x1b[2J", "<script>\\xff\\x00", False)
+    assert second.value is not None
+    assert second.value.text == ("secret-value " * 40)[:200]
+    assert (second.value.cut, second.value.bytes) == (True, 520)
+    assert third.key is not None
+    assert (third.key.text, third.value) == ("secret-key", None)
+    assert "\x1b" not in json.loads(encode_evidence(evidence))["samples"][0]["key"]["text"]
+
+
+def test_counts_read_no_record(spark: Any, world: World) -> None:
+    evidence = gathered(spark, world, world.plan((0, 2_000, 400)), level=EvidenceLevel.COUNTS)
+
+    [topic] = evidence.topics
+    assert topic.replayed == Amount(1_600)
+    assert topic.histogram is not None
+    assert sum(topic.histogram.replayed) == 1_600
+    assert (evidence.samples, evidence.read, evidence.notes) == ((), 0, ())
+
+
+def test_what_fails_or_comes_too_late_is_a_note(spark: Any, world: World) -> None:
+    plan = world.plan((0, 9, 1))
+    late = gathered(spark, world, plan, timeout=timedelta(0))
+    approved = gather(spark, world.request(), plan, SystemClock(), lambda: True)
+    gone = gathered(spark, world, replace(plan, partitions=(replace(plan.partitions[0], partition=77),)))
+
+    for evidence, why in ((late, "timeout"), (approved, "approved meanwhile"), (gone, "none the worse")):
+        assert evidence.topics[0].replayed == Amount(8)
+        assert why in " ".join(evidence.notes)
