@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
                     )
                 for case, rates in ours.items():
                     extra = {
-                        "librdkafka | grep": round(median(grep)),
+                        "librdkafka, grep": round(median(grep)),
                         "JVM's peak, a tenth of it (MiB)": small_mib,
                         "JVM's peak (MiB)": peak_mib(spark),
                     }

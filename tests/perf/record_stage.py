@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,6 +96,7 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, *, mark: int
 
 def session(cores: int) -> Any:
     """As a job that reads records runs on one machine."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     return local_session(f"local[{cores}]", jars=spark_jars(), reads_records=True)
 
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PARTITIONS = 3
-PACE = Pace(first=60, growth=3, most=400)
+PACE = Pace(first=90, growth=4, most=400)
 """So small that every log takes several windows."""
 
 
@@ -152,7 +152,7 @@ TARGETS = (
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_found_in_random_logs_is_what_reading_everything_finds(
     spark: Any, broker: KafkaCluster, seed: int
 ) -> None:
@@ -259,8 +259,6 @@ def test_a_plan_takes_the_offsets_over_and_a_bad_condition_reads_nothing(
     assert result.phase is Phase.SUCCEEDED, result
     assert plan.targets == {TopicPartition(topic, 0): 6}
     assert any(f"no record was found there: 1 partition ({topic}-1)" in note for note in plan.notes), plan.notes
-    _, plan = run("end", ToRecord(where, no_match=NoMatch.END))
-    assert plan.targets == {TopicPartition(topic, 0): 6, TopicPartition(topic, 1): 1}
     result, plan = run("fail", ToRecord(where, no_match=NoMatch.FAIL))
     assert (result.phase, result.reason, plan) == (Phase.FAILED, "NoMatchingRecord", None)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
 
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.adapter import KafkaClient
@@ -221,6 +222,7 @@ class _Scan:
         self._target = target
         self._clock = clock
         self._teller = teller
+        self._reader = f"tidegate-search-{uuid4()}"
         self._early: Counter[TopicPartition] = Counter()
         self._stray: Counter[TopicPartition] = Counter()
         self._trimmed: Counter[TopicPartition] = Counter()
@@ -260,7 +262,7 @@ class _Scan:
         timed = target.since is not None or beyond
         wanted = {"topic", "partition", "offset", *condition.columns, *(["timestamp"] if timed else [])}
         tasks = tasks_for(window, self._spark.sparkContext.defaultParallelism)
-        records = read_records(self._spark, self._connection, window, wanted, splits=tasks)
+        records = read_records(self._spark, self._connection, window, wanted, splits=tasks, reader=self._reader)
         match = condition.holds()
         odd: Column = f.lit(False)
         if target.since is not None:

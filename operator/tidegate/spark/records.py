@@ -30,10 +30,10 @@ COLUMNS: Final = {
 _TUNING: Final = {
     # A transaction's records are there once it is committed, and those of an aborted one never (KIP-98).
     "isolation.level": "read_committed",
-    # Whole fetches at a time: at its 500 records the client spends more on each poll than on what it returns.
-    "max.poll.records": "100000",
-    "max.partition.fetch.bytes": str(16 << 20),
-    "fetch.max.bytes": str(64 << 20),
+    # More than the client's 500 records at a time, and no more than is good for a small heap: what a task leaves of a
+    # poll and of a fetch stays with its consumer, for the next task of this partition.
+    "max.poll.records": "5000",
+    "max.partition.fetch.bytes": str(2 << 20),
     "receive.buffer.bytes": str(1 << 20),
     # A window may be a handful of records: nobody gains by waiting for more.
     "fetch.max.wait.ms": "50",
@@ -50,6 +50,7 @@ def read_records(
     splits: int,
     fail_on_data_loss: bool = True,
     committed_only: bool = True,
+    reader: str = "",
 ) -> DataFrame:
     """The committed records of these ranges, with the columns asked for, in their order in ``COLUMNS``.
 
@@ -57,7 +58,8 @@ def read_records(
     own. ``fail_on_data_loss``: fail where records of a range are gone, and not only superseded (compaction) or
     aborted; without it, what is left is read. A range must not reach beyond the last stable offset, behind which
     nothing can be read: reading would fail. ``committed_only``: without it, what transactions have left open or aborted
-    is read as well, and ranges may reach to the log's end.
+    is read as well, and ranges may reach to the log's end. ``reader``: whoever reads ranges one after the other under
+    the same name, unique as a group id, finds the consumers of before, with what they have fetched ahead.
 
     Nothing is read before an action asks for it. Raises ``BadConnection``, and ``ValueError`` for an unknown column.
     """
@@ -73,13 +75,15 @@ def read_records(
     for partition, wanted_range in ranges.items():
         starts[partition.topic][str(partition.partition)] = wanted_range.start
         ends[partition.topic][str(partition.partition)] = wanted_range.end
-    reader = spark.read.format("kafka")
-    isolation = {} if committed_only else {"isolation.level": "read_uncommitted"}
-    for key, value in (_TUNING | isolation | java_properties(connection)).items():
-        reader = reader.option(f"kafka.{key}", value)
+    properties = _TUNING | java_properties(connection) | ({"group.id": reader} if reader else {})
+    if not committed_only:
+        properties["isolation.level"] = "read_uncommitted"
+    source = spark.read.format("kafka")
+    for key, value in properties.items():
+        source = source.option(f"kafka.{key}", value)
     assigned = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
     return (
-        reader.option("assign", json.dumps(assigned))
+        source.option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
         .option("minPartitions", str(max(1, splits)))

@@ -43,6 +43,11 @@ _READING: Final = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+    # Consumers of a window that is over hold what they fetched ahead: enough for the next window, not for minutes.
+    "spark.kafka.consumer.cache.timeout": "20s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
 }
 
 _LOCAL: Final = {

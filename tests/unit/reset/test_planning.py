@@ -19,10 +19,13 @@ from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
     Clamped,
+    Findings,
     FromFile,
     FromGroup,
+    NoMatch,
     Owners,
     PartitionOffset,
+    Plan,
     RunRequest,
     Selection,
     ShiftBy,
@@ -30,6 +33,7 @@ from tidegate.reset.model import (
     ToEarliest,
     ToLatest,
     ToOffset,
+    ToRecord,
     ToTimestamp,
     Undo,
     Way,
@@ -163,6 +167,28 @@ def test_group_takes_the_other_groups_offsets(kafka: FakeKafka) -> None:
         "orders-1": (10, Clamped.EARLIEST),
     }
     assert "Left as they are, group other has no committed offset for them: 1 partition (orders-2)" in plan.notes
+
+
+def test_what_was_found_in_records_is_taken_over(kafka: FakeKafka) -> None:
+    record = ToRecord("value = 'x'")
+    findings = Findings({ORDERS[0]: 42, ORDERS[1]: None}, ("Looked at 5 of 9 offsets",))
+
+    def plan(no_match: NoMatch) -> Plan:
+        return make_plan(request(replace(record, no_match=no_match), ALL_ORDERS), kafka, NOW, findings=findings)
+
+    kept = plan(NoMatch.KEEP)
+    assert kept.targets == {ORDERS[0]: 42}
+    assert kept.notes[:3] == (
+        "Looked at 5 of 9 offsets",
+        "Left as they are, no record was found there: 1 partition (orders-1)",
+        "Left as they are, not there yet when the search began: 1 partition (orders-2)",
+    )
+    ended = plan(NoMatch.END)
+    assert ended.targets == {ORDERS[0]: 42, ORDERS[1]: 110}
+    assert "No record was found in 1 partition (orders-1): to the end" in ended.notes
+    with pytest.raises(PlanRefused, match=r"NoMatchingRecord: no record was found in 1 partition .orders-1.*Looked at"):
+        plan(NoMatch.FAIL)
+    assert refusal(kafka, request(record)).reason == "SparkUnavailable"
 
 
 def test_what_is_clamped_is_said(kafka: FakeKafka) -> None:
