@@ -20,6 +20,7 @@ from tidegate.reset.clock import SystemClock
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
 from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
 from tidegate.reset.stores import encode_evidence
+from tidegate.spark import evidence as module
 from tidegate.spark.evidence import gather
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -226,3 +227,21 @@ def test_what_fails_or_comes_too_late_is_a_note(spark: Any, world: World) -> Non
     for evidence, why in ((late, "timeout"), (approved, "approved meanwhile"), (gone, "none the worse")):
         assert evidence.topics[0].replayed == Amount(8)
         assert why in " ".join(evidence.notes)
+
+
+def test_an_approval_ends_what_is_being_read(spark: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def for_hours(*_: object, **__: object) -> Any:
+        sleeping = "CAST(java_method('java.lang.Thread', 'sleep', 3600000L) AS BINARY)"
+        return spark.range(1).selectExpr(
+            *("'t' AS topic", "0 AS partition", "id AS offset", "now() AS timestamp"),
+            *(f"{sleeping} AS key", f"{sleeping} AS value"),
+        )
+
+    monkeypatch.setattr(module, "read_records", for_hours)
+    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.1)
+    not_at_first = iter([False])
+    evidence = gather(spark, world.request(), world.plan((0, 9, 1)), SystemClock(), lambda: next(not_at_first, True))
+
+    assert evidence.notes == ("Not all was gathered, since the plan was approved meanwhile",)
+    assert evidence.topics[0].histogram is not None
+    assert spark.range(3).count() == 3

@@ -18,7 +18,6 @@ from tidegate.reset.evidence import (
     Grid,
     Histogram,
     HistogramSource,
-    Moving,
     added,
     by_topic,
     counted_by_index,
@@ -72,7 +71,9 @@ def histograms_by_index(
             return {}, ("No histograms: the brokers' time index took longer than the evidence's timeout",)
         for partition, offset in kafka.offsets_at(times).items():
             found[partition].append(offset)
-    counts = {m: counted_by_index(m, found[m.partition]) for m in looked_at}
+    counts: defaultdict[tuple[str, bool], list[Sequence[int]]] = defaultdict(list)
+    for m in looked_at:
+        counts[m.partition.topic, m.replayed].append(counted_by_index(m, found[m.partition]))
     notes = []
     if len(looked_at) < len(timed):
         notes.append(f"Histograms count the {len(looked_at):,} partitions that move furthest, of {len(timed):,}")
@@ -80,20 +81,17 @@ def histograms_by_index(
 
 
 def histograms_of(
-    grid_of: Mapping[str, Grid], counts: Mapping[Moving, Sequence[int]], source: HistogramSource
+    grid_of: Mapping[str, Grid],
+    counts: Mapping[tuple[str, bool], Sequence[Sequence[int]]],
+    source: HistogramSource,
 ) -> dict[str, Histogram]:
-    """By topic, from counts by partition."""
-    columns: defaultdict[tuple[str, bool], list[Sequence[int]]] = defaultdict(list)
-    for m, count in counts.items():
-        columns[m.partition.topic, m.replayed].append(count)
+    """By topic. ``counts``: columns by topic and ``replayed``, any number of them, which are added up."""
+
+    def total(topic: str, replayed: bool) -> tuple[int, ...]:
+        return added(counts.get((topic, replayed), ()), grid_of[topic].count)
+
     return {
-        topic: Histogram(
-            grid.start,
-            grid.width,
-            added(columns[topic, True], grid.count),
-            added(columns[topic, False], grid.count),
-            source,
-        )
+        topic: Histogram(grid.start, grid.width, total(topic, True), total(topic, False), source)
         for topic, grid in grid_of.items()
-        if columns.keys() & {(topic, True), (topic, False)}
+        if counts.keys() & {(topic, True), (topic, False)}
     }

@@ -69,10 +69,10 @@ def gather(
     began = clock.monotonic()
     notes: list[str] = []
     found = _Found()
-    if settings.level is EvidenceLevel.COUNTS:
-        return in_executor(spark, lambda: _counts(request, plan))
     with _Bounds(spark, began + settings.timeout.total_seconds(), clock, approved) as bounds:
         try:
+            if settings.level is EvidenceLevel.COUNTS:
+                return in_executor(spark, lambda: _counts(request, plan))
             ground = in_executor(spark, lambda: _look_around(request, plan))
             found.histograms = dict(ground.histograms)
             notes += ground.notes
@@ -228,13 +228,13 @@ def _read(
     pending = sum(m.offsets for m in movings(plan)) - total
     if pending:
         notes.append(f"{pending:,} offsets at the ends of logs belong to open transactions, and were not read")
-    counts: dict[Moving, Sequence[int]] = {}
+    counts: dict[tuple[str, bool], list[list[int]]] = {}
     for (topic, replayed), row in rows.items():
         if topic in grid_of:
             of = [0] * grid_of[topic].count
             for bucket in row["buckets"]:
                 of[bucket["bucket"]] += bucket["n"]
-            counts[Moving(TopicPartition(topic, 0), 0, 0, replayed)] = of
+            counts[topic, replayed] = [of]
     found.histograms.update(histograms_of(grid_of, counts, HistogramSource.RECORDS))
 
 

@@ -404,6 +404,29 @@ def test_approval_is_noted_once_and_the_stored_plan_applied_by_a_second_job(worl
     assert world.offset == 40
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_records_are_shown_only_where_the_policy_says_so(world: World, asked: bool) -> None:
+    evidence = {"evidence": {"showValues": True}} if asked else {}
+    world.ask(approval="Manual", **evidence)
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            await world.reconciler.reconcile(world.kube.get(POLICIES, "ns", "p"))
+
+    asyncio.run(look(10))
+    [document] = (world.folder / "runs").glob("*.json")
+    fields = json.loads(document.read_text())
+    assert fields["request"]["evidence"]["show_values"] is asked
+
+    fields["request"]["evidence"]["show_values"] = True  # by whoever may write there
+    document.write_text(json.dumps(fields))
+    asyncio.run(look(3))
+
+    assert world.reset["phase"] == ("AwaitingApproval" if asked else "Failed")
+    if not asked:
+        assert world.condition("Reset")["reason"] == "ForeignRun"
+
+
 def test_past_its_deadline_a_run_is_stopped_and_settled(world: World) -> None:
     world.runner.work = lambda _launch: None  # it hangs
     world.ask(deadline="30s")

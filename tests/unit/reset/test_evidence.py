@@ -44,8 +44,10 @@ from tidegate.reset.model import (
     Selection,
     ToOffset,
 )
+from tidegate.reset.request import evidence_settings
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
+from tidegate.resources.policy import ResetSpec
 
 T0 = TopicPartition("orders", 0)
 TIMES = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -153,6 +155,23 @@ def test_samples_are_left_out_before_topics() -> None:
     assert (len(bare.samples), len(bare.topics)) == (0, 2)
     assert (len(nothing.samples), len(nothing.topics)) == (0, 0)
     assert nothing.notes[-1] == "Left out for want of room: 2 topics"
+
+
+@pytest.mark.parametrize(
+    ("approval", "asked", "level"),
+    [
+        ("Manual", {}, EvidenceLevel.RECORDS),
+        ("Automatic", {}, EvidenceLevel.NONE),
+        ("Manual", {"evidence": {"level": "None"}}, EvidenceLevel.NONE),
+        ("Automatic", {"evidence": {"level": "Counts"}}, EvidenceLevel.COUNTS),
+    ],
+)
+def test_by_itself_it_is_gathered_where_a_person_waits(
+    approval: str, asked: dict[str, object], level: EvidenceLevel
+) -> None:
+    reset = ResetSpec.model_validate({"id": "a", "to": {"offset": 1}, "approval": approval, **asked})
+
+    assert evidence_settings(reset) == EvidenceSettings(level)
 
 
 # --- in a run ---------------------------------------------------------------------------------------------------------
