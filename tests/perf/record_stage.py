@@ -31,7 +31,7 @@ FIRST = datetime(2026, 11, 20, tzinfo=UTC)
 
 _VALUES = tuple(
     (
-        f'{{"order":{1_000_000 + n},"status":{200 if n % 50 else 404},"customer":"c-{n * 7919 % 99991:05d}",'
+        f'{{"order":{1_000_000 + n},"status":{200 if n % 49 else 404},"customer":"c-{n * 7919 % 99991:05d}",'
         f'"items":{n % 9},"total":{n * 37 % 100_000 / 100:.2f},"currency":"EUR","note":"{"packed and sent " * 2}"}}'
     ).encode()
     for n in range(5000)
