@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from devstack import KafkaCluster
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
@@ -57,9 +65,17 @@ def test_ranges_are_read_with_the_columns_asked_for_and_a_hot_partition_is_cut(
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaCluster]:
-    with KafkaCluster.start(1, security="sasl_ssl") as cluster:
+    """Its users may read the topic, and nothing else."""
+    with KafkaCluster.start(1, security="sasl_ssl", authorizer=True) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("secured", 1, 1)])["secured"].result(20)
+        topic, literal = (ResourceType.TOPIC, "secured"), ResourcePatternType.LITERAL
+        rights = [
+            AclBinding(*topic, literal, principal, "*", AclOperation.READ, AclPermissionType.ALLOW)
+            for principal in ("User:tidegate", "User:CN=tidegate")
+        ]
+        for made in admin.create_acls(rights).values():
+            made.result(20)
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         producer.produce("secured", "found")
         assert producer.flush(30) == 0
@@ -90,7 +106,9 @@ def test_a_secured_cluster_is_read_with_secrets_in_files_alone(
         servers = security.sasl_ssl_bootstrap
     connection = Connection(servers, tls=True, ca_file=security.ca, authentication=auth)
 
-    records = read_records(spark, connection, {TopicPartition("secured", 0): Range(0, 1)}, ["value"], splits=1)
+    one = {TopicPartition("secured", 0): Range(0, 1)}
+
+    records = read_records(spark, connection, one, ["value"], splits=1, reader=f"tidegate-{kind}")
 
     assert [bytes(row.value) for row in records.collect()] == [b"found"]
     assert security.password not in str(records._jdf.queryExecution())

@@ -347,7 +347,7 @@ class _Teller:
         self._clock = clock
         self._total = total
         self._began = self._told = clock.monotonic()
-        self.read = 0
+        self.read, self._said = 0, -1
 
     def looked_at(self, offsets: int) -> None:
         self.read += offsets
@@ -357,9 +357,11 @@ class _Teller:
             self._say(now)
 
     def ended(self) -> None:
-        self._say(self._clock.monotonic())
+        if self.read != self._said:
+            self._say(self._clock.monotonic())
 
     def _say(self, now: float) -> None:
+        self._said = self.read
         self._tell(Searched(self.read, self._total, round(self.read / max(now - self._began, 0.001))))
 
 
