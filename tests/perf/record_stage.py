@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,10 @@ def broker() -> Iterator[str]:
         yield cluster.bootstrap
 
 
-def fill(bootstrap: str, topic: str, records: int, partitions: int, *, mark: int | None = None) -> Stage:
-    """``mark``: the number of the record that is to be found."""
+def fill(
+    bootstrap: str, topic: str, records: int, partitions: int, *, mark: int | None = None, again: int = 0
+) -> Stage:
+    """``mark``: the number of the record that is to be found. ``again``: so many of the first ones come twice."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     producer = Producer(
@@ -73,7 +76,7 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, *, mark: int
     )
     began, first_ms = time.monotonic(), int(FIRST.timestamp() * 1000)
     marked = None
-    for n in range(records):
+    for n in chain(range(again), range(records)):
         value = _VALUES[n % len(_VALUES)]
         if n == mark:
             value, marked = b'{"order":4711,"status":500,"note":"OutOfStock"}', (n % partitions, n // partitions)

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
 from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.find.parity import Difference
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
@@ -26,6 +27,7 @@ from tidegate.reset.model import FromCluster, Phase, RunRequest, RunResult, Sele
 from tidegate.reset.store import Run
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.spark.job import carry_out
+from tidegate.spark.parity import compare_logs, find_pairs
 
 FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MATCH = ("timestamp", "key", "value", "header:trace")
@@ -206,3 +208,41 @@ def test_a_group_goes_on_here_where_it_stood_over_there(
     assert f"{late}-0: 10" in notes, notes
     assert f"unchanged, since the same records have the same offsets over there: {exact}-0" in notes, notes
     assert f"at most {sum(twice.values()) + 10:,} that group {group} has read" in notes, notes
+
+
+def test_the_first_offset_that_differs_is_named_and_offsets_carry_over_where_none_does(
+    spark: Any,
+    kafka: KafkaCluster,
+    kafka_there: KafkaCluster,
+    make_topic: MakeTopic,
+    make_topic_there: MakeTopic,
+    unique: Unique,
+) -> None:
+    mirror = Mirror(kafka_there, kafka, 7)
+    same, begun, wrong, compacted = (unique(name) for name in ("same", "begun", "wrong", "compacted"))
+    for name in (same, begun, wrong, compacted):
+        make_topic_there(1, name=name)
+        make_topic(1, name=name, config={"cleanup.policy": "compact"} if name == compacted else {})
+        made = mirror.write(name, 1, 60)
+        if name in (same, begun):
+            mirror.copy(made, 1, restart=False, upto=0.5 if name == begun else 1)
+    # One record less, so that all behind it are one offset off; and one that is another.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for (_, offset), m in sorted(records_of(kafka_there.bootstrap, wrong).items()):
+        if offset != 41:
+            producer.produce(wrong, m.value(), m.key(), 0, timestamp=m.timestamp()[1])
+    for (_, offset), m in sorted(records_of(kafka_there.bootstrap, compacted).items()):
+        value = b"another" if offset == 20 else m.value()
+        producer.produce(compacted, value, m.key(), 0, timestamp=m.timestamp()[1])
+    assert producer.flush(30) == 0
+
+    here, there = Connection(kafka.bootstrap), Connection(kafka_there.bootstrap)
+    pairs = find_pairs(here, there, [Selection(name) for name in (same, begun, wrong, compacted)])
+    found = {p.pair.here.topic: p for p in compare_logs(spark, here, there, pairs)}
+
+    assert [p.carries_over for p in found.values()] == [True, True, False, False]
+    assert (found[same].compared, found[same].verdict) == (60, "the same")
+    assert found[begun].verdict == "the same; 30 offsets are not here yet"
+    assert found[wrong].divergence == (41, Difference.TIMESTAMP)
+    assert found[compacted].divergence == (20, Difference.VALUE)
+    assert found[compacted].compared == 60

@@ -14,6 +14,7 @@ from tidegate.cli.env import env_parser, run_env
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
+from tidegate.cli.parity import parity_parser, run_parity
 from tidegate.cli.planning import plan_parser, run_plan
 from tidegate.cli.screen import Screen
 
@@ -25,6 +26,7 @@ INTERRUPTED: Final = 130
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
        tidegate plan POLICY         what an OffsetResetPolicy's reset would read again and skip
+       tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options
        tidegate --version
@@ -48,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _beside(run_env, env_parser, rest, screen)
         case ["plan", *rest]:
             return _beside(run_plan, plan_parser, rest, screen)
+        case ["parity", *rest]:
+            return _beside(run_parity, parity_parser, rest, screen)
         case _:
             screen.err.write(_USAGE)
             return BAD_USAGE
@@ -72,7 +76,7 @@ def _beside(
     arguments: Sequence[str],
     screen: Screen,
 ) -> int:
-    """A command that only reads the cluster of the kubeconfig."""
+    """A command that only reads."""
     try:
         return command(arguments, screen)
     except UsageError as error:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.find.parity import as_json
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.wire import Wire
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
@@ -33,6 +35,7 @@ from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.spark.application import STORE_VARIABLE
 from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
+from tidegate.spark.parity import compare_logs, find_pairs
 from tidegate.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -104,6 +107,25 @@ def plan(arguments: Sequence[str]) -> int:
         spark.stop()
 
 
+def parity(arguments: Sequence[str]) -> int:
+    """Compare topics of two clusters offset by offset, and print JSON. 1: offsets may not be carried over."""
+    options = _parity_options().parse_args(arguments)
+    try:
+        here = _read_connection(options.bootstrap_servers, options.connection, "")
+        there = _read_connection(options.other_bootstrap_servers, options.other_connection, "other-")
+        pairs = find_pairs(here, there, [_selection(topic) for topic in options.topic], options.alias)
+    except (ValueError, KafkaFailure) as error:
+        _say(str(error))
+        return 2
+    spark = start_session("tidegate-parity")
+    try:
+        found = compare_logs(spark, here, there, pairs)
+    finally:
+        spark.stop()
+    sys.stdout.write(as_json(found))
+    return 0 if all(p.carries_over for p in found) else 1
+
+
 def warm_up(output: str) -> int:
     """Make Spark load what a plan needs, and write the rows to a folder."""
     spark = start_session("tidegate-warm-up")
@@ -162,15 +184,29 @@ def _plan_options() -> argparse.ArgumentParser:
     return parser
 
 
+def _parity_options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("parity.py", description=parity.__doc__)
+    for prefix, which in (("", "cluster"), ("other-", "cluster that offsets come from")):
+        parser.add_argument(f"--{prefix}bootstrap-servers", help=f"host:port,… of a {which} without TLS or SASL")
+        parser.add_argument(f"--{prefix}connection", type=Path, help=f"JSON of a connection to the {which}")
+    parser.add_argument("--topic", action="append", required=True, help="name[:0,1,…]; may be given again")
+    parser.add_argument("--alias", help="MirrorMaker 2's alias of the other cluster: topics here are ALIAS.TOPIC")
+    return parser
+
+
 def _connection(options: argparse.Namespace) -> Connection:
-    if (options.bootstrap_servers is None) == (options.connection is None):
-        raise ValueError("give either --bootstrap-servers or --connection")
-    if options.connection is None:
-        return Connection(options.bootstrap_servers)
-    try:
-        return _CONNECTION.validate_json(options.connection.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise ValueError(f"{options.connection} is not a connection: {error}") from error
+    return _read_connection(options.bootstrap_servers, options.connection, "")
+
+
+def _read_connection(servers: str | None, file: Path | None, prefix: str) -> Connection:
+    if file is not None and servers is None:
+        try:
+            return _CONNECTION.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise ValueError(f"{file} is not a connection: {error}") from error
+    if servers is None or file is not None:
+        raise ValueError(f"give either --{prefix}bootstrap-servers or --{prefix}connection")
+    return Connection(servers)
 
 
 def _target(options: argparse.Namespace) -> Target:

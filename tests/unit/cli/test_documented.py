@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tidegate.cli.env import env_parser
 from tidegate.cli.options import groups_parser
+from tidegate.cli.parity import parity_parser
 from tidegate.cli.planning import plan_parser
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -14,7 +15,7 @@ NOT_OFFERED = {"--delete", "--delete-offsets", "--validate-regex"}
 
 
 def test_every_option_is_documented_and_no_other() -> None:
-    actions = [*groups_parser()._actions, *env_parser()._actions, *plan_parser()._actions]
+    actions = [*groups_parser()._actions, *env_parser()._actions, *plan_parser()._actions, *parity_parser()._actions]
     real = {text for action in actions for text in action.option_strings if text.startswith("--")} - {"--help"}
 
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) - NOT_OFFERED == real

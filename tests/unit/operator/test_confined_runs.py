@@ -1,7 +1,7 @@
 """A run's document is a ConfigMap that others may write: what decides whom the run touches is not taken from it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tidegate.packed import pack, unpack
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
     EvidenceSettings,
+    FromCluster,
     FromGroup,
     PartitionOffset,
     PartitionPlan,
@@ -26,8 +27,19 @@ from tidegate.reset.store import ForeignRun, Run
 from tidegate.reset.stores import DirectoryRunStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 OURS = Connection("kafka:9093", tls=True, properties={"client.id": "tidegate"})
-CONFINES = Confines("uid/one", "payments", OURS, ("payments", "payments-*"), ("orders", "pay.*"), hides_values=True)
+OTHERS = Connection("other:9093", tls=True)
+CONFINES = Confines(
+    "uid/one",
+    "payments",
+    OURS,
+    ("payments", "payments-*"),
+    ("orders", "pay.*"),
+    hides_values=True,
+    other=OTHERS,
+    other_groups=("old-*",),
+)
 REQUEST = RunRequest("uid/one", "one", "payments", OURS, (), ToOffset(1), allowed_topics=("orders",))
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -66,6 +78,7 @@ class Written:
         ({"request": replace(REQUEST, group_id="billing")}, "group billing"),
         ({"request": replace(REQUEST, target=FromGroup("billing"))}, "reads group billing"),
         ({"request": replace(REQUEST, evidence=EvidenceSettings(show_values=True))}, "shows what is in records"),
+        ({"request": replace(REQUEST, target=FromCluster(OTHERS, "billing", ("key",), HOUR))}, "reads group billing"),
         ({"plan": planned("orders", group="billing")}, "group billing"),
         ({"plan": planned("salaries")}, "topic salaries"),
         ({"plan": planned("__consumer_offsets")}, "topic __consumer_offsets"),
@@ -86,9 +99,13 @@ def test_whom_it_connects_to_and_with_which_files_is_the_connections_to_say() ->
     auth = Authentication(AuthenticationType.PLAIN, username="x", password_file=TOKEN)
     forged = replace(REQUEST, connection=Connection("evil.example:9092", authentication=auth), allowed_topics=("*",))
 
+    forged = replace(forged, target=FromCluster(forged.connection, "old-payments", ("key",), HOUR))
+
     run = ConfinedRunStore(Written(request=forged), CONFINES).load()  # type: ignore[arg-type]
 
     assert run.request.connection == OURS
+    assert isinstance(run.request.target, FromCluster)
+    assert run.request.target.connection == OTHERS
     assert run.request.allowed_topics == ("orders", "pay.*")
 
 
