@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidegate.reset.model import RecordSchema, SchemaFormat
 from tidegate.reset.plan import PlanRefused
-from tidegate.spark.expression import bind
+from tidegate.spark.expression import SETTINGS, bind
+from tidegate.spark.find import with_settings
 
 pytestmark = pytest.mark.spark
 
 ORDERS = RecordSchema(SchemaFormat.JSON, "status INT, items ARRAY<STRUCT<sku: STRING>>", "ConfigMap orders, key v1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _settings(spark: Any) -> Iterator[None]:
+    with with_settings(spark, SETTINGS):
+        yield
+
 
 GOOD = {
     "value = 'abc'": {"value"},

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 FIRST = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PARTITIONS = 3
-PACE = Pace(first=90, growth=4, most=400)
+PACE = Pace(first=90, growth=4, most=400, least=1)
 """So small that every log takes several windows."""
 
 
@@ -223,7 +223,7 @@ def test_what_is_in_the_way_of_a_search_is_told(
 
     monkeypatch.setattr(find._Scan, "_look_at", trimmed_under_the_scan)
     target = ToRecord("value in (binary('n=70'), binary('n=160'), binary('n=5000'))", since=FIRST)
-    found = search(spark, broker.bootstrap, "told", target, Pace(first=20, growth=1, most=20))
+    found = search(spark, broker.bootstrap, "told", target, Pace(first=20, growth=1, most=20, least=1))
     bound.abort_transaction(30)
 
     assert found.findings.offsets == {partition: 160}

@@ -20,15 +20,17 @@ EVEN: Final = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Offsets in a window, over all partitions: in the first one, in how many times more in each next, and at most.
+    """Offsets in a window, over all partitions: in the first one, how many times more in each next, and at most; but
+    ``least`` of each partition.
 
-    A window costs some tenths of a second whatever is in it; the largest one should take many times that, and not so
-    long that nobody hears of the search meanwhile.
+    A window costs some tenths of a second whatever is in it, and each partition some hundredths; the largest one should
+    take many times that, and not so long that nobody hears of the search meanwhile.
     """
 
     first: int = 400_000
     growth: int = 4
     most: int = 6_400_000
+    least: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Search:
         window: dict[TopicPartition, Range] = {}
         budget, open_ = self.size, len(self.left)
         for partition, left in sorted(self.left.items(), key=lambda item: (item[1].size, item[0])):
-            share = min(left.size, max(1, budget // open_))
+            share = min(left.size, max(self.pace.least, budget // open_))
             start = left.end - share if self.backwards else left.start
             window[partition] = Range(start, start + share)
             budget, open_ = budget - share, open_ - 1

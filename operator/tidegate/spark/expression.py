@@ -53,6 +53,7 @@ GROUPS: Final = frozenset(
 """The groups in which Spark's documentation has its functions (``ExpressionInfo.getGroup``)."""
 
 SETTINGS: Final = {
+    # Under these a session has to understand and to evaluate conditions.
     # What can't be cast is null, which does not match: one record that is not what it should be must not end a search.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -106,15 +107,11 @@ class Condition:
         return records if self.schema is None else _with_value(records, self.schema)
 
 
-def settle(spark: SparkSession) -> None:
-    """Give the session the settings under which conditions are read and evaluated."""
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
-
-
 def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) -> Condition:
-    """The condition, understood; reads nothing. Raises ``PlanRefused``, with Spark's own words where it objects."""
-    settle(spark)
+    """The condition, understood under the session's ``SETTINGS``; reads nothing.
+
+    Raises ``PlanRefused``, with Spark's own words where it objects.
+    """
     tree = _Tree(spark)
     with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
         parsed = tree.parse(where)

@@ -35,9 +35,9 @@ from tidegate.reset.clock import Clock
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
 from tidegate.reset.plan import TOPIC_RECREATED, UNKNOWN_PARTITION, PlanRefused
-from tidegate.reset.planning import look_around
+from tidegate.reset.planning import NEEDS_SPARK, look_around
 from tidegate.reset.scope import listed
-from tidegate.spark.expression import BAD_EXPRESSION, Condition, bind, spoken
+from tidegate.spark.expression import BAD_EXPRESSION, SETTINGS, Condition, bind, spoken
 from tidegate.spark.records import read_records
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def find_records(
     ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``, and at its end. Raises ``PlanRefused``
     and ``KafkaFailure`` as planning does, and what ``tell`` raises.
     """
-    condition = bind(spark, target.where, target.schema)
-    ground = in_executor(spark, lambda: _look_around(request, target))
-    teller = _Teller(tell, clock, ground.total)
-    with with_settings(spark, COMPILED):
+    with with_settings(spark, {**COMPILED, **SETTINGS}):
+        condition = bind(spark, target.where, target.schema)
+        ground = in_executor(spark, lambda: _look_around(request, target))
+        teller = _Teller(tell, clock, ground.total)
         scan = _Scan(spark, request.connection, condition, target, clock, teller)
         order = (ground.beyond, ground.inside) if target.after else (ground.inside, ground.beyond)
         found: dict[TopicPartition, int] = {}
@@ -318,7 +318,15 @@ def _moment(at: datetime) -> Column:
 
 def _raise_if_final(error: Exception, *, last: bool) -> None:
     """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try."""
+    from pyspark.errors import AnalysisException
+
     kind, text = _root(error)
+    if isinstance(error, AnalysisException) and "data source" in text and "kafka" in text:
+        raise PlanRefused(
+            NEEDS_SPARK,
+            "Spark has no connector to Kafka: name its jars in TIDEGATE_SPARK_JARS of the operator's local runner, or "
+            f"bake them into the job's image ({text})",
+        ) from error
     if "AuthorizationException" in kind or "AuthenticationException" in kind:
         raise NotAuthorized(f"records can't be read: {text}") from error
     if kind and not kind.startswith(_NOT_THE_CONDITION):
