@@ -299,8 +299,11 @@ def test_what_fails_in_a_window_is_tried_again_and_then_told(
 def test_a_condition_that_fails_on_a_record_is_refused(spark: Any, kafka: Any, make_topic: Any) -> None:
     topic = make_topic(1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    producer.produce(topic, "(")
+    producer.produce(topic, "(4711")
     assert producer.flush(30) == 0
     with pytest.raises(PlanRefused) as refused:
         search(spark, kafka.bootstrap, topic, ToRecord("'a' rlike string(value)"))
     assert refused.value.reason == "BadExpression"
+    assert refused.value.message.endswith(
+        "fails on a record, which is not shown: java.util.regex.PatternSyntaxException"
+    )

@@ -16,6 +16,7 @@ by one. Behind the one of ``until`` there may be earlier records: :data:`BEYOND`
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -58,8 +59,12 @@ COMPILED: Final = {
     "spark.sql.shuffle.partitions": "1",
 }
 
+_SPARKS: Final = "org.apache.spark."
 _NOT_THE_CONDITION: Final = (
     "org.apache.",
+    "KAFKA",
+    "INTERNAL_ERROR",
+    "FAILED_READ",
     "java.io.",
     "java.net.",
     "java.nio.",
@@ -317,7 +322,10 @@ def _moment(at: datetime) -> Column:
 
 
 def _raise_if_final(error: Exception, *, last: bool) -> None:
-    """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try."""
+    """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try.
+
+    What the condition fails on may be in the exception's message, so that one is never told.
+    """
     from pyspark.errors import AnalysisException
 
     kind, text = _root(error)
@@ -329,22 +337,30 @@ def _raise_if_final(error: Exception, *, last: bool) -> None:
         ) from error
     if "AuthorizationException" in kind or "AuthenticationException" in kind:
         raise NotAuthorized(f"records can't be read: {text}") from error
-    if kind and not kind.startswith(_NOT_THE_CONDITION):
-        raise PlanRefused(BAD_EXPRESSION, f"spec.reset.to.record.where fails on a record: {text}") from error
+    if not kind.startswith(_NOT_THE_CONDITION):
+        raise PlanRefused(
+            BAD_EXPRESSION, f"spec.reset.to.record.where fails on a record, which is not shown: {kind}"
+        ) from None
     if last:
         raise Unavailable(f"records can't be read: {text}") from error
 
 
 def _root(error: Exception) -> tuple[str, str]:
-    """Class and message of the Java exception that began it; no class where Spark has wrapped it."""
+    """Class and message of the Java exception that began it, or Spark's name for what went wrong."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
+    if isinstance(error, PySparkException):
+        return error.getCondition() or _SPARKS, spoken(error)
     if not isinstance(error, Py4JJavaError):
-        return "", spoken(error)
+        return _SPARKS, str(error)
     found: Any = error.java_exception
     while found.getCause() is not None:
         found = found.getCause()
-    return str(found.getClass().getName()), " ".join(str(found.getMessage()).split())
+    kind = str(found.getClass().getName())
+    # SparkArithmeticException, SparkRuntimeException and the like are an expression's; SparkException is a job's.
+    of_expressions = re.fullmatch(r"org\.apache\.spark\.(Spark\w+Exception)", kind)
+    return of_expressions[1] if of_expressions else kind, " ".join(str(found.getMessage()).split())
 
 
 class _Teller:
