@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from tidegate.find.checkpoints import Checkpoint, read_checkpoint, topic_of
 from tidegate.find.translation import Destination, Origin, TopicPair, Window
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
@@ -28,6 +29,9 @@ NO_TOPIC_OVER_THERE: Final = "NoTopicOverThere"
 _BEHIND: Final = 1000
 """So many offsets before the group's place are looked at, at least: a quiet partition has none in any short window."""
 
+_FAR: Final = 100_000
+"""Checkpoints so many offsets before the group's place are too old to be looked at."""
+
 _LAST_RECORD: Final = (1, 2, 3, 5, 10, 100, 1000)
 """Where the last record of a log is looked for, in offsets from its end: transactions end in offsets without one."""
 
@@ -37,6 +41,10 @@ class Side(ClusterReader, Protocol):
 
     def compacted(self, topics: Collection[str]) -> Mapping[str, bool]:
         """Whether compaction removes records of a topic; those whose settings may not be read are absent."""
+        ...
+
+    def contents(self, topic: str) -> Mapping[bytes, bytes]:
+        """The last value by key of a small compacted topic; what was deleted, or has no key, is absent."""
         ...
 
 
@@ -74,8 +82,11 @@ def survey(
             f"the connection of to.cluster allows topics {listed(target.allowed_topics)}, and not {listed(refused)}: "
             "name the topics to reset, or extend its allow.topics",
         )
+    checkpoints = _checkpoints(request, target, here, topics_here)
     return tuple(
-        _pair(topics_here[name], partitions, topics_there[names[name]], committed, target, here, there, wider)
+        _pair(
+            topics_here[name], partitions, topics_there[names[name]], committed, checkpoints, target, here, there, wider
+        )
         for name, partitions in sorted(chosen.items())
     )
 
@@ -128,6 +139,7 @@ def _pair(
     wanted: frozenset[int],
     other: Topic,
     committed: Offsets,
+    checkpoints: Mapping[TopicPartition, Checkpoint],
     target: FromCluster,
     here: Side,
     there: Side,
@@ -139,7 +151,8 @@ def _pair(
     bounds_there = there.log_bounds([p for p in other.all_partitions() if by_key or p.partition in wanted])
     places = _places(committed, bounds_there, by_key)
     compacted = there.compacted([other.name]).get(other.name, False)
-    times = _times(there, places, bounds_there, by_key)
+    usable = {} if by_key else _usable(checkpoints, topic.name, places, bounds_here)
+    times = _times(there, places, bounds_there, usable, by_key)
     if by_key:
         times = _from_before(there, times, places, bounds_there, compacted)
     spans = _spans(times, _last_times(here, bounds_here), by_key, target.window)
@@ -160,10 +173,46 @@ def _pair(
             for p, window in _windows(there, read, spans_there, places, target.window, widened)
         ),
         destinations=tuple(
-            Destination(p.partition, window, reach=spans_here[p].until if p in spans_here else None)
+            Destination(
+                p.partition,
+                window,
+                reach=spans_here[p].until if p in spans_here else None,
+                checkpoint=usable[p.partition].downstream if p.partition in usable else None,
+            )
             for p, window in _windows(here, ours, spans_here, {}, timedelta(0), widened)
         ),
     )
+
+
+def _checkpoints(
+    request: RunRequest, target: FromCluster, here: Side, topics: Mapping[str, Topic]
+) -> dict[TopicPartition, Checkpoint]:
+    """MirrorMaker 2's of the group, by partition here; none without an alias, or where its topic may not be read."""
+    if target.alias is None:
+        return {}
+    name = topic_of(target.alias)
+    if name not in topics or not is_allowed(name, request.allowed_topics):
+        return {}
+    read = (read_checkpoint(key, value) for key, value in here.contents(name).items())
+    return {c.partition: c for c in read if c is not None and c.group_id == target.group_id}
+
+
+def _usable(
+    checkpoints: Mapping[TopicPartition, Checkpoint],
+    topic: str,
+    places: Offsets,
+    bounds: Mapping[TopicPartition, LogBounds],
+) -> dict[int, Checkpoint]:
+    """By partition number: those of the group's place or one not far before it, inside the log."""
+    at = {p.partition: offset for p, offset in places.items()}
+    found: dict[int, Checkpoint] = {}
+    for p, b in bounds.items():
+        c = checkpoints.get(TopicPartition(topic, p.partition))
+        if c is None or p.partition not in at or not b.earliest <= c.downstream <= b.latest:
+            continue
+        if 0 <= at[p.partition] - c.upstream <= _FAR:
+            found[p.partition] = c
+    return found
 
 
 def _places(committed: Offsets, bounds: Mapping[TopicPartition, LogBounds], by_key: bool) -> dict[TopicPartition, int]:
@@ -191,12 +240,20 @@ class _Span:
 
 
 def _times(
-    there: ClusterReader, places: Offsets, bounds: Mapping[TopicPartition, LogBounds], by_key: bool
+    there: ClusterReader,
+    places: Offsets,
+    bounds: Mapping[TopicPartition, LogBounds],
+    checkpoints: Mapping[int, Checkpoint],
+    by_key: bool,
 ) -> dict[TopicPartition, _Times]:
     """By partition over there; those without any record are absent."""
     ahead = there.record_times({p: offset for p, offset in places.items() if offset < bounds[p].latest})
     last = _last_times(there, {p: bounds[p] for p in places if p not in ahead})
-    behind = {} if by_key else there.record_times({p: max(0, offset - _BEHIND) for p, offset in places.items()})
+    starts = {
+        p: min([max(0, offset - _BEHIND), *([checkpoints[p.partition].upstream] if p.partition in checkpoints else [])])
+        for p, offset in places.items()
+    }
+    behind = {} if by_key else there.record_times(starts)
     found = {}
     for p in places:
         at = ahead.get(p, last.get(p))

@@ -71,7 +71,8 @@ class Origin:
 class Destination:
     """A partition here. ``reach``: younger records can't have been read by the group, ``None``: it has read to the end.
 
-    ``checkpoint``: what MirrorMaker 2 has translated the group's place, or an earlier one, to.
+    ``checkpoint``: what MirrorMaker 2 has translated the group's place, or an earlier one, to. It is told, never
+    followed: whether it skips nothing is for the records to prove.
     """
 
     partition: int
@@ -141,7 +142,6 @@ class Basis(StrEnum):
 
     RECORDS = "Records"
     SAME_OFFSETS = "SameOffsets"
-    CHECKPOINT = "Checkpoint"
     NOTHING = "Nothing"
     """No record of the window proves anything: the start of the log."""
 
@@ -200,8 +200,6 @@ def place(pair: TopicPair, destination: Destination, proof: Proof, found: Found)
     if found.same_offsets and origin is not None and not pair.by_key:
         return Place(at, bounds.clamp(origin.committed), Basis.SAME_OFFSETS, checkpoint=checkpoint)
     if not proof.holds and not window.begins_with_log and not pair.by_key:
-        if checkpoint is not None and bounds.earliest <= checkpoint <= bounds.latest:
-            return Place(at, checkpoint, Basis.CHECKPOINT, checkpoint=checkpoint)
         return Place(at, bounds.earliest, Basis.NOTHING, checkpoint=checkpoint)
     candidates = [o for o in (found.first_open, found.first_unknown) if o is not None]
     offset = min([*candidates, window.stop])
@@ -250,7 +248,6 @@ def told(places: Sequence[Place], group_id: str) -> tuple[str, ...]:
 _SAID: Final = {
     Basis.RECORDS: "Where group {group} stands over there, found by records that are the same",
     Basis.SAME_OFFSETS: "Offsets taken over unchanged, since the same records have the same offsets over there",
-    Basis.CHECKPOINT: "No record compared proves anything, so MirrorMaker 2's checkpoint was taken",
     Basis.NOTHING: "No record compared proves anything, so it begins at the start (see match and window)",
 }
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupType,
@@ -47,6 +48,7 @@ from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
+_CONTENTS_TIMEOUT_S: Final = 60.0
 _RETIRED: Final = 8
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_PAUSE_S: Final = 0.1
@@ -272,20 +274,54 @@ class KafkaClient:
         found = self._list_offsets(specs, "look up offsets by time")
         return {p: (offset if offset >= 0 else None) for p, offset in found.items()}
 
-    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
-        bounds = self.log_bounds(list(positions))
-        wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
-        if not wanted:
-            return {}
-        # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
-        reader = Consumer(
+    def contents(self, topic: str) -> Mapping[bytes, bytes]:
+        """The last value by key of a small compacted topic; what was deleted, or has no key, is absent. Raises
+        ``UnknownPartitions``."""
+        found: dict[bytes, bytes] = {}
+        left = {p for p, b in self.log_bounds(self._partitions(topic)).items() if b.earliest < b.latest}
+        reader = self._reader("read_committed")
+        deadline = time.monotonic() + _CONTENTS_TIMEOUT_S
+        try:
+            reader.assign([ClientTopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in left])
+            while left:
+                message = reader.poll(1.0)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise Unavailable(f"topic {topic} was not read to its end in {_CONTENTS_TIMEOUT_S:.0f} s")
+                    continue
+                error, key, value = message.error(), message.key(), message.value()
+                if error is None:
+                    if key is not None and value is not None:
+                        found[key] = value
+                    elif key is not None:
+                        found.pop(key, None)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(TopicPartition(topic, message.partition() or 0))
+                else:
+                    raise self._failure(error, f"read topic {topic}", *on_topics("Read", [topic]))
+        except KafkaException as error:
+            raise self._failure(error.args[0], f"read topic {topic}", *on_topics("Read", [topic])) from error
+        finally:
+            reader.close()
+        return found
+
+    def _partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        topics = self.topics()
+        if topic not in topics:
+            raise UnknownPartitions(frozenset({TopicPartition(topic, 0)}))
+        return topics[topic].all_partitions()
+
+    def _reader(self, isolation: str) -> Consumer:
+        """Reads from assigned positions to the ends. A group id is mandatory in librdkafka; nothing is ever joined or
+        committed with it."""
+        return Consumer(
             librdkafka_config(
                 self._connection,
                 **{
                     "group.id": "tidegate-reader",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
-                    "isolation.level": "read_uncommitted",
+                    "isolation.level": isolation,
                     "queued.max.messages.kbytes": 4096,
                     "fetch.message.max.bytes": 65536,
                     "allow.auto.create.topics": False,
@@ -293,6 +329,13 @@ class KafkaClient:
             ),
             logger=silent_logger(),
         )
+
+    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
+        bounds = self.log_bounds(list(positions))
+        wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
+        if not wanted:
+            return {}
+        reader = self._reader("read_uncommitted")
         times: dict[TopicPartition, datetime] = {}
         try:
             reader.assign([ClientTopicPartition(p.topic, p.partition, at) for p, at in wanted.items()])

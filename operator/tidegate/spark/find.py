@@ -178,6 +178,11 @@ def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> O
         return {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
 
 
+def for_joins(spark: SparkSession) -> dict[str, str]:
+    """``COMPILED``, where millions of rows are joined: every core has its part."""
+    return {**COMPILED, "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
+
+
 def in_executor(spark: SparkSession, call: Callable[[], _T]) -> _T:
     """Call it in an executor; what it raises of Kafka's failures and of refusals is raised here."""
 

@@ -80,7 +80,7 @@ def find_pairs(
 
 def compare_logs(spark: SparkSession, here: Connection, there: Connection, pairs: Sequence[LogPair]) -> list[Parity]:
     """The parity of each pair, in their order. Raises what reading records raises."""
-    with find.with_settings(spark, find.COMPILED):
+    with find.with_settings(spark, find.for_joins(spark)):
         whole = {n: p.overlap for n, p in enumerate(pairs) if not p.compacted and p.overlap.size}
         looked = {n: p.overlap for n, p in enumerate(pairs) if p.compacted and p.overlap.size}
         counts: dict[int, int] = {}

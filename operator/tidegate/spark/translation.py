@@ -70,7 +70,7 @@ def find_place(spark: SparkSession, request: RunRequest, target: FromCluster, cl
     wider, failures = Wider(), 0
     places: dict[str, list[Place]] = {}
     topic_ids: dict[str, str] = {}
-    with find.with_settings(spark, find.COMPILED):
+    with find.with_settings(spark, find.for_joins(spark)):
         while True:
             surveyed = find.in_executor(spark, partial(_survey, request, target, wider))
             left = [pair for pair in surveyed if pair.here not in places]
