@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.mirrored import Shape, SideReader, World, compare
@@ -55,6 +55,49 @@ def translated(world: World, match: tuple[str, ...], window: timedelta) -> tuple
             return pair, places
 
 
+ALL, VALUE = MATCHES[:2]
+FOUR_KEYS = {"keys": 4, "compact_there": True}
+
+
+# Worlds that did break it once: a proof of order that compaction or retention here has broken, a record that compaction
+# has taken over there and that looked like one that was read, a place whose neighbours are gone, one that retention has
+# passed, equal offsets by chance.
+@example(
+    Shape(
+        there=3,
+        here=1,
+        records=4,
+        repeats=True,
+        transactions=True,
+        trim_there=True,
+        restarts=1,
+        behind=True,
+        **FOUR_KEYS,
+    ),
+    2,
+    ALL,
+    200,
+)
+@example(Shape(there=2, here=2, repeats=True, compact_here=True, restarts=2, **FOUR_KEYS), 2, ALL, 200)
+@example(Shape(there=1, here=2, records=12, repeats=True, restarts=1, **FOUR_KEYS), 1_000_000, VALUE, 200)
+@example(Shape(there=3, here=1, trim_there=True, behind=True, **FOUR_KEYS), 1, ALL, 200)
+@example(Shape(there=1, here=2, repeats=True, transactions=True, **FOUR_KEYS), 1, ALL, 200)
+@example(
+    Shape(
+        there=3,
+        here=3,
+        records=12,
+        repeats=True,
+        transactions=True,
+        compact_here=True,
+        trim_there=True,
+        restarts=3,
+        **FOUR_KEYS,
+    ),
+    2,
+    ALL,
+    200,
+)
 @given(shapes(), st.integers(0, 10**6), st.sampled_from(MATCHES), st.sampled_from((200, 3600)))
 @settings(max_examples=300, deadline=None)
 def test_nothing_is_skipped_and_no_more_comes_twice_than_foretold(

@@ -140,7 +140,7 @@ class World:
             if shape.compact_there:
                 log.compact(rng.randint(0, log.end))
             if shape.trim_there:
-                log.trim(rng.randint(0, committed[i]))
+                log.trim(rng.randint(0, committed[i] if rng.random() < 0.7 else log.end))
         for log in here:
             if shape.compact_here:
                 log.compact(rng.randint(0, log.end))

@@ -275,6 +275,9 @@ def _from_before(
     behind = there.record_times({p: max(0, places[p] - _BEHIND) for p in unsure})
     known = there.offsets_at({p: at for p, at in behind.items() if p in unsure})
     checked = dict(times)
+    # What the group had yet to read there is gone, and may be here from any time.
+    lost = {p for p, at in places.items() if p not in times and at < bounds[p].latest}
+    checked |= dict.fromkeys(lost, _Times(EPOCH, EPOCH, caught_up=True))
     for p in unsure:
         offset = known.get(p)
         sure = offset is not None and offset < places[p]
