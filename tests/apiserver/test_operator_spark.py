@@ -78,10 +78,10 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
         environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    resources.policy("p", group, {"id": "one", "to": {"offset": 10}, "approval": "Manual"})
     early = plan()
     assert (early.returncode, early.stdout) == (1, "")
-    assert "run one" in early.stderr
+    assert f"there is no OffsetResetPolicy p in namespace {resources.namespace}" in early.stderr
+    resources.policy("p", group, {"id": "one", "to": {"offset": 10}, "approval": "Manual"})
     resources.wait_phase("p", "AwaitingApproval", timeout_s=120)
     until(lambda: "evidence.json" in next(iter(resources.run_documents("p").values())), "evidence", timeout_s=120)
 
