@@ -10,12 +10,10 @@ from types import FrameType
 from typing import Final
 
 from tidegate import __version__
-from tidegate.cli.env import env_parser, run_env
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
 from tidegate.cli.parity import parity_parser, run_parity
-from tidegate.cli.planning import plan_parser, run_plan
 from tidegate.cli.screen import Screen
 
 BAD_USAGE: Final = 1
@@ -46,9 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         case ["groups", *rest]:
             return _groups(rest, screen)
+        # Kubernetes' client takes longer to import than most commands to run: for those who use it only.
         case ["env", *rest]:
+            from tidegate.cli.env import env_parser, run_env
+
             return _beside(run_env, env_parser, rest, screen)
         case ["plan", *rest]:
+            from tidegate.cli.planning import plan_parser, run_plan
+
             return _beside(run_plan, plan_parser, rest, screen)
         case ["parity", *rest]:
             return _beside(run_parity, parity_parser, rest, screen)
