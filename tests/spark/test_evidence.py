@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,9 @@ from confluent_kafka import Producer
 
 from devstack import KafkaCluster
 from support.stack_fixtures import topics_of
+from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
 from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
@@ -84,9 +86,11 @@ def expected(offsets: int, made: list[Made]) -> Amount:
 @pytest.fixture(scope="module")
 def world(kafka: KafkaCluster) -> Iterator[World]:
     """Partition 0: 2,000 records, one a minute, a little out of order. 1: 500 in a committed transaction, then 100
-    of an aborted one, then 400 more. 2: 3 records, one of which would drive a terminal."""
+    of an aborted one, then 400 more. 2: 4 records, one of which would drive a terminal, and one
+    is of the year 33658."""
     with contextmanager(topics_of)(kafka, lambda _="": f"evidence-{uuid.uuid4().hex[:8]}") as make_topic:
-        yield produced(kafka.bootstrap, make_topic(3))
+        any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+        yield produced(kafka.bootstrap, make_topic(3, config=any_time))
 
 
 def produced(bootstrap: str, topic: str) -> World:
@@ -103,6 +107,8 @@ def produced(bootstrap: str, topic: str) -> World:
     send(producer, 2, 0, b"a\x1b[2J", b"<script>\xff\x00", FIRST)
     send(producer, 2, 1, b"secret-key", b"secret-value " * 40, FIRST)
     send(producer, 2, 2, b"secret-key", None, FIRST)
+    producer.produce(topic, b"far off", None, 2, timestamp=10**15)
+    logs[2].append(Made(3, None, b"far off", FIRST))
     assert producer.flush(30) == 0
     transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     transactional.init_transactions(30)
@@ -206,6 +212,18 @@ def test_values_are_shown_cut_and_escaped_where_the_policy_says_so(spark: Any, w
     assert third.key is not None
     assert (third.key.text, third.value) == ("secret-key", None)
     assert "\x1b" not in json.loads(encode_evidence(evidence))["samples"][0]["key"]["text"]
+
+
+def test_a_time_that_no_calendar_has_is_left_out(spark: Any, world: World) -> None:
+    with closing(KafkaClient(Connection(world.bootstrap))) as client:
+        assert client.record_times({TopicPartition(world.topic, 2): 3}) == {}
+    evidence = gathered(spark, world, world.plan((2, 4, 3)))
+
+    assert [(s.offset, s.at) for s in evidence.samples] == [(1, FIRST), (2, FIRST), (3, None)]
+    [topic] = evidence.topics
+    assert topic.histogram is not None
+    assert topic.histogram.replayed == (1,)
+    assert evidence.notes == ()
 
 
 def test_counts_read_no_record(spark: Any, world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -355,7 +356,9 @@ class KafkaClient:
                 if message.error() is None:
                     kind, stamp = message.timestamp()
                     if kind != 0 and stamp >= 0:
-                        times[partition] = datetime.fromtimestamp(stamp / 1000, UTC)
+                        # Producers may write any time, also one that no calendar has.
+                        with contextlib.suppress(ValueError, OverflowError):
+                            times[partition] = datetime.fromtimestamp(stamp / 1000, UTC)
         except KafkaException as error:
             raise self._failure(error.args[0], "read the timestamps of records") from error
         finally:

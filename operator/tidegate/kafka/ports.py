@@ -63,7 +63,8 @@ class ClusterReader(Protocol):
         ...
 
     def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
-        """Timestamps of the first records at or after the positions; partitions with no such record are absent.
+        """Timestamps of the first records at or after the positions; partitions with no such record, or with one of a
+        time after the year 9999, are absent.
 
         Reads one record a partition: meant for hundreds of partitions, not for tens of thousands.
         """

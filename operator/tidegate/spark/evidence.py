@@ -56,6 +56,7 @@ _LOOK_EVERY_S: Final = 2.0
 _DIGEST_DIGITS: Final = 12
 _UTF8_BYTES: Final = 4
 _MESSAGE_LIMIT: Final = 300
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def gather(
@@ -176,14 +177,16 @@ def _samples(spark: SparkSession, request: RunRequest, plan: Plan, stable: Offse
         ]
 
     rows = records.select(
-        *("topic", "partition", "offset", "timestamp"), *measured("key", KEY_LIMIT), *measured("value", VALUE_LIMIT)
+        *("topic", "partition", "offset", f.unix_micros("timestamp").alias("at_us")),
+        *measured("key", KEY_LIMIT),
+        *measured("value", VALUE_LIMIT),
     ).toArrow()
     samples = [
         Sample(
             topic=row["topic"],
             partition=row["partition"],
             offset=row["offset"],
-            at=_utc(row["timestamp"]),
+            at=_moment(row["at_us"]),
             from_target=row["offset"] >= targets[TopicPartition(row["topic"], row["partition"])],
             key=content(row["key_bytes"], row["key_digest"], row["key_head"], KEY_LIMIT),
             value=content(row["value_bytes"], row["value_digest"], row["value_head"], VALUE_LIMIT),
@@ -193,8 +196,12 @@ def _samples(spark: SparkSession, request: RunRequest, plan: Plan, stable: Offse
     return nearest(samples, targets)
 
 
-def _utc(at: datetime | None) -> datetime | None:
-    return None if at is None else at.astimezone(UTC)
+def _moment(microseconds: int | None) -> datetime | None:
+    """``None`` also for a time that no calendar of ours has: producers may write any."""
+    try:
+        return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
 
 
 # --- amounts ----------------------------------------------------------------------------------------------------------
@@ -265,17 +272,17 @@ def _scanned(
     ]
     if not frames:
         return {}
-    epoch, micro = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+    micro = timedelta(microseconds=1)
     buckets = spark.createDataFrame(
-        [(topic, (g.start - epoch) // micro, g.width // micro, g.count - 1) for topic, g in grid_of.items()],
-        "topic string, start bigint, width bigint, last int",
+        [(topic, (g.start - _EPOCH) // micro, g.width // micro, g.count - 1) for topic, g in grid_of.items()],
+        "topic string, start bigint, width bigint, last bigint",
     )
     with with_settings(spark, COMPILED):
         records = reduce(lambda one, other: one.unionAll(other), frames)
-        nth = f.floor((f.unix_micros("timestamp") - f.col("start")) / f.col("width")).cast("int")
+        nth = f.floor((f.unix_micros("timestamp") - f.col("start")) / f.col("width"))
         by_bucket = (
             records.join(f.broadcast(buckets), "topic", "left")
-            .withColumn("bucket", f.greatest(f.lit(0), f.least(f.col("last"), nth)))
+            .withColumn("bucket", f.greatest(f.lit(0), f.least(f.col("last"), nth)).cast("int"))
             .groupBy("topic", "replayed", "bucket")
             .agg(
                 f.count("*").alias("n"),
