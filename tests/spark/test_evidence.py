@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -248,7 +249,10 @@ def test_what_fails_or_comes_too_late_is_a_note(spark: Any, world: World) -> Non
 
 
 def test_an_approval_ends_what_is_being_read(spark: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = threading.Event()
+
     def for_hours(*_: object, **__: object) -> Any:
+        reading.set()
         sleeping = "CAST(java_method('java.lang.Thread', 'sleep', 3600000L) AS BINARY)"
         return spark.range(1).selectExpr(
             *("'t' AS topic", "0 AS partition", "id AS offset", "now() AS timestamp"),
@@ -257,8 +261,7 @@ def test_an_approval_ends_what_is_being_read(spark: Any, world: World, monkeypat
 
     monkeypatch.setattr(module, "read_records", for_hours)
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.1)
-    not_at_first = iter([False])
-    evidence = gather(spark, world.request(), world.plan((0, 9, 1)), SystemClock(), lambda: next(not_at_first, True))
+    evidence = gather(spark, world.request(), world.plan((0, 9, 1)), SystemClock(), reading.is_set)
 
     assert evidence.notes == ("Not all was gathered, since the plan was approved meanwhile",)
     assert evidence.topics[0].histogram is not None
