@@ -28,7 +28,7 @@ class Pace:
     """
 
     first: int = 400_000
-    growth: int = 4
+    growth: int = 8
     most: int = 6_400_000
     least: int = 20_000
 
