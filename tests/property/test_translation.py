@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import example, given, settings
@@ -56,34 +57,34 @@ def translated(world: World, match: tuple[str, ...], window: timedelta) -> tuple
 
 
 ALL, VALUE = MATCHES[:2]
-FOUR_KEYS = {"keys": 4, "compact_there": True}
+COMPACTED = Shape(keys=4, compact_there=True)
 
 
 # Worlds that did break it once: a proof of order that compaction or retention here has broken, a record that compaction
 # has taken over there and that looked like one that was read, a place whose neighbours are gone, one that retention has
 # passed, equal offsets by chance.
 @example(
-    Shape(
-        there=3,
-        here=1,
-        records=4,
-        repeats=True,
-        transactions=True,
-        trim_there=True,
-        restarts=1,
-        behind=True,
-        **FOUR_KEYS,
+    replace(
+        COMPACTED, there=3, here=1, records=4, repeats=True, transactions=True, trim_there=True, restarts=1, behind=True
     ),
     2,
     ALL,
     200,
 )
-@example(Shape(there=2, here=2, repeats=True, compact_here=True, restarts=2, **FOUR_KEYS), 2, ALL, 200)
-@example(Shape(there=1, here=2, records=12, repeats=True, restarts=1, **FOUR_KEYS), 1_000_000, VALUE, 200)
-@example(Shape(there=3, here=1, trim_there=True, behind=True, **FOUR_KEYS), 1, ALL, 200)
-@example(Shape(there=1, here=2, repeats=True, transactions=True, **FOUR_KEYS), 1, ALL, 200)
+@example(replace(COMPACTED, there=2, here=2, repeats=True, compact_here=True, restarts=2), 2, ALL, 200)
+@example(replace(COMPACTED, trim_here=True, restarts=4), 4, ALL, 200)
 @example(
-    Shape(
+    Shape(there=3, here=3, records=4, keys=2, repeats=True, transactions=True, trim_there=True, restarts=2),
+    348,
+    VALUE,
+    200,
+)
+@example(replace(COMPACTED, there=1, here=2, records=12, repeats=True, restarts=1), 1_000_000, VALUE, 200)
+@example(replace(COMPACTED, there=3, here=1, trim_there=True, behind=True), 1, ALL, 200)
+@example(replace(COMPACTED, there=1, here=2, repeats=True, transactions=True), 1, ALL, 200)
+@example(
+    replace(
+        COMPACTED,
         there=3,
         here=3,
         records=12,
@@ -92,7 +93,6 @@ FOUR_KEYS = {"keys": 4, "compact_there": True}
         compact_here=True,
         trim_there=True,
         restarts=3,
-        **FOUR_KEYS,
     ),
     2,
     ALL,

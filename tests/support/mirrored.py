@@ -281,7 +281,14 @@ def compare(world: World, pair: TopicPair, match: Collection[str]) -> tuple[list
     for d in pair.destinations:
         proof, rows = proven[d.partition], rows_here[d.partition]
         states = [(e, same.get(what(e, match))) for e in rows]
-        first_open = next((e.offset for e, s in states if s is not None and s.open), None)
+        first_open = next(
+            (
+                e.offset
+                for e, s in states
+                if s is not None and (s.open or (not pair.by_key and s.partitions != {d.partition}))
+            ),
+            None,
+        )
         first_unknown = next((e.offset for e, s in states if s is None and not _passed_over(e, pair, d, proof)), None)
         found = Found(first_open, first_unknown, _same_offsets(world, pair, d, states))
         at = place(pair, d, proof, found)

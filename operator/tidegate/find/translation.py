@@ -7,11 +7,12 @@ begin again further back (at least once), so a record may be here several times.
 * *Time index*: before the first offset at or after a time (ListOffsets), every record is older than it.
 
 Every record in the window here is compared with those over there. It is *open* if it is, or may be, one that the group
-has yet to read; *done* if all that it can be was read; *unknown* if nothing over there is the same. The place is the
-first open or unknown record: nothing before it was ever missed. What lies before the window counts as done if a done
-record that is young enough for the time index was found in it (its first copy is then in the window, too); where
-records change partitions, because times over there are out of order by less than the window is long. A record that is
-unknown is passed over only where it can be none of those the group has yet to read:
+has yet to read, such as one that is the same as records of several partitions; *done* if all that it can be was read;
+*unknown* if nothing over there is the same. The place is the first open or unknown record: nothing before it was ever
+missed. What lies before the window counts as done if a done record that is young enough for the time index was found in
+it (its first copy is then in the window, too); where records change partitions, because times over there are out of
+order by less than the window is long. A record that is unknown is passed over only where it can be none of those the
+group has yet to read:
 
 * it lies before the first copy of the first done record: then it was copied from before that one;
 * it lies before the first copy of the last done record, and is older than what was read over there, or compaction has
@@ -196,6 +197,9 @@ def place(pair: TopicPair, destination: Destination, proof: Proof, found: Found)
     """The first offset that is not known to be done."""
     window, at = destination.window, TopicPartition(pair.here, destination.partition)
     bounds, checkpoint = window.bounds, destination.checkpoint
+    if pair.by_key and any(o.committed < o.window.bounds.earliest for o in pair.origins):
+        # What retention has taken there before the group read it may be anywhere here, and look like what it has read.
+        return Place(at, bounds.earliest, Basis.NOTHING, checkpoint=checkpoint)
     origin = next((o for o in pair.origins if o.partition == destination.partition), None)
     if found.same_offsets and origin is not None and not pair.by_key:
         return Place(at, bounds.clamp(origin.committed), Basis.SAME_OFFSETS, checkpoint=checkpoint)

@@ -49,7 +49,8 @@ _ORIGINS: Final = (
 _DESTINATIONS: Final = "topic string, partition int, pair int, with_key boolean"
 _NEXT: Final = "pair int, partition int, next bigint"
 _RULES: Final = (
-    "pair int, q int, first bigint, last bigint, compacted boolean, since timestamp, until timestamp, high bigint"
+    "pair int, q int, by_key boolean, first bigint, last bigint, compacted boolean, since timestamp, until timestamp, "
+    "high bigint"
 )
 _PLACES: Final = "pair int, q int, place bigint, reach timestamp"
 _FURTHEST: Final = "pair int, partition int, furthest bigint"
@@ -315,20 +316,32 @@ class _Comparison:
                 proof, window = proven[n][d.partition], d.window
                 high = min(window.stop, stops.get(d.partition, 0))
                 rules.append(
-                    (n, d.partition, proof.first, proof.last, pair.compacted_there, window.since, window.until, high)
+                    (
+                        n,
+                        d.partition,
+                        pair.by_key,
+                        proof.first,
+                        proof.last,
+                        pair.compacted_there,
+                        window.since,
+                        window.until,
+                        high,
+                    )
                 )
                 expected[n, d.partition] = self._inside.get((n, d.partition), 0)
         at, time = f.col("at"), f.col("timestamp")
         passed_over = (f.col("until").isNull() | (time < f.col("until"))) & (
             (at < f.col("first")) | ((at < f.col("last")) & (f.col("compacted") | (time < f.col("since"))))
         )
+        # Also what is the same as a record of another partition, where records stay in theirs: it is none of that.
+        foreign = ~f.col("by_key") & ((f.col("i") != f.col("q")) | (f.col("other") != f.col("q")))
         inside = at < f.col("high")
         alone = (f.col("done") + f.col("open") == 1) & (f.col("offset") == at) & (f.col("i") == f.col("q"))
         rows = (
             self._joined.join(self._small(rules, _RULES), ["pair", "q"])
             .groupBy("pair", "q")
             .agg(
-                f.min(f.when(f.col("open") > 0, at)).alias("open"),
+                f.min(f.when((f.col("open") > 0) | foreign, at)).alias("open"),
                 f.min(f.when(f.col("done").isNull() & ~passed_over, at)).alias("unknown"),
                 f.count_if(inside).alias("inside"),
                 f.count_if(inside & alone).alias("alone"),
