@@ -99,7 +99,7 @@ COMPACTED = Shape(keys=4, compact_there=True)
     200,
 )
 @given(shapes(), st.integers(0, 10**6), st.sampled_from(MATCHES), st.sampled_from((200, 3600)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 def test_nothing_is_skipped_and_no_more_comes_twice_than_foretold(
     shape: Shape, seed: int, match: tuple[str, ...], window_s: int
 ) -> None:
