@@ -32,8 +32,15 @@ def read_requests(path: Path = ACCESS_LOG) -> Iterator[Request]:
     """All requests, in the order of the file. Raises ``ValueError`` for a line that is not of the combined format."""
     with gzip.open(path) as lines:
         for number, line in enumerate(lines, 1):
-            found = _LINE.match(line)
-            if found is None:
-                raise ValueError(f"{path}:{number} is no line of a combined access log: {line[:60]!r}")
-            at = datetime.strptime(found[2].decode(), "%d/%b/%Y:%H:%M:%S %z")
-            yield Request(found[1], at, line.rstrip(b"\n"))
+            try:
+                yield read_request(line.rstrip(b"\n"))
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from error
+
+
+def read_request(line: bytes) -> Request:
+    """Raises ``ValueError`` for a line that is not of the combined format."""
+    found = _LINE.match(line)
+    if found is None:
+        raise ValueError(f"no line of a combined access log: {line[:60]!r}")
+    return Request(found[1], datetime.strptime(found[2].decode(), "%d/%b/%Y:%H:%M:%S %z"), line)

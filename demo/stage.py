@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.cluster import Cluster, ClusterError
-from devstack import ApiServer, KafkaCluster, MissingPrerequisiteError, StackError
+from devstack import ApiServer, KafkaCluster, MissingPrerequisiteError, StackError, spark_jars
 from devstack.commands import crd_files
 from devstack.prerequisites import missing
 from devstack.processes import RunFolder, Service, close_run, eventually, free_ports
@@ -189,6 +189,7 @@ def _operator(server: ApiServer) -> Iterator[tuple[Service, Path]]:
             "TIDEGATE_RUNTIME_DIRECTORY": str(run.secrets / "connections"),
             "TIDEGATE_SPARK_RUNNER": "local",
             "TIDEGATE_SPARK_RUNS_DIRECTORY": str(runs),
+            "TIDEGATE_SPARK_JARS": ",".join(map(str, spark_jars())),
         },
         grace=10,
     )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from demo.access_log import read_requests
+from demo.by_content import first_logged, place_of
 from demo.lookout import ALL, Lookout, consumer_processes, stored_run
 from demo.pausing import STANDS_S, PauseFacts, Reading, judge_pause
 from demo.screen import Screen
@@ -36,6 +37,9 @@ PAST: Final = 4_000
 """Requests that are on the topic before the consumers start; the others come while they watch."""
 
 PER_SECOND: Final = 20.0
+STATUS_500: Final = '" 500 '
+"""As ``zgrep`` finds it in the log."""
+
 _COMMITTED_S: Final = 30.0
 _CONNECTED_S: Final = 60.0
 _PAUSED_S: Final = 30.0
@@ -97,6 +101,8 @@ class _Play:
         as_before = {p: (committed[p], given[p]) for p in partitions}
         undo = self._run("undo.yaml", "It is undone: back to where the group stood before", as_before)
         self._go_on()
+        by_content = self._find()
+        self._go_on()
         pause = self._pause_and_reset(asked_time)
 
         self.lookout.headline("The traffic ends; the consumers read to the end")
@@ -115,7 +121,7 @@ class _Play:
                 committed=self._committed(),
                 processes_before=processes,
                 processes_after=consumer_processes(),
-                runs=(replay, undo),
+                runs=(replay, undo, by_content),
             )
         )
         paused = judge_pause(pause, Reading(self.watchers.records(), self.web.acked(), self._committed(WATCHERS)))
@@ -166,6 +172,22 @@ class _Play:
         )
         self.screen.say(f"reset {run_id}: {facts.phase}: {facts.message}")
         self.screen.table(self.lookout.look())
+        return facts
+
+    def _find(self) -> RunFacts:
+        """Back to a request that is known by what it is; held against what ``zgrep`` finds in the log."""
+        record = self._reset_of("first-500.yaml")["to"]["record"]
+        line = first_logged(STATUS_500, datetime.fromisoformat(record["from"]))
+        partition, offset = place_of(line, self.stage.bootstrap, ALL)
+        facts = self._run(
+            "first-500.yaml",
+            "Spark finds the first request with status 500 after noon of 18 May; its partition goes back there",
+            {partition: (offset, offset)},
+        )
+        self.screen.say(
+            f"zgrep '{STATUS_500}' access_log.gz finds it as well, partition {partition[1]} has it at {offset}: "
+            + line[:91].decode(errors="replace")
+        )
         return facts
 
     def _apply_and_wait(self, file: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -51,6 +51,8 @@ def test_the_demo_ends_with_a_verdict() -> None:
         r"ok +nothing lost: each of [\d,]+ records",
         r"ok +replay-18-may: partitions went on exactly from their targets",
         r"ok +undo-replay-18-may: partitions went on exactly from their targets",
+        r"ok +first-500-after-noon: partitions went on exactly from their targets \(\d at [\d,]+\)",
+        r"""zgrep '" 500 ' access_log.gz finds it as well, partition \d has it at \d+: .*18/May/2015:15:05:42""",
         r"ok +no consumer was restarted",
         r"replay-18-may: way Barrier; stood still for its consumers [\d.]+ s",
         r"reset replay-18-may: Planning .* by Spark job",
