@@ -41,15 +41,17 @@ def main(arguments: list[str]) -> None:
 
 def _at_rest(stage: PodStage, seconds: float, case: str) -> tuple[float, float]:
     """(resident memory in MiB, writes to the API server a minute), once it has come to rest."""
-    seen = _writes(stage)
+    seen, changed = _writes(stage), time.monotonic()
 
     def is_quiet() -> bool:
-        nonlocal seen
-        before, seen = seen, _writes(stage)
-        return before == seen
+        nonlocal seen, changed
+        newest = _writes(stage)
+        if newest != seen:
+            seen, changed = newest, time.monotonic()
+        return time.monotonic() - changed >= SETTLED_S
 
     # Longer than anything that is looked at again at rest: a count in a status may follow its group a little later.
-    until(is_quiet, f"no writes for {SETTLED_S} s", timeout_s=600, pause_s=SETTLED_S)
+    until(is_quiet, f"no writes for {SETTLED_S} s", timeout_s=600, pause_s=1)
     time.sleep(seconds)
     new = _writes(stage) - seen
     per_minute = new.total() * 60 / seconds
