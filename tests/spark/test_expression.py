@@ -10,7 +10,7 @@ import pytest
 from tidegate.reset.model import RecordSchema, SchemaFormat
 from tidegate.reset.plan import PlanRefused
 from tidegate.spark.expression import SETTINGS, bind
-from tidegate.spark.find import with_settings
+from tidegate.spark.session import with_settings
 
 pytestmark = pytest.mark.spark
 

@@ -6,11 +6,11 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
-from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.screen import Screen
 from tidegate.inject.environment import NamedPolicy, environment_of
 from tidegate.kube.client import KubeClient
@@ -24,13 +24,8 @@ from tidegate.resources.policy import ConsumerFormat, OffsetResetPolicySpec
 DEFAULT_CONTROL_TOPIC: Final = ControlTopicSpec().name
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UsageError(message)
-
-
 def env_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="tidegate env",
         description="Print the environment that an OffsetResetPolicy gives to its consumers.",
         allow_abbrev=False,

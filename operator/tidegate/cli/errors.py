@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+from typing import NoReturn
+
 
 class UsageError(Exception):
     """The command line asks for something that is not offered. Printed with the usage; exit code 1."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Leaves it to the command how a mistake is told."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
 
 
 class CommandFailed(Exception):

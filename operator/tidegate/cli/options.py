@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-from tidegate.cli.errors import UsageError
+from tidegate.cli.errors import Parser, UsageError
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import Owners
 from tidegate.resources.durations import ACCEPTED, parse_duration
@@ -107,11 +107,6 @@ class Options:
         return DEFAULT_TIMEOUT_MS if self.timeout_ms is None else self.timeout_ms
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     kafka = parser.add_argument_group("as kafka-consumer-groups")
@@ -171,7 +166,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def groups_parser(prog: str = "tidegate groups") -> argparse.ArgumentParser:
     """The parser of ``tidegate groups``; it raises ``UsageError``."""
-    parser = _Parser(
+    parser = Parser(
         prog,
         description="Lists, describes, pauses, resumes and resets consumer groups, live ones as well.",
     )

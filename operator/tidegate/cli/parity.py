@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from tidegate.admin.secret_files import SecretFiles
 from tidegate.cli.command_config import read_command_config
-from tidegate.cli.errors import UsageError
+from tidegate.cli.errors import Parser, UsageError
 from tidegate.cli.options import parse_topic
 from tidegate.cli.screen import Screen
 from tidegate.find.parity import Parity, as_json
@@ -26,13 +25,8 @@ from tidegate.spark.settings import SparkSettings
 from tidegate.visible import visible
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UsageError(message)
-
-
 def parity_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="tidegate parity",
         description="Compare topics of two clusters offset by offset, and say whether offsets may be carried over.",
         allow_abbrev=False,

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.review import review
@@ -35,13 +35,8 @@ from tidegate.visible import visible
 _PATIENCE_S: Final = 10.0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UsageError(message)
-
-
 def plan_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="tidegate plan",
         description="Show what an OffsetResetPolicy's reset would read again and skip.",
         allow_abbrev=False,

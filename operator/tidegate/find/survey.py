@@ -15,13 +15,13 @@ from typing import Final, Protocol
 
 from tidegate.find.checkpoints import Checkpoint, read_checkpoint, topic_of
 from tidegate.find.translation import Destination, Origin, TopicPair, Window
-from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import FromCluster, RunRequest
 from tidegate.reset.plan import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, Asked, PlanRefused, check
-from tidegate.reset.scope import is_undecided, listed, scope_of
+from tidegate.reset.planning import decided_group
+from tidegate.reset.scope import listed, scope_of
 from tidegate.reset.targets import EPOCH
 
 NO_TOPIC_OVER_THERE: Final = "NoTopicOverThere"
@@ -114,9 +114,7 @@ def _chosen(
     committed: Offsets,
 ) -> dict[str, frozenset[int]]:
     """Partitions here by topic: those in scope whose topic the group has a place in over there."""
-    group = here.groups([request.group_id])[request.group_id]
-    if is_undecided(request, group):
-        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+    group = decided_group(request, here)
     read_there = {p.topic for p in committed}
     known = {p: 0 for name, origin in names.items() if origin in read_there for p in topics[name].all_partitions()}
     scope = scope_of(request, topics, group, here.committed(request.group_id), known)

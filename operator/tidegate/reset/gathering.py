@@ -45,7 +45,7 @@ def gather_counts(request: RunRequest, plan: Plan, kafka: ClusterReader, clock: 
     return Evidence(clock.now(), topics, took_s=round(clock.monotonic() - began, 3), notes=(*notes, *said, *others))
 
 
-def failed(failure: Exception) -> str:
+def failed(failure: Exception | str) -> str:
     """The note of what could not be gathered."""
     return f"Not all could be gathered, and the plan is none the worse for it: {failure}"
 

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.model import Offsets
+from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import Findings, FromCluster, FromGroup, Plan, RunRequest, ToRecord
 from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
 from tidegate.reset.scope import is_undecided, scope_of
 from tidegate.reset.targets import asked_time
 
-__all__ = ["PlanRefused", "look_around", "make_plan"]
+__all__ = ["PlanRefused", "decided_group", "look_around", "make_plan"]
 
 NEEDS_SPARK: Final = "SparkUnavailable"
 
@@ -49,12 +49,18 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     """
     target = request.target
     topics = kafka.topics()
-    group = kafka.groups([request.group_id])[request.group_id]
-    if is_undecided(request, group):
-        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+    group = decided_group(request, kafka)
     committed = kafka.committed(request.group_id)
     other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
     managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
     asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other, managed)
     check(asked)
     return asked, committed
+
+
+def decided_group(request: RunRequest, kafka: ClusterReader) -> Group:
+    """The request's group. Raises ``Unavailable`` while a rebalance hides what it subscribes to."""
+    group = kafka.groups([request.group_id])[request.group_id]
+    if is_undecided(request, group):
+        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+    return group

@@ -45,8 +45,9 @@ from tidegate.reset.evidence import (
 )
 from tidegate.reset.gathering import failed, gather_counts, histograms_by_index, histograms_of
 from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
-from tidegate.spark.find import COMPILED, in_executor, with_settings
+from tidegate.spark.executors import in_executor
 from tidegate.spark.records import read_records
+from tidegate.spark.session import COMPILED, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -85,7 +86,7 @@ def gather(
         except _Over as over:
             notes.append(str(over))
         except (BadConnection, PySparkException, Py4JError) as error:
-            notes.append(bounds.over() or failed(_Spoken(error)))
+            notes.append(bounds.over() or failed(_spoken(error)))
     topics, others = by_topic(plan, found.amounts, found.histograms)
     return Evidence(
         gathered_at=clock.now(),
@@ -211,12 +212,13 @@ def _read(
     spark: SparkSession, request: RunRequest, plan: Plan, stable: Offsets, found: _Found, notes: list[str]
 ) -> None:
     """Read what moves, or as much of it as may be."""
-    moving = tuple(_readable(movings(plan), stable))
+    moves = movings(plan)
+    moving = tuple(_readable(moves, stable))
     read = stretches(moving, request.evidence.max_records)
     grid_of = grids(plan)
     rows = _scanned(spark, request, read, grid_of)
     looked_at = read.looked_at()
-    offsets = amounts(movings(plan))
+    offsets = amounts(moves)
     for (topic, replayed), count in looked_at.items():
         row = rows.get((topic, replayed), {})
         if count:
@@ -232,7 +234,7 @@ def _read(
             "(maxRecords): bytes are estimated by them, and there may be more different keys"
         )
         return
-    pending = sum(m.offsets for m in movings(plan)) - total
+    pending = sum(m.offsets for m in moves) - total
     if pending:
         notes.append(f"{pending:,} offsets at the ends of logs belong to open transactions, and were not read")
     counts: dict[tuple[str, bool], list[list[int]]] = {}
@@ -357,10 +359,8 @@ class _Bounds:
                 self._context.cancelJobsWithTag(_TAG)
 
 
-class _Spoken(Exception):
+def _spoken(error: Exception) -> str:
     """Spark's complaint, without its stack."""
-
-    def __init__(self, error: Exception) -> None:
-        java = getattr(error, "java_exception", None)
-        text = str(error) if java is None else str(java.getMessage() or java.toString())
-        super().__init__(text.strip().partition("\n")[0][:_MESSAGE_LIMIT])
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    return text.strip().partition("\n")[0][:_MESSAGE_LIMIT]

@@ -18,28 +18,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.reset.clock import Clock
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
-from tidegate.reset.plan import TOPIC_RECREATED, UNKNOWN_PARTITION, PlanRefused
+from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused
 from tidegate.reset.planning import NEEDS_SPARK, look_around
 from tidegate.reset.scope import listed
+from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import BAD_EXPRESSION, SETTINGS, Condition, bind, spoken
 from tidegate.spark.records import read_records
+from tidegate.spark.session import COMPILED, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -50,14 +51,6 @@ BEYOND: Final = 10_000
 TELL_EVERY_S: Final = 2.0
 TRIES: Final = 3
 """Of one window, before the whole plan begins anew."""
-
-COMPILED: Final = {
-    # Compiled: what planning gains by interpreting a few rows, millions of records would lose.
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    # What is found is a row a partition.
-    "spark.sql.shuffle.partitions": "1",
-}
 
 _SPARKS: Final = "org.apache.spark."
 _NOT_THE_CONDITION: Final = (
@@ -74,8 +67,6 @@ _NOT_THE_CONDITION: Final = (
 )
 """Whose exceptions tell of brokers, executors and networks. What else is raised while a record is looked at, the
 condition raises: a record's value that is no regular expression, for one."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,31 +167,6 @@ def _look_around(request: RunRequest, target: ToRecord) -> Ground:
 def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> Offsets:
     with closing(KafkaClient(connection)) as kafka:
         return {p: bounds.earliest for p, bounds in kafka.log_bounds(partitions).items()}
-
-
-def for_joins(spark: SparkSession) -> dict[str, str]:
-    """``COMPILED``, where millions of rows are joined: every core has its part."""
-    return {**COMPILED, "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
-
-
-def in_executor(spark: SparkSession, call: Callable[[], _T]) -> _T:
-    """Call it in an executor; what it raises of Kafka's failures and of refusals is raised here."""
-
-    def run(_: int) -> tuple[list[_T], Exception | None]:
-        try:
-            return [call()], None
-        except UnknownPartitions as unknown:  # which can't be sent as it is
-            return [], PlanRefused(UNKNOWN_PARTITION, str(unknown))
-        except (KafkaFailure, PlanRefused) as failure:
-            return [], failure
-        except BadConnection as bad:
-            return [], Refused(str(bad))
-
-    answer: list[_T]
-    [(answer, failure)] = spark.sparkContext.parallelize([0], 1).map(run).collect()
-    if failure is not None:
-        raise failure
-    return answer[0]
 
 
 # --- looking at records -----------------------------------------------------------------------------------------------
@@ -392,15 +358,3 @@ class _Teller:
     def _say(self, now: float) -> None:
         self._said = self.read
         self._tell(Searched(self.read, self._total, round(self.read / max(now - self._began, 0.001))))
-
-
-@contextmanager
-def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            spark.conf.set(key, old or "")

@@ -18,8 +18,8 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, TopicPartition
 from tidegate.reset.model import Selection
-from tidegate.spark import find
 from tidegate.spark.records import read_records
+from tidegate.spark.session import for_joins, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -80,7 +80,7 @@ def find_pairs(
 
 def compare_logs(spark: SparkSession, here: Connection, there: Connection, pairs: Sequence[LogPair]) -> list[Parity]:
     """The parity of each pair, in their order. Raises what reading records raises."""
-    with find.with_settings(spark, find.for_joins(spark)):
+    with with_settings(spark, for_joins(spark)):
         whole = {n: p.overlap for n, p in enumerate(pairs) if not p.compacted and p.overlap.size}
         looked = {n: p.overlap for n, p in enumerate(pairs) if p.compacted and p.overlap.size}
         counts: dict[int, int] = {}

@@ -9,7 +9,8 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,10 +38,22 @@ _COMMON: Final = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
-_READING: Final = {
-    # Millions of records are worth compiling for, by the JVM's second compiler and by Spark's own.
+_CODEGEN: Final = {
+    # Millions of records are worth compiling for: what planning gains by interpreting a few rows, they would lose.
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
+COMPILED: Final = {
+    **_CODEGEN,
+    # What is found is a row a partition.
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Of a session, while it looks through many records for few rows (``with_settings``)."""
+
+_READING: Final = {
+    **_CODEGEN,
+    # By the JVM's second compiler as well.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
     # Consumers of a window that is over hold what they fetched ahead: enough for the next window, not for minutes.
@@ -112,3 +125,20 @@ def local_session(master: str = "local[2]", *, jars: Sequence[Path] = (), reads_
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def for_joins(spark: SparkSession) -> dict[str, str]:
+    """``COMPILED``, where millions of rows are joined: every core has its part."""
+    return {**COMPILED, "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {key: spark.conf.get(key) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old or "")

@@ -35,8 +35,10 @@ from tidegate.kafka.model import Range, TopicPartition
 from tidegate.reset.clock import Clock
 from tidegate.reset.model import Findings, FromCluster, RunRequest
 from tidegate.spark import find
+from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import spoken
 from tidegate.spark.records import read_records
+from tidegate.spark.session import for_joins, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -71,9 +73,9 @@ def find_place(spark: SparkSession, request: RunRequest, target: FromCluster, cl
     wider, failures = Wider(), 0
     places: dict[str, list[Place]] = {}
     topic_ids: dict[str, str] = {}
-    with find.with_settings(spark, find.for_joins(spark)):
+    with with_settings(spark, for_joins(spark)):
         while True:
-            surveyed = find.in_executor(spark, partial(_survey, request, target, wider))
+            surveyed = in_executor(spark, partial(_survey, request, target, wider))
             left = [pair for pair in surveyed if pair.here not in places]
             try:
                 compared = compare(spark, request.connection, target.connection, left, target.match)
