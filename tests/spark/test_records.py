@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +29,24 @@ from tidegate.spark.records import COLUMNS, Range, read_records
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+def test_a_spark_without_its_connector_says_what_it_lacks() -> None:
+    without = """
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import Range, TopicPartition
+from tidegate.reset.plan import PlanRefused
+from tidegate.spark.records import read_records
+from tidegate.spark.session import local_session
+
+ranges = {TopicPartition("orders", 0): Range(0, 1)}
+try:
+    read_records(local_session("local[1]"), Connection("127.0.0.1:1"), ranges, ["key"], splits=1)
+except PlanRefused as refused:
+    print(refused)
+"""
+    said = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("SparkUnavailable: Spark has no connector to Kafka: name its jars in TIDEGATE_SPARK_JARS")
 
 
 def test_ranges_are_read_with_the_columns_asked_for_and_a_hot_partition_is_cut(

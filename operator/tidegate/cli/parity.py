@@ -19,6 +19,7 @@ from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.reset.model import Selection
+from tidegate.reset.plan import PlanRefused
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.session import local_session, spark_home
 from tidegate.spark.settings import SparkSettings
@@ -83,10 +84,9 @@ def _compared(here: Connection, there: Connection, selections: Sequence[Selectio
     try:
         return compare_logs(spark, here, there, pairs)
     except (PySparkException, Py4JJavaError) as error:
-        text = spoken(error)
-        if "data source: kafka" in text:
-            text = "Spark lacks its connector to Kafka: name its jars in TIDEGATE_SPARK_JARS, with commas between them"
-        raise RunnerFailure(f"records can't be read: {text}") from error
+        raise RunnerFailure(f"records can't be read: {spoken(error)}") from error
+    except PlanRefused as refused:
+        raise RunnerFailure(refused.message) from refused
     finally:
         spark.stop()
 

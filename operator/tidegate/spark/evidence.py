@@ -45,6 +45,7 @@ from tidegate.reset.evidence import (
 )
 from tidegate.reset.gathering import failed, gather_counts, histograms_by_index, histograms_of
 from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
+from tidegate.reset.plan import PlanRefused
 from tidegate.spark.executors import in_executor
 from tidegate.spark.records import read_records
 from tidegate.spark.session import COMPILED, with_settings
@@ -85,6 +86,8 @@ def gather(
                 _read(spark, request, plan, ground.stable, found, notes)
         except _Over as over:
             notes.append(str(over))
+        except PlanRefused as refused:
+            notes.append(failed(refused.message))
         except (BadConnection, PySparkException, Py4JError) as error:
             notes.append(bounds.over() or failed(_spoken(error)))
     topics, others = by_topic(plan, found.amounts, found.histograms)

@@ -35,7 +35,7 @@ from tidegate.reset.clock import Clock
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
 from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused
-from tidegate.reset.planning import NEEDS_SPARK, look_around
+from tidegate.reset.planning import look_around
 from tidegate.reset.scope import listed
 from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import BAD_EXPRESSION, SETTINGS, Condition, bind, spoken
@@ -297,15 +297,7 @@ def _raise_if_final(error: Exception, *, last: bool) -> None:
 
     What the condition fails on may be in the exception's message, so that one is never told.
     """
-    from pyspark.errors import AnalysisException
-
     kind, text = _root(error)
-    if isinstance(error, AnalysisException) and "data source" in text and "kafka" in text:
-        raise PlanRefused(
-            NEEDS_SPARK,
-            "Spark has no connector to Kafka: name its jars in TIDEGATE_SPARK_JARS of the operator's local runner, or "
-            f"bake them into the job's image ({text})",
-        ) from error
     if "AuthorizationException" in kind or "AuthenticationException" in kind:
         raise NotAuthorized(f"records can't be read: {text}") from error
     if not kind.startswith(_NOT_THE_CONDITION):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, TopicPartition
+from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning import NEEDS_SPARK
 from tidegate.spark.java_client import java_properties
 
 if TYPE_CHECKING:
@@ -61,8 +63,11 @@ def read_records(
     is read as well, and ranges may reach to the log's end. ``reader``: whoever reads ranges one after the other under
     the same name, unique as a group id, finds the consumers of before, with what they have fetched ahead.
 
-    Nothing is read before an action asks for it. Raises ``BadConnection``, and ``ValueError`` for an unknown column.
+    Nothing is read before an action asks for it. Raises ``BadConnection``, ``PlanRefused`` where Spark lacks its
+    connector to Kafka, and ``ValueError`` for an unknown column.
     """
+    from pyspark.errors import AnalysisException
+
     unknown = set(columns) - set(COLUMNS)
     if unknown:
         raise ValueError(f"records have no column {', '.join(sorted(unknown))}: use {', '.join(COLUMNS)}")
@@ -82,13 +87,22 @@ def read_records(
     for key, value in properties.items():
         source = source.option(f"kafka.{key}", value)
     assigned = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
-    return (
+    source = (
         source.option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
         .option("minPartitions", str(max(1, splits)))
         .option("failOnDataLoss", str(fail_on_data_loss).lower())
         .option("includeHeaders", str("headers" in columns).lower())
-        .load()
-        .select(*wanted)
     )
+    try:
+        records = source.load()
+    except AnalysisException as error:
+        if "data source: kafka" not in str(error):
+            raise
+        raise PlanRefused(
+            NEEDS_SPARK,
+            "Spark has no connector to Kafka: name its jars in TIDEGATE_SPARK_JARS where jobs run on this machine, or "
+            "bake them into the job's image",
+        ) from error
+    return records.select(*wanted)
