@@ -66,7 +66,7 @@ class Wish:
 
 def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tuple[str, ...]) -> Wish:
     has_rule = spec.latest is not None and spec.latest.max_age is not None
-    return Wish(spec.group, discovery, spec.topics, allowed, has_rule or spec.consumers is not None)
+    return Wish(spec.only_group, discovery, spec.topics, allowed, has_rule or spec.consumers is not None)
 
 
 @dataclass(slots=True)

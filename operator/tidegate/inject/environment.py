@@ -96,7 +96,7 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
     new = spec.discovery.new_partitions if spec.discovery is not None and spec.discovery.interval else None
     begin = new.value if new in (NewPartitions.EARLIEST, NewPartitions.LATEST) else None
     if chosen is ConsumerFormat.PYTHON:
-        found = agent_environment(policy.control_topic) | {"TIDEGATE_GROUP": spec.group}
+        found = agent_environment(policy.control_topic) | {"TIDEGATE_GROUP": spec.only_group}
         names: tuple[tuple[str, str], ...] = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
     else:
         found = {}

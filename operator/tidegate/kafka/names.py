@@ -40,3 +40,18 @@ def matches(name: str, pattern: str) -> bool:
             return False
         at = found + len(part)
     return True
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some name matches both, of which each is a name or a pattern.
+
+    Where both have a ``*``, what stands between their stars can follow one another: only the ends have to agree.
+    """
+    if not is_pattern(one):
+        return matches(one, other)
+    if not is_pattern(other):
+        return matches(other, one)
+    first, last = one[: one.index("*")], one[one.rindex("*") + 1 :]
+    other_first, other_last = other[: other.index("*")], other[other.rindex("*") + 1 :]
+    begins = first.startswith(other_first) or other_first.startswith(first)
+    return begins and (last.endswith(other_last) or other_last.endswith(last))

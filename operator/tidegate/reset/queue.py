@@ -7,20 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.kafka.model import Topic, TopicPartition
-from tidegate.kafka.names import matches
+from tidegate.kafka.names import matches, overlap
 from tidegate.reset.model import Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A policy that would reset, or is resetting, partitions of a group. ``partitions`` ``None``: any of them."""
+    """A policy that would reset, or is resetting, partitions of groups. ``partitions`` ``None``: any of them.
+
+    ``groups``: names or patterns. A group whose own name has a ``*`` may wait for more than it has to.
+    """
 
     uid: str
     holder: str
     """Namespace and name, for a person."""
     created: datetime
     cluster_id: str
-    group: str
+    groups: tuple[str, ...]
     partitions: frozenset[TopicPartition] | None
     under_way: bool
 
@@ -31,7 +34,9 @@ class Claim:
 
     def meets(self, other: Claim) -> bool:
         """Whether both want a partition for the same group of the same cluster."""
-        if (self.cluster_id, self.group) != (other.cluster_id, other.group):
+        if self.cluster_id != other.cluster_id:
+            return False
+        if not any(overlap(mine, theirs) for mine in self.groups for theirs in other.groups):
             return False
         return self.partitions is None or other.partitions is None or bool(self.partitions & other.partitions)
 

@@ -1,4 +1,4 @@
-"""``OffsetResetPolicy``: how one group's offsets are kept, and the reset to run now."""
+"""``OffsetResetPolicy``: how a group's offsets are kept, and the reset to run now, of one group or of a fleet."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tidegate.resources.base import (
     Count,
     Duration,
     GroupId,
+    GroupPattern,
     PartitionSelections,
     PositiveDuration,
     Problem,
@@ -379,6 +380,13 @@ class ResetOwners(StrEnum):
     WAITING = "Waiting"
 
 
+class FailurePolicy(StrEnum):
+    """What becomes of a fleet's other groups when one fails. ``ISOLATE``: they are reset; ``ALL``: all are put back."""
+
+    ISOLATE = "Isolate"
+    ALL = "All"
+
+
 class EvidenceLevel(StrEnum):
     """``COUNTS``: histograms by the brokers' time index; ``RECORDS``: also what reading records by Spark tells.
     ``AUTO``: as ``RECORDS`` where approval is Manual, as ``NONE`` where nobody waits for it.
@@ -408,7 +416,7 @@ class EvidenceSpec(ResourceModel):
 
 
 class ResetSpec(ResourceModel):
-    """One run. ``partitions`` absent: all of the policy's topics."""
+    """One run. ``partitions`` absent: all of the policy's topics; ``failure_policy`` absent, for a fleet: ``ISOLATE``."""
 
     id: RunId
     partitions: PartitionSelections | None = None
@@ -420,6 +428,7 @@ class ResetSpec(ResourceModel):
     in_flight: Duration = timedelta(0)
     deadline: PositiveDuration = parse_duration("15m")
     evidence: EvidenceSpec | None = None
+    failure_policy: FailurePolicy | None = None
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> Self:
@@ -516,9 +525,19 @@ class SparkSpec(ResourceModel):
 
 
 def _group_is_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
-    if old["group"] == new["group"]:
+    before, after = old.get("group"), new.get("group")
+    if before == after or (before is None) != (after is None):
         return None
     return Problem("spec.group", "is immutable: make another OffsetResetPolicy for the other group")
+
+
+def _groups_are_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
+    before, after = old.get("groups"), new.get("groups")
+    if before == after:
+        return None
+    if before is None or after is None:
+        return Problem("spec", "group and groups cannot take each other's place: make another OffsetResetPolicy")
+    return Problem("spec.groups", "is immutable: make another OffsetResetPolicy for other groups")
 
 
 def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
@@ -530,11 +549,27 @@ def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, A
     )
 
 
+MAX_GROUP_PATTERNS: Final = 20
+
+_OF_ONE_GROUP: Final = (TargetKind.RECORD, TargetKind.CLUSTER, TargetKind.CONFIG_MAP)
+
+
 class OffsetResetPolicySpec(SpecModel):
-    """``OffsetResetPolicy.spec``. ``topics`` absent: what the group subscribes to."""
+    """``OffsetResetPolicy.spec``. ``topics`` absent: what the group subscribes to.
+
+    Either ``group`` is set, or ``groups``: a fleet, which can be reset and nothing else.
+    """
 
     connection_ref: ConnectionRef
-    group: GroupId
+    group: GroupId | None = None
+    groups: (
+        Annotated[
+            tuple[GroupPattern, ...],
+            Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
+            unique(str, "must not repeat a pattern: remove the second one"),
+        ]
+        | None
+    ) = None
     topics: (
         Annotated[
             tuple[TopicPattern, ...],
@@ -550,7 +585,23 @@ class OffsetResetPolicySpec(SpecModel):
     reset: ResetSpec | None = None
     spark: SparkSpec | None = None
 
-    transitions: ClassVar[tuple[Transition, ...]] = (_group_is_immutable, _reset_is_immutable_under_one_id)
+    transitions: ClassVar[tuple[Transition, ...]] = (
+        _group_is_immutable,
+        _groups_are_immutable,
+        _reset_is_immutable_under_one_id,
+    )
+
+    @property
+    def only_group(self) -> str:
+        """``group``. Raises ``ValueError`` for a fleet, for which nothing but a reset can be asked."""
+        if self.group is None:
+            raise ValueError("a fleet has no group of which something could be kept")
+        return self.group
+
+    @property
+    def group_patterns(self) -> tuple[str, ...]:
+        """The groups that it is about: the name of one, or a fleet's patterns."""
+        return self.groups if self.groups is not None else (self.only_group,)
 
     @property
     def keeps_something(self) -> bool:
@@ -558,10 +609,32 @@ class OffsetResetPolicySpec(SpecModel):
         return any(part is not None for part in (self.latest, self.discovery, self.consumers, self.retention))
 
     @model_validator(mode="after")
-    def _other_group(self) -> Self:
-        if self.reset is not None and self.reset.to.group == self.group:
-            raise problem("reset.to.group must name another group: this one already stands where it stands")
+    def _fields_fit_together(self) -> Self:
+        complaints = tuple(self._complaints())
+        if complaints:
+            raise problem("; ".join(complaints))
         return self
+
+    def _complaints(self) -> Iterator[str]:
+        reset = self.reset
+        if (self.group is None) == (self.groups is None):
+            yield "must have exactly one of group, for one group, and groups, for a fleet: keep one"
+        if self.group is not None and reset is not None and reset.to.group == self.group:
+            yield "reset.to.group must name another group: this one already stands where it stands"
+        if self.groups is None:
+            if reset is not None and reset.failure_policy is not None:
+                yield "reset.failurePolicy is for a fleet: remove it, or use groups"
+            return
+        if self.keeps_something:
+            yield (
+                "latest, discovery, consumers and retention are about one group: give them to a policy with group, and "
+                "use groups for resets only"
+            )
+        if reset is not None and (reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None):
+            yield (
+                "reset.to.record, cluster, configMap and reset.evidence are for one group: use another target, or a "
+                "policy with group for each"
+            )
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -621,6 +694,31 @@ class SearchStatus(ResourceModel):
     percent: Count
 
 
+class GroupFailure(ResourceModel):
+    """A group of a fleet that has no plan, or was not reset."""
+
+    group: str
+    reason: str
+    message: str
+
+
+MAX_GROUP_FAILURES: Final = 20
+
+
+class FleetStatus(ResourceModel):
+    """A fleet's groups, counted. ``refused``: those without a plan; ``failures``: the first of these and of ``failed``.
+
+    ``reset``: those that stand at their targets; ``put_back``: those that did, or were about to.
+    """
+
+    groups: Count
+    refused: Count = 0
+    reset: Count = 0
+    failed: Count = 0
+    put_back: Count = 0
+    failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
+
+
 class ResetStatus(ResourceModel):
     """The newest run. ``run_uid`` tells it from a run of the same id of any other resource."""
 
@@ -633,6 +731,7 @@ class ResetStatus(ResourceModel):
     way: ResetWay | None = None
     application: str | None = None
     search: SearchStatus | None = None
+    fleet: FleetStatus | None = None
     plan: PlanStatus | None = None
     standstill: StandstillStatus | None = None
     redone: Count | None = None

@@ -90,17 +90,17 @@ class RetentionKeeper:
         if spec is None:
             await self.forget(uid)
             return Kept(without_retention(policy.status), again_after_s=_NEVER_S)
-        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.group)
+        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
         if message is not None:
             return Kept(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
             self._memories[uid] = replace(await self._memory(policy), places=Places())
             return Kept(policy.status)
-        snapshot = await self._parts.observer.newest(policy.live.uid, group=policy.spec.group)
+        snapshot = await self._parts.observer.newest(policy.live.uid, group=policy.spec.only_group)
         if snapshot.failure is not None:
             raise snapshot.failure
-        group = snapshot.groups[policy.spec.group]
+        group = snapshot.groups[policy.spec.only_group]
         memory = await self._memory(policy)
         known_until_ms = memory.places.looked_ms
         emptied = group.is_vacant and not memory.places.vacant
@@ -256,7 +256,7 @@ class RetentionKeeper:
         places, stored_ms = Places(), None
         try:
             data = await self._do(self._parts.kube.config_map, namespace, name)
-            places = decode(data, policy.spec.group)
+            places = decode(data, policy.spec.only_group)
             stored_ms = places.looked_ms
         except NotFound:
             _log.debug("%s/%s: there is no snapshot of offsets yet", namespace, name)
@@ -270,7 +270,7 @@ class RetentionKeeper:
         if not _is_worth_writing(memory, now_ms):
             return ""
         try:
-            data = encode(places, policy.spec.group)
+            data = encode(places, policy.spec.only_group)
             await self._do(self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data)
         except TooLarge as error:
             return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"

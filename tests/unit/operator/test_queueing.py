@@ -16,7 +16,7 @@ TOPICS = {"orders": Topic("orders", "1", 2), "refunds-eu": Topic("refunds-eu", "
 
 def claim(uid: str, minute: int, *partitions: int, under_way: bool = False, group: str = "g") -> Claim:
     chosen = frozenset(TopicPartition("orders", p) for p in partitions) if partitions else None
-    return Claim(uid, f"ns/{uid}", AT + timedelta(minutes=minute), "cluster", group, chosen, under_way)
+    return Claim(uid, f"ns/{uid}", AT + timedelta(minutes=minute), "cluster", (group,), chosen, under_way)
 
 
 def test_the_older_goes_first() -> None:
@@ -44,6 +44,15 @@ def test_others_partitions_groups_and_clusters_are_nobodys_business() -> None:
         blocker(mine, [claim("a", 0, 2), claim("b", 0, 1, group="h"), replace(claim("c", 0, 1), cluster_id="x")])
         is None
     )
+
+
+def test_a_fleet_meets_whoever_wants_one_of_its_groups() -> None:
+    fleet = replace(claim("fleet", 0, 1), groups=("payments-*", "audit"))
+
+    assert blocker(claim("me", 5, 1, group="payments-eu"), [fleet]) == fleet
+    assert blocker(replace(claim("me", 5, 1), groups=("*-eu",)), [fleet]) == fleet
+    assert blocker(replace(claim("me", 5, 2), groups=("*-eu",)), [fleet]) is None
+    assert blocker(claim("me", 5, 1, group="orders"), [fleet]) is None
 
 
 def test_without_selections_anything_of_the_group_is_meant() -> None:

@@ -67,7 +67,6 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
 
     assert set(found) == {
         "spec.connectionRef.nam",
-        "spec.group",
         "spec.grupo",
         "spec.reset.id",
         "spec.reset.to",
