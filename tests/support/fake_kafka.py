@@ -279,6 +279,10 @@ class FakeKafka:
         )
         return Group(group_id, group.state, group.type, group.assignor if members and told else "", members)
 
+    def group_ids(self) -> frozenset[str]:
+        self._called("group_ids")
+        return frozenset(self._groups)
+
     def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
     ) -> Offsets:

@@ -221,6 +221,13 @@ class KafkaClient:
                     groups[group_id] = Group(group_id, GroupState.UNKNOWN, GroupType(kind))
         return groups
 
+    def group_ids(self) -> frozenset[str]:
+        return frozenset(
+            row.group_id
+            for row in self._wire.list_groups()
+            if row.type != GroupType.SHARE and row.protocol_type in ("", "consumer")
+        )
+
     def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
     ) -> Offsets:

@@ -195,6 +195,10 @@ class Kafka(ClusterReader, Protocol):
     @property
     def retention(self) -> OffsetRetention: ...
 
+    def group_ids(self) -> frozenset[str]:
+        """Groups of consumers that the principal may see, live or with offsets only; share groups are none of them."""
+        ...
+
     def topic_watch(self) -> TopicWatch:
         """A new one, which whoever asked for it closes."""
         ...

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import FromCluster, FromGroup, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.marker import is_marker_group
+from tidegate.reset.model import FleetPlan, FromCluster, FromGroup, Plan, Progress, Roster, RunRequest, RunResult
 from tidegate.reset.store import ForeignRun, Run, RunStore
 
 
@@ -34,6 +35,22 @@ class Confines:
     other: Connection | None = None
     other_groups: tuple[str, ...] | None = None
     hides_values: bool = False
+    patterns: tuple[str, ...] | None = None
+    """Of a fleet: which groups it may be of, beside ``groups``; then ``group_id`` is empty."""
+
+    def of_group(self, run_uid: str, group_id: str) -> Confines:
+        """Those of the run of one group of the fleet. Raises ``ForeignRun`` for a group that is none of it."""
+        if flaw := self.outside(group_id):
+            raise ForeignRun(f"group {group_id} has no run in this fleet: {flaw}")
+        return replace(self, run_uid=run_uid, group_id=group_id, patterns=None)
+
+    def outside(self, group_id: str) -> str:
+        """Why a group cannot be one of the fleet; empty: it can."""
+        if self.patterns is None or not is_allowed(group_id, self.patterns):
+            return "the policy's groups do not match it"
+        if self.groups is not None and not is_allowed(group_id, self.groups):
+            return "the connection does not allow it"
+        return "it is Tidegate's own" if is_marker_group(group_id) else ""
 
 
 def confined(run: Run, confines: Confines, location: str) -> Run:
@@ -47,11 +64,16 @@ def confined(run: Run, confines: Confines, location: str) -> Run:
     request, target = run.request, run.request.target
     if isinstance(target, FromCluster) and confines.other is not None:
         target = replace(target, connection=confines.other)
+    fleet = request.fleet
+    if fleet is not None and confines.patterns is not None:
+        allowed = fleet.allowed_groups if confines.groups is None else confines.groups
+        fleet = replace(fleet, patterns=confines.patterns, allowed_groups=allowed)
     return replace(
         run,
         request=replace(
             request,
             target=target,
+            fleet=fleet,
             connection=confines.connection or request.connection,
             allowed_topics=request.allowed_topics if confines.topics is None else confines.topics,
         ),
@@ -65,6 +87,11 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
     for group in (request.group_id, *((plan.group_id,) if plan is not None else ())):
         if group != confines.group_id:
             yield f"it is about group {group}"
+    if (request.fleet is None) != (confines.patterns is None):
+        yield "it is of a fleet" if request.fleet is not None else "it is of one group, and the policy's is of a fleet"
+    for name in _groups(run):
+        if why := confines.outside(name):
+            yield f"it is about group {name}: {why}"
     other = request.target.group_id if isinstance(request.target, FromGroup) else None
     if other is not None and confines.groups is not None and not is_allowed(other, confines.groups):
         yield f"it reads group {other}, which the connection does not allow"
@@ -83,11 +110,20 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
                 yield f"it is about topic {topic}, which the connection does not allow"
 
 
+def _groups(run: Run) -> list[str]:
+    """The groups of a fleet's run, by whichever part of it."""
+    fleet = run.request.fleet
+    named = {*(fleet.groups or ())} if fleet is not None else set()
+    named |= {*run.roster.groups} if run.roster is not None else set()
+    return sorted(named | ({g.group_id for g in run.fleet.groups} if run.fleet is not None else set()))
+
+
 def _topics(run: Run) -> set[str]:
     """All that its writer would commit offsets for, going forward or putting back."""
     found = {p.topic for p in run.plan.partitions} if run.plan is not None else set()
     for progress in run.journal:
         found |= {p.topic for p in progress.before} | {p.topic for p in progress.pending}
+        found |= {p.topic for p in progress.held.before} if progress.held is not None else set()
     return found | ({p.topic for p in run.result.before} if run.result is not None else set())
 
 
@@ -116,6 +152,12 @@ class ConfinedRunStore:
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         self._store.write_plan(plan, attempt=attempt)
+
+    def write_roster(self, roster: Roster, *, attempt: int) -> None:
+        self._store.write_roster(roster, attempt=attempt)
+
+    def write_fleet_plan(self, plan: FleetPlan, *, attempt: int) -> None:
+        self._store.write_fleet_plan(plan, attempt=attempt)
 
     def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
         self._store.write_evidence(evidence, attempt=attempt)

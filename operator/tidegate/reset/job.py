@@ -87,10 +87,7 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
     except PlanRefused as refused:
         result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
     except KafkaFailure as failure:
-        reason = {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
-            type(failure), "KafkaUnavailable" if isinstance(failure, Unavailable) else "RefusedByKafka"
-        )
-        result = RunResult(Phase.FAILED, reason, f"{failure}. Nothing was changed", clock.now())
+        result = RunResult(Phase.FAILED, reason_of(failure), f"{failure}. Nothing was changed", clock.now())
     else:
         store.write_plan(plan, attempt=attempt)
         return None
@@ -98,9 +95,16 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
     return result
 
 
+def reason_of(failure: KafkaFailure) -> str:
+    """PascalCase, of a plan that could not be made."""
+    return {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
+        type(failure), "KafkaUnavailable" if isinstance(failure, Unavailable) else "RefusedByKafka"
+    )
+
+
 def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
     """Apply the stored plan as it is. Raises ``StaleAttempt`` when a later attempt has taken over."""
-    reset = _group_reset(store, attempt, kafka, clock, tuning)
+    reset = group_reset(store, attempt, kafka, clock, tuning)
     try:
         result = reset.apply()
     except Fenced as fenced:
@@ -120,7 +124,7 @@ def settle(
     if run.plan is None:
         result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
     else:
-        result = _group_reset(store, attempt, kafka, clock, tuning).take_over(reason, message)
+        result = group_reset(store, attempt, kafka, clock, tuning).take_over(reason, message)
     store.finish(result, attempt=attempt)
     return result
 
@@ -129,10 +133,11 @@ def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
     """End what a dead writer of the run left open in Kafka, so that no consumer waits for it."""
     run = store.load()
     if run.plan is not None and run.result is None:
-        _group_reset(store, run.attempt, kafka, clock, None).fence()
+        group_reset(store, run.attempt, kafka, clock, None).fence()
 
 
-def _group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tuning: Tuning | None) -> GroupReset:
+def group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tuning: Tuning | None) -> GroupReset:
+    """The writer of the stored plan. Raises ``ValueError`` where there is none yet."""
     run = store.load()
     if run.plan is None:
         raise ValueError(f"run {run.request.run_uid} has no plan yet")

@@ -21,8 +21,15 @@ _RUN_BITS: Final = 52
 MAX_ROUND: Final = (1 << _ROUND_BITS) - 1
 
 
+_PREFIX: Final = "tidegate."
+
+
 def marker_group(group_id: str) -> str:
-    return f"tidegate.{group_id}"
+    return f"{_PREFIX}{group_id}"
+
+
+def is_marker_group(group_id: str) -> bool:
+    return group_id.startswith(_PREFIX)
 
 
 def marker_partition(plan: Plan) -> TopicPartition:

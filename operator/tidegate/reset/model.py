@@ -278,6 +278,97 @@ class Plan:
         return sum(p.skipped for p in self.partitions)
 
 
+# --- fleet ------------------------------------------------------------------------------------------------------------
+
+
+class FailurePolicy(StrEnum):
+    """What becomes of a fleet's other groups when one fails: they are reset, or all are put back."""
+
+    ISOLATE = "Isolate"
+    ALL = "All"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """Which groups a fleet is of: those that match ``patterns`` and are allowed; ``groups``: by name, for an undo.
+
+    ``undoes``: the document of the fleet's run that is undone, where it is one.
+    """
+
+    patterns: tuple[str, ...]
+    failure_policy: FailurePolicy = FailurePolicy.ISOLATE
+    allowed_groups: tuple[str, ...] = ("*",)
+    groups: tuple[str, ...] | None = None
+    undoes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """A fleet's groups, sorted, as they were at ``at``, which is also the time their plans count from.
+
+    ``notes``: what was left out, sentences for a person without a full stop.
+    """
+
+    at: datetime
+    groups: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One group's plan in numbers, or ``refused``: why it has none (PascalCase), which ``message`` explains."""
+
+    group_id: str
+    partitions: int = 0
+    moved: int = 0
+    clamped: int = 0
+    records_replayed: int = 0
+    records_skipped: int = 0
+    span_from: datetime | None = None
+    span_to: datetime | None = None
+    way: Way | None = None
+    refused: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """What is approved: every group of the roster, in its order. Each group's own document has its targets."""
+
+    run_id: str
+    made_at: datetime
+    groups: tuple[GroupPlan, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def planned(self) -> tuple[str, ...]:
+        return tuple(g.group_id for g in self.groups if not g.refused)
+
+    @property
+    def refused(self) -> tuple[GroupPlan, ...]:
+        return tuple(g for g in self.groups if g.refused)
+
+    @property
+    def partitions(self) -> int:
+        return sum(g.partitions for g in self.groups)
+
+    @property
+    def moved(self) -> int:
+        return sum(g.moved for g in self.groups)
+
+    @property
+    def clamped(self) -> int:
+        return sum(g.clamped for g in self.groups)
+
+    @property
+    def records_replayed(self) -> int:
+        return sum(g.records_replayed for g in self.groups)
+
+    @property
+    def records_skipped(self) -> int:
+        return sum(g.records_skipped for g in self.groups)
+
+
 # --- request ----------------------------------------------------------------------------------------------------------
 
 
@@ -332,7 +423,10 @@ class EvidenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources."""
+    """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources.
+
+    ``fleet``: it is of many groups; then ``group_id`` is empty, and each has a run of its own.
+    """
 
     run_uid: str
     run_id: str
@@ -345,6 +439,7 @@ class RunRequest:
     allowed_topics: tuple[str, ...] = ("*",)
     manual_approval: bool = False
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
+    fleet: FleetRequest | None = None
 
 
 # --- progress and result ----------------------------------------------------------------------------------------------
@@ -379,6 +474,25 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTrouble:
+    """Why one group of a fleet was not reset."""
+
+    group_id: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCounts:
+    """A fleet's groups by outcome; those not yet ended are in none. ``troubles``: the first of those not reset."""
+
+    reset: int = 0
+    failed: int = 0
+    put_back: int = 0
+    troubles: tuple[GroupTrouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """One line of a run's journal, written *before* the step it names: a successor knows what may have happened.
 
@@ -400,6 +514,9 @@ class Progress:
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
     searched: Searched | None = None
     """Takes the place of the line before it, where that tells of the same search."""
+    held: RunResult | None = None
+    """Of a fleet's group: how it ends if its fleet is kept."""
+    counts: FleetCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,3 +541,4 @@ class RunResult:
     """Partitions that had to be done again because an owner overwrote the target."""
     standstill: Standstill | None = None
     before: tuple[PartitionOffset, ...] = ()
+    counts: FleetCounts | None = None

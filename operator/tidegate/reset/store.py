@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import Plan, Progress, RunRequest, RunResult
+from tidegate.reset.model import FleetPlan, Plan, Progress, Roster, RunRequest, RunResult
 
 
 class StaleAttempt(Exception):
@@ -28,7 +28,10 @@ class ForeignRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as stored. ``attempt`` is 0 until somebody begins to work on it."""
+    """A run as stored. ``attempt`` is 0 until somebody begins to work on it.
+
+    A fleet's run has ``roster`` and ``fleet`` instead of ``plan``.
+    """
 
     request: RunRequest
     attempt: int = 0
@@ -37,6 +40,12 @@ class Run:
     result: RunResult | None = None
     approved: bool = False
     evidence: Evidence | None = None
+    roster: Roster | None = None
+    fleet: FleetPlan | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        return self.plan is not None or self.fleet is not None
 
     @property
     def last(self) -> Progress | None:
@@ -68,6 +77,14 @@ class RunStore(Protocol):
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         """Store the plan, once: a run never gets a second plan. Raises ``ValueError`` for a different one."""
+        ...
+
+    def write_roster(self, roster: Roster, *, attempt: int) -> None:
+        """Store which groups a fleet is of, once. Raises ``ValueError`` for others."""
+        ...
+
+    def write_fleet_plan(self, plan: FleetPlan, *, attempt: int) -> None:
+        """Store a fleet's plan, once. Raises ``ValueError`` for a different one."""
         ...
 
     def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:

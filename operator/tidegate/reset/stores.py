@@ -30,7 +30,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 from tidegate.packed import pack, unpack
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.evidence import Evidence, fitted, left_out
-from tidegate.reset.model import PartitionPlan, Plan, Progress, RunRequest, RunResult, Target
+from tidegate.reset.model import (
+    FleetPlan,
+    PartitionPlan,
+    Plan,
+    Progress,
+    Roster,
+    RunRequest,
+    RunResult,
+    Target,
+)
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 
 CONFIG_MAP_LIMIT_BYTES = 1024 * 1024
@@ -68,6 +77,8 @@ _PARTITION = TypeAdapter(PartitionPlan)
 _PROGRESS = TypeAdapter(Progress)
 _RESULT = TypeAdapter(RunResult)
 _EVIDENCE = TypeAdapter(Evidence)
+_ROSTER = TypeAdapter(Roster)
+_FLEET = TypeAdapter(FleetPlan)
 
 
 def encode_request(request: RunRequest) -> str:
@@ -105,6 +116,15 @@ def encode_progress(progress: Progress) -> str:
 
 def encode_result(result: RunResult) -> str:
     return _RESULT.dump_json(result).decode()
+
+
+def encode_roster(roster: Roster) -> str:
+    return _ROSTER.dump_json(roster).decode()
+
+
+def encode_fleet_plan(plan: FleetPlan) -> str:
+    """JSON; members that say nothing are left out, since there are many groups."""
+    return _FLEET.dump_json(plan, exclude_defaults=True).decode()
 
 
 def encode_evidence(evidence: Evidence) -> str:
@@ -151,6 +171,26 @@ def _planned(plan: Plan, attempt: int) -> Change:
     return change
 
 
+def _listed(roster: Roster, attempt: int) -> Change:
+    def change(run: Run) -> Run:
+        _checked(run, attempt)
+        if run.roster is not None and run.roster != roster:
+            raise ValueError(f"run {run.request.run_uid} has a roster already, of {run.roster.at.isoformat()}")
+        return run if run.roster is not None else replace(run, roster=roster)
+
+    return change
+
+
+def _fleet_planned(plan: FleetPlan, attempt: int) -> Change:
+    def change(run: Run) -> Run:
+        _checked(run, attempt)
+        if run.fleet is not None and run.fleet != plan:
+            raise ValueError(f"run {run.request.run_uid} has a plan already, made at {run.fleet.made_at.isoformat()}")
+        return run if run.fleet is not None else replace(run, fleet=plan)
+
+    return change
+
+
 def _shown(evidence: Evidence, attempt: int) -> Change:
     kept = fitted(evidence, lambda e: len(encode_evidence(e).encode()))
 
@@ -166,8 +206,10 @@ def _noted(progress: Progress, attempt: int) -> Change:
         _checked(run, attempt)
         if run.last == progress:
             return run
-        searching = progress.searched is not None and run.last is not None and run.last.searched is not None
-        return replace(run, journal=(*(run.journal[:-1] if searching else run.journal), progress))
+        last = run.last
+        searching = progress.searched is not None and last is not None and last.searched is not None
+        counting = progress.counts is not None and last is not None and last.counts is not None
+        return replace(run, journal=(*(run.journal[:-1] if searching or counting else run.journal), progress))
 
     return change
 
@@ -205,6 +247,12 @@ class _Document(ABC):
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
         self._write(_planned(plan, attempt))
+
+    def write_roster(self, roster: Roster, *, attempt: int) -> None:
+        self._write(_listed(roster, attempt))
+
+    def write_fleet_plan(self, plan: FleetPlan, *, attempt: int) -> None:
+        self._write(_fleet_planned(plan, attempt))
 
     def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
         self._write(_shown(evidence, attempt))
@@ -310,6 +358,7 @@ class DirectoryRunStore(_Document):
         try:
             fields = json.loads(text)
             plan, result, evidence = fields["plan"], fields["result"], fields.get("evidence")
+            roster, fleet = fields.get("roster"), fields.get("fleet")
             return Run(
                 request=_request_from(fields["request"]),
                 attempt=fields["attempt"],
@@ -318,6 +367,8 @@ class DirectoryRunStore(_Document):
                 result=None if result is None else _RESULT.validate_python(result),
                 approved=fields["approved"],
                 evidence=None if evidence is None else _evidence_from(evidence),
+                roster=None if roster is None else _ROSTER.validate_python(roster),
+                fleet=None if fleet is None else _FLEET.validate_python(fleet),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise StoreFailure(f"{self._file} is not a run's document: {error}") from error
@@ -328,6 +379,8 @@ class DirectoryRunStore(_Document):
             f'{{"attempt":{run.attempt},"approved":{json.dumps(run.approved)},\n'
             f'"request":{encode_request(run.request)},\n'
             f'"plan":{"null" if run.plan is None else encode_plan(run.plan)},\n'
+            f'"roster":{"null" if run.roster is None else encode_roster(run.roster)},\n'
+            f'"fleet":{"null" if run.fleet is None else encode_fleet_plan(run.fleet)},\n'
             f'"evidence":{"null" if run.evidence is None else encode_evidence(run.evidence)},\n'
             f'"journal":[\n{journal}\n],\n'
             f'"result":{"null" if run.result is None else encode_result(run.result)}}}\n'
@@ -480,7 +533,7 @@ class ConfigMapRunStore(_Document):
 
         try:
             request, plan, result = part("request.json"), part("plan.json"), part("result.json")
-            evidence = part("evidence.json")
+            evidence, roster, fleet = part("evidence.json"), part("roster.json"), part("fleet.json")
             if request is None:
                 raise ValueError("it has no request.json")
             return Run(
@@ -491,6 +544,8 @@ class ConfigMapRunStore(_Document):
                 result=None if result is None else _RESULT.validate_json(result),
                 approved=data.get("approved") == "true",
                 evidence=None if evidence is None else _evidence_from(json.loads(evidence)),
+                roster=None if roster is None else _ROSTER.validate_json(roster),
+                fleet=None if fleet is None else _FLEET.validate_json(fleet),
             )
         except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
@@ -526,6 +581,12 @@ class ConfigMapRunStore(_Document):
         if run.result is not None:
             result = run.result
             put("result.json", result, before and before.result, lambda: encode_result(result))
+        if run.roster is not None:
+            roster = run.roster
+            put("roster.json", roster, before and before.roster, lambda: encode_roster(roster))
+        if run.fleet is not None:
+            fleet = run.fleet
+            put("fleet.json", fleet, before and before.fleet, lambda: encode_fleet_plan(fleet))
         if run.evidence is not None:
             evidence = run.evidence
             put("evidence.json", evidence, before and before.evidence, lambda: encode_evidence(evidence))

@@ -1,0 +1,335 @@
+"""A fleet's run, from its stored request to its stored result; the groups' runs beneath are ``tidegate.reset.job``'s.
+
+May be started again at any point, by anybody, as those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, assert_never
+
+from tidegate.kafka.errors import Fenced, KafkaFailure
+from tidegate.kafka.ports import Kafka
+from tidegate.reset import job
+from tidegate.reset.clock import Clock
+from tidegate.reset.fleet import (
+    Apply,
+    Begin,
+    End,
+    Keep,
+    PutBack,
+    Release,
+    Settle,
+    counts,
+    group_plan,
+    group_request,
+    group_run_uid,
+    has_begun,
+    held_result,
+    is_kept,
+    next_step,
+    refused_fleet,
+    roster_of,
+)
+from tidegate.reset.model import (
+    FleetPlan,
+    GroupPlan,
+    Phase,
+    Plan,
+    Progress,
+    Roster,
+    RunRequest,
+    RunResult,
+    Undo,
+)
+from tidegate.reset.pacing import Tuning
+from tidegate.reset.plan import PlanRefused
+from tidegate.reset.request import NOT_PUT_BACK, Refusal, undo_target
+from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
+
+OpenGroup = Callable[[str], RunStore]
+"""The document of the run with this uid, beneath the fleet's."""
+
+PlanGroups = Callable[[Sequence[RunRequest], datetime], Iterator[Plan | PlanRefused | KafkaFailure]]
+"""A plan for each request, in their order. Raises nothing that concerns one group only."""
+
+
+Check = Callable[[], None]
+"""Called before each group; raises ``StaleAttempt`` when the fleet was taken over, whose groups are another's then."""
+
+
+class Resets(Protocol):
+    """Resets groups, several side by side or one after another."""
+
+    def apply(self, groups: Sequence[RunStore], check: Check, *, hold: bool) -> None:
+        """``apply_group`` for each; with ``hold``, none is begun after one has failed. Raises what the last raised."""
+        ...
+
+    def settle(self, groups: Sequence[RunStore], check: Check, reason: str, message: str) -> None:
+        """``settle_group`` for each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a fleet is carried out through. ``open_undone``: documents beneath that of the run which is undone."""
+
+    open_group: OpenGroup
+    open_undone: OpenGroup
+    group_ids: Callable[[], Collection[str]]
+    plan: PlanGroups
+    resets: Resets
+    clock: Clock
+
+
+def carry_out(store: RunStore, parts: Parts) -> RunResult | None:
+    """``tidegate.reset.job.carry_out`` of a fleet. ``None``: the plan waits for approval. Raises ``StaleAttempt``."""
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.fleet is None:
+        refusal = _plan(store, attempt, parts)
+        if refusal is not None:
+            return refusal
+        run = store.load()
+    if run.request.manual_approval and not run.approved:
+        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
+            store.append(Progress(Phase.AWAITING_APPROVAL, parts.clock.now(), attempt), attempt=attempt)
+        if not store.load().approved:
+            return None
+    return _go_on(store, attempt, parts)
+
+
+def settle(store: RunStore, parts: Parts, *, reason: str, message: str) -> RunResult:
+    """End a fleet's run for good. A fleet that was decided to be kept is finished, any other is put back."""
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.fleet is None:
+        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", parts.clock.now())
+        store.finish(result, attempt=attempt)
+        return result
+    if not is_kept(run) and not any(line.putting_back for line in run.journal):
+        phase = Phase.VERIFYING if has_begun(run) else Phase.PLANNING
+        store.append(Progress(phase, parts.clock.now(), attempt, message=message, putting_back=reason), attempt=attempt)
+    return _go_on(store, attempt, parts)
+
+
+# --- planning ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
+    """Make and store the plan; the stored result instead when the fleet was refused."""
+    clock, run = parts.clock, store.load()
+    store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+    try:
+        roster = run.roster
+        if roster is None:
+            # A fleet that undoes another has its groups named.
+            named = run.request.fleet is not None and run.request.fleet.groups is not None
+            roster = roster_of(run.request, () if named else parts.group_ids(), clock.now())
+            store.write_roster(roster, attempt=attempt)
+        plan = _planned(run.request, roster, parts)
+        store.write_fleet_plan(plan, attempt=attempt)
+        refused = refused_fleet(run.request, plan)
+        if refused is not None:
+            raise refused
+    except PlanRefused as refused:
+        result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
+    except KafkaFailure as failure:
+        result = RunResult(Phase.FAILED, job.reason_of(failure), f"{failure}. Nothing was changed", clock.now())
+    else:
+        return None
+    store.finish(result, attempt=attempt)
+    return result
+
+
+def _planned(request: RunRequest, roster: Roster, parts: Parts) -> FleetPlan:
+    """Every group's plan is in its document before any is in the fleet's."""
+    found: dict[str, GroupPlan] = {}
+    asked: list[tuple[RunRequest, RunStore]] = []
+    for group_id in roster.groups:
+        wanted = _group_request(request, group_id, parts)
+        if isinstance(wanted, Refusal):
+            found[group_id] = GroupPlan(group_id, refused=wanted.reason, message=wanted.message)
+            continue
+        store = parts.open_group(wanted.run_uid)
+        there = store.create(wanted)
+        if there.plan is not None:
+            found[group_id] = group_plan(there.plan)
+        else:
+            asked.append((wanted, store))
+    plans = parts.plan([wanted for wanted, _ in asked], roster.at)
+    for (wanted, store), plan in zip(asked, plans, strict=True):
+        match plan:
+            case Plan():
+                store.write_plan(plan, attempt=store.begin_attempt())
+                found[wanted.group_id] = group_plan(plan)
+            case PlanRefused(reason=reason, message=message):
+                found[wanted.group_id] = GroupPlan(wanted.group_id, refused=reason, message=message)
+            case KafkaFailure():
+                found[wanted.group_id] = GroupPlan(wanted.group_id, refused=job.reason_of(plan), message=str(plan))
+            case _:
+                assert_never(plan)
+    return FleetPlan(request.run_id, roster.at, tuple(found[group_id] for group_id in roster.groups), roster.notes)
+
+
+def _group_request(request: RunRequest, group_id: str, parts: Parts) -> RunRequest | Refusal:
+    target = request.target
+    if not isinstance(target, Undo):
+        return group_request(request, group_id, target)
+    undone_uid = f"{request.run_uid.rpartition('/')[0]}/{target.run_id}"
+    try:
+        undone = parts.open_undone(group_run_uid(undone_uid, group_id)).load()
+    except RunNotFound:
+        undone = None
+    back = undo_target(target.run_id, undone)
+    return back if isinstance(back, Refusal) else group_request(request, group_id, back)
+
+
+# --- applying ---------------------------------------------------------------------------------------------------------
+
+
+def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
+    """Step by step until it has ended. Each step is decided from what is stored, and may be taken again."""
+    clock = parts.clock
+
+    def check() -> None:
+        newest = store.load().attempt
+        if newest != attempt:
+            raise StaleAttempt(f"attempt {attempt} of a fleet's run was followed by attempt {newest}")
+
+    while True:
+        run = store.load()
+        if run.result is not None:
+            return run.result
+        if run.fleet is None:
+            raise ValueError(f"fleet {run.request.run_uid} has no plan yet")
+        opened = {g: parts.open_group(group_run_uid(run.request.run_uid, g)) for g in run.fleet.planned}
+        groups = {g: opened[g].load() for g in opened} if has_begun(run) else {}
+        step = next_step(run, groups, clock.now())
+        if isinstance(step, Apply | Settle | Release):
+            # Before the step, so that a writer that was taken over is told before it touches a group.
+            phase = Phase.RESUMING if is_kept(run) else Phase.VERIFYING if isinstance(step, Settle) else Phase.APPLYING
+            told = Progress(phase, clock.now(), attempt, counts=counts(run, groups))
+            store.append(told, attempt=attempt)
+        match step:
+            case Begin():
+                store.append(Progress(Phase.APPLYING, clock.now(), attempt), attempt=attempt)
+            case Apply(groups=names, hold=hold):
+                parts.resets.apply([opened[g] for g in names], check, hold=hold)
+            case PutBack(reason, message):
+                intent = Progress(Phase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
+                store.append(intent, attempt=attempt)
+            case Keep():
+                message = "every group stands at its targets"
+                store.append(Progress(Phase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
+            case Settle(groups=names, reason=reason, message=message):
+                parts.resets.settle([opened[g] for g in names], check, reason, message)
+            case Release(groups=names):
+                for name in names:
+                    _release(opened[name])
+            case End(result):
+                store.finish(result, attempt=attempt)
+            case _:
+                assert_never(step)
+
+
+def _release(group: RunStore) -> None:
+    attempt = group.begin_attempt()
+    held = held_result(group.load())
+    if held is None:
+        raise ValueError(f"{group.location} holds no result, though its fleet is kept")
+    group.finish(held, attempt=attempt)
+
+
+# --- one group --------------------------------------------------------------------------------------------------------
+
+
+def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuning: Tuning | None = None) -> bool:
+    """Reset one group by its stored plan, unless that is done; whether it stands at its targets.
+
+    ``hold``: a success is not its result yet. Raises as ``tidegate.reset.job.apply_run``.
+    """
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result.phase is Phase.SUCCEEDED
+    if hold and held_result(run) is not None:
+        return True
+    try:
+        result = job.group_reset(store, attempt, kafka, clock, tuning).apply()
+    except Fenced as fenced:
+        raise StaleAttempt(str(fenced)) from fenced
+    succeeded = result.phase is Phase.SUCCEEDED
+    if hold and succeeded:
+        message = "it waits for the other groups of its fleet"
+        line = Progress(Phase.RESUMING, clock.now(), attempt, way=result.way, message=message, held=result)
+        store.append(line, attempt=attempt)
+    else:
+        store.finish(result, attempt=attempt)
+    return succeeded
+
+
+def settle_group(
+    store: RunStore, kafka: Kafka, clock: Clock, reason: str, message: str, *, tuning: Tuning | None = None
+) -> RunResult:
+    """``tidegate.reset.job.settle``, without asking Kafka where the run has not got to its first transaction."""
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is None and not was_touched(run):
+        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
+        store.finish(result, attempt=attempt)
+        return result
+    return job.settle(store, kafka, clock, reason=reason, message=message, tuning=tuning)
+
+
+def was_touched(run: Run) -> bool:
+    """Whether a transaction of this run may have been begun."""
+    return any(line.round > 0 for line in run.journal)
+
+
+def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[str, ...]:
+    """The groups whose offsets an earlier run of a fleet has left changed, sorted. ``groups``: its runs, by group."""
+    if earlier.fleet is None:
+        return ()
+    results = {g: run.result for g in earlier.fleet.planned if (run := groups(g)) is not None}
+    return tuple(
+        sorted(
+            g
+            for g, result in results.items()
+            if result is not None and (result.phase is Phase.SUCCEEDED or result.reason == NOT_PUT_BACK)
+        )
+    )
+
+
+class OneAfterAnother:
+    """Implements ``Resets`` in this thread, through one connection."""
+
+    def __init__(self, kafka: Kafka, clock: Clock, tuning: Tuning | None = None) -> None:
+        self._kafka = kafka
+        self._clock = clock
+        self._tuning = tuning
+
+    def apply(self, groups: Sequence[RunStore], check: Check, *, hold: bool) -> None:
+        unended: KafkaFailure | None = None
+        for group in groups:
+            check()
+            try:
+                succeeded = apply_group(group, self._kafka, self._clock, hold=hold, tuning=self._tuning)
+            except KafkaFailure as failure:
+                # Its gates could not be opened, so it is not over; the next job goes on with it.
+                succeeded, unended = False, failure
+            if hold and not succeeded:
+                break
+        if unended is not None:
+            raise unended
+
+    def settle(self, groups: Sequence[RunStore], check: Check, reason: str, message: str) -> None:
+        for group in groups:
+            check()
+            settle_group(group, self._kafka, self._clock, reason, message, tuning=self._tuning)

@@ -1,0 +1,455 @@
+"""A fleet on the in-memory Kafka: each group by itself, or all or none, with coordinators that die at every step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized
+from tidegate.kafka.model import TopicPartition
+from tidegate.packed import pack
+from tidegate.reset import fleet_job
+from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
+from tidegate.reset.fleet_job import OneAfterAnother, Parts
+from tidegate.reset.model import (
+    ApplySettings,
+    FailurePolicy,
+    FleetPlan,
+    FleetRequest,
+    FromGroup,
+    GroupPlan,
+    Phase,
+    Plan,
+    Roster,
+    RunRequest,
+    RunResult,
+    Target,
+    ToOffset,
+    Undo,
+)
+from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.store import ForeignRun, Run, StaleAttempt
+from tidegate.reset.stores import (
+    CONFIG_MAP_LIMIT_BYTES,
+    INLINE_LIMIT_BYTES,
+    DirectoryRunStore,
+    encode_fleet_plan,
+    encode_roster,
+)
+
+TOPIC = TopicPartition("orders", 0)
+GROUPS = ("payments-a", "payments-b", "payments-c")
+BEFORE, TARGET = 50, 10
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+class Killed(BaseException):
+    """kill -9 of the coordinator."""
+
+
+class Mortal:
+    """Dies just before its ``dies_at``-th write of a document, of the fleet's or of a group's, or just after it."""
+
+    def __init__(self, dies_at: int | None = None, *, after: bool = False) -> None:
+        self.dies_at, self.after, self.writes = dies_at, after, 0
+
+    def opened(self, store: DirectoryRunStore) -> Any:
+        return _Watched(store, self)
+
+
+class _Watched:
+    def __init__(self, store: DirectoryRunStore, life: Mortal) -> None:
+        self._store, self._life = store, life
+
+    def __getattr__(self, name: str) -> Any:
+        value, life = getattr(self._store, name), self._life
+        if name in ("load", "location"):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            life.writes += 1
+            dying = life.writes == life.dies_at
+            if dying and not life.after:
+                raise Killed
+            answer = value(*args, **kwargs)
+            if dying:
+                raise Killed
+            return answer
+
+        return call
+
+
+class World:
+    """Three Empty groups at 50 of 100, which a fleet sends to 10; ``sick``: those that can be planned, not reset."""
+
+    def __init__(self, folder: Path, policy: FailurePolicy, *sick: str) -> None:
+        self.folder, self.sick = folder, sick
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic(TOPIC.topic, 1)
+        self.kafka.fill(TOPIC.topic, 100)
+        for group in (*GROUPS, "orders"):
+            self.kafka.commit_directly(group, {TOPIC: BEFORE})
+        self.policy = policy
+
+    def create(self, run_id: str = "one", target: Target | None = None, **changes: Any) -> DirectoryRunStore:
+        request = RunRequest(
+            run_uid=f"uid/{run_id}",
+            run_id=run_id,
+            group_id="",
+            connection=Connection("nowhere:9092"),
+            selections=(),
+            target=target or ToOffset(TARGET),
+            settings=ApplySettings(deadline=self.clock.now() + timedelta(hours=1)),
+            fleet=FleetRequest(("payments-*",), self.policy),
+        )
+        store = self.store(run_id)
+        store.create(replace(request, **changes))
+        return store
+
+    def store(self, run_id: str = "one") -> DirectoryRunStore:
+        return DirectoryRunStore(self.folder, f"p-{run_id}", clock=self.clock)
+
+    def group(self, name: str, run_id: str = "one") -> DirectoryRunStore:
+        return self._beneath(run_id)(group_run_uid(f"uid/{run_id}", name))
+
+    def _beneath(self, run_id: str) -> Callable[[str], DirectoryRunStore]:
+        return lambda uid: DirectoryRunStore(self.folder, group_document(f"p-{run_id}", uid), clock=self.clock)
+
+    def parts(self, life: Mortal, run_id: str = "one", undone: str = "") -> Parts:
+        def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+            for request in requests:
+                try:
+                    yield make_plan(request, self.kafka, now)
+                except (PlanRefused, KafkaFailure) as failure:
+                    yield failure
+
+        beneath = self._beneath(run_id)
+        return Parts(
+            open_group=lambda uid: life.opened(beneath(uid)),
+            open_undone=self._beneath(undone),
+            group_ids=self.kafka.group_ids,
+            plan=plan,
+            resets=OneAfterAnother(_Sick(self.kafka, self.sick), self.clock),  # type: ignore[arg-type]
+            clock=self.clock,
+        )
+
+    def execute(self, life: Mortal | None = None, run_id: str = "one", undone: str = "") -> RunResult | None:
+        life = life or Mortal()
+        return fleet_job.carry_out(life.opened(self.store(run_id)), self.parts(life, run_id, undone))
+
+    def settle(self, reason: str = "Deleted", message: str = "the policy was deleted") -> RunResult:
+        return fleet_job.settle(self.store(), self.parts(Mortal()), reason=reason, message=message)
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        return {group: self.kafka.committed(group)[TOPIC] for group in GROUPS}
+
+
+class _Sick:
+    """A Kafka that lets nobody write offsets of some groups."""
+
+    def __init__(self, kafka: FakeKafka, groups: tuple[str, ...]) -> None:
+        self._kafka, self._groups = kafka, groups
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+    def writer(self, group_id: str, **settings: Any) -> Any:
+        writer = self._kafka.writer(group_id, **settings)
+        return _NoWriter(writer, group_id) if group_id in self._groups else writer
+
+
+class _NoWriter:
+    def __init__(self, writer: Any, group_id: str) -> None:
+        self._writer, self._group_id = writer, group_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def fence(self) -> None:
+        raise NotAuthorized(f"may not write offsets of group {self._group_id}")
+
+
+def all_at(offset: int) -> dict[str, int]:
+    return dict.fromkeys(GROUPS, offset)
+
+
+@pytest.mark.parametrize("policy", FailurePolicy)
+def test_every_group_of_the_patterns_is_reset_and_no_other(tmp_path: Path, policy: FailurePolicy) -> None:
+    world = World(tmp_path, policy)
+    world.create()
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.phase, result.counts.reset) == (Phase.SUCCEEDED, 3)
+    assert world.offsets == all_at(TARGET)
+    assert world.kafka.committed("orders") == {TOPIC: BEFORE}
+    ended = [world.group(g).load().result for g in GROUPS]
+    assert [r.phase for r in ended if r is not None] == [Phase.SUCCEEDED] * 3
+
+
+def test_isolated_a_failure_leaves_the_others_as_planned(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE, "payments-b")
+    world.create()
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "GroupsFailed")
+    assert (result.counts.reset, result.counts.failed) == (2, 1)
+    assert [t.group_id for t in result.counts.troubles] == ["payments-b"]
+    assert world.offsets == all_at(TARGET) | {"payments-b": BEFORE}
+
+
+def test_all_or_none_a_failure_puts_every_group_back_and_begins_no_other(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ALL, "payments-b")
+    world.create()
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "OtherGroupFailed")
+    assert (result.counts.reset, result.counts.failed, result.counts.put_back) == (0, 1, 2)
+    assert world.offsets == all_at(BEFORE)
+    assert not any(line.round for line in world.group("payments-c").load().journal)
+
+
+@pytest.mark.parametrize("policy", FailurePolicy)
+def test_a_group_without_a_plan_is_no_reason_for_others_unless_all_are_asked_for(
+    tmp_path: Path, policy: FailurePolicy
+) -> None:
+    world = World(tmp_path, policy)
+    world.create(fleet=FleetRequest(("payments-*", "absent"), policy))
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "GroupsRefused")
+    assert "absent" in result.message
+    assert world.offsets == all_at(TARGET if policy is FailurePolicy.ISOLATE else BEFORE)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("policy", "sick", "expected"),
+    [
+        (FailurePolicy.ISOLATE, (), all_at(TARGET)),
+        (FailurePolicy.ALL, (), all_at(TARGET)),
+        (FailurePolicy.ISOLATE, ("payments-b",), all_at(TARGET) | {"payments-b": BEFORE}),
+        (FailurePolicy.ALL, ("payments-c",), all_at(BEFORE)),
+    ],
+    ids=["isolated", "all", "isolated-one-fails", "all-one-fails"],
+)
+def test_a_coordinator_may_die_at_every_write(
+    tmp_path: Path, policy: FailurePolicy, sick: tuple[str, ...], expected: dict[str, int], after: bool
+) -> None:
+    whole = Mortal()
+    alive = World(tmp_path / "alive", policy, *sick)
+    alive.create()
+    wanted = alive.execute(whole)
+    assert wanted is not None
+
+    for step in range(1, whole.writes + 1):
+        world = World(tmp_path / str(step), policy, *sick)
+        world.create()
+        with pytest.raises(Killed):
+            world.execute(Mortal(step, after=after))
+        # Committed by a transaction that nobody has ended: its successor does.
+        result = world.execute()
+
+        assert result is not None
+        assert (step, result.phase, world.offsets) == (step, wanted.phase, expected)
+        assert (step, result.counts) == (step, wanted.counts)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_taken_over_anywhere_all_stand_where_they_stood_or_where_they_were_sent(tmp_path: Path, after: bool) -> None:
+    whole = Mortal()
+    alive = World(tmp_path / "alive", FailurePolicy.ALL)
+    alive.create()
+    alive.execute(whole)
+    ends = set()
+
+    for step in range(1, whole.writes):
+        world = World(tmp_path / str(step), FailurePolicy.ALL)
+        world.create()
+        with pytest.raises(Killed):
+            world.execute(Mortal(step, after=after))
+        result = world.settle()
+
+        assert world.offsets == all_at(TARGET if result.phase is Phase.SUCCEEDED else BEFORE), step
+        ends.add(result.phase)
+    # Before anything was done, between, and after the decision.
+    assert ends == {Phase.FAILED, Phase.ROLLED_BACK, Phase.SUCCEEDED}
+
+
+def test_nothing_is_applied_before_the_fleets_plan_is_approved(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(manual_approval=True)
+
+    assert world.execute() is None
+    assert world.offsets == all_at(BEFORE)
+    plan = store.load().fleet
+    assert plan is not None
+    assert (plan.planned, plan.records_replayed) == (GROUPS, 120)
+    world.kafka.commit_directly("payments-late", {TOPIC: BEFORE})
+    store.approve()
+    result = world.execute()
+
+    assert result is not None
+    assert world.offsets == all_at(TARGET)
+    assert world.kafka.committed("payments-late") == {TOPIC: BEFORE}
+
+
+def test_one_that_is_not_approved_is_ended_without_asking_kafka(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    world.create(manual_approval=True)
+    world.execute()
+    world.kafka.calls.clear()
+
+    result = world.settle()
+
+    assert (result.phase, result.reason) == (Phase.FAILED, "Deleted")
+    assert world.kafka.calls == []
+
+
+def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE, "payments-b")
+    world.create()
+    world.execute()
+    earlier = world.store().load()
+    names = fleet_job.undone_groups(earlier, lambda g: world.group(g).load())
+    assert names == ("payments-a", "payments-c")
+
+    world.create("two", Undo("one", ()), fleet=FleetRequest(("payments-*",), FailurePolicy.ALL, groups=names))
+    result = world.execute(run_id="two", undone="one")
+
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    assert world.offsets == all_at(BEFORE)
+
+
+def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create()
+    begun = []
+
+    class Overtaken(OneAfterAnother):
+        def apply(self, groups: Any, check: Any, *, hold: bool) -> None:
+            def then() -> None:
+                check()
+                begun.append(True)
+                store.begin_attempt()
+
+            super().apply(groups, then, hold=hold)
+
+    parts = replace(world.parts(Mortal()), resets=Overtaken(world.kafka, world.clock))
+    with pytest.raises(StaleAttempt):
+        fleet_job.carry_out(store, parts)
+
+    assert len(begun) == 1
+
+
+# --- who is in a fleet ------------------------------------------------------------------------------------------------
+
+
+def request(*patterns: str, target: Target | None = None, allowed: tuple[str, ...] = ("*",)) -> RunRequest:
+    fleet = FleetRequest(patterns, allowed_groups=allowed)
+    return RunRequest("uid/one", "one", "", Connection("k:9092"), (), target or ToOffset(1), fleet=fleet)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (request("pay-*"), ("pay-a", "pay-b")),
+        (request("pay-*", "new"), ("new", "pay-a", "pay-b")),
+        (request("*", allowed=("pay-a", "ord*")), ("orders", "pay-a")),
+        (request("pay-*", target=FromGroup("pay-a")), ("pay-b",)),
+        (request("*"), ("orders", "pay-a", "pay-b")),
+    ],
+    ids=["pattern", "named", "allowed", "not-its-own-target", "not-tidegates-own"],
+)
+def test_who_is_in_a_fleet(asked: RunRequest, expected: tuple[str, ...]) -> None:
+    assert roster_of(asked, {"pay-a", "pay-b", "orders", "tidegate.pay-a"}, AT).groups == expected
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert roster_of(request("*", allowed=("a",)), {"a", "b"}, AT).notes == (
+        "Left out, the connection does not allow 1 group: b",
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"), [(["orders"], "NoGroupMatches"), ([f"p-{n}" for n in range(MAX_GROUPS + 1)], "TooManyGroups")]
+)
+def test_too_few_and_too_many_are_refused(there: list[str], reason: str) -> None:
+    with pytest.raises(PlanRefused) as refused:
+        roster_of(request("p-*"), there, AT)
+
+    assert refused.value.reason == reason
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_the_largest_fleet_fits_into_its_document() -> None:
+    names = tuple(f"{n:04d}" + "x" * 251 for n in range(MAX_GROUPS))
+    group = GroupPlan("", 10**4, 10**4, 10**4, 10**12, 10**12, AT, AT, refused="NotAuthorized", message="m" * 300)
+    plan = FleetPlan("one", AT, tuple(replace(group, group_id=name) for name in names))
+
+    texts = [encode_fleet_plan(plan).encode(), encode_roster(Roster(AT, names)).encode()]
+
+    assert min(map(len, texts)) > INLINE_LIMIT_BYTES
+    assert sum(len(pack(text)) for text in texts) * 4 < CONFIG_MAP_LIMIT_BYTES
+
+
+def test_groups_have_documents_of_their_own() -> None:
+    names = {group_document("p" * 52, group_run_uid("uid/one", f"g{n}")) for n in range(MAX_GROUPS)}
+
+    assert len(names) == MAX_GROUPS
+    assert max(map(len, names)) <= 52
+
+
+@pytest.mark.parametrize(
+    ("roster", "flaw"),
+    [
+        (("payments-a", "orders"), "group orders: the policy's groups do not match it"),
+        (("payments-a", "payments-secret"), "group payments-secret: the connection does not allow it"),
+    ],
+)
+def test_a_roster_that_somebody_else_wrote_is_not_obeyed(tmp_path: Path, roster: tuple[str, ...], flaw: str) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create()
+    confines = Confines("uid/one", "", groups=("payments-a", "orders"), patterns=("payments-*",))
+    assert isinstance(ConfinedRunStore(store, confines).load(), Run)
+    store.write_roster(Roster(AT, roster), attempt=store.begin_attempt())
+
+    with pytest.raises(ForeignRun, match=flaw):
+        ConfinedRunStore(store, confines).load()
+
+
+def test_a_group_outside_the_fleet_gets_no_confines() -> None:
+    confines = Confines("uid/one", "", groups=("*",), patterns=("payments-*",))
+
+    assert confines.of_group("uid/one/payments-a", "payments-a").group_id == "payments-a"
+    with pytest.raises(ForeignRun, match="orders"):
+        confines.of_group("uid/one/orders", "orders")
