@@ -353,6 +353,10 @@ class FleetPlan:
         return sum(g.partitions for g in self.groups)
 
     @property
+    def unchanged(self) -> int:
+        return self.partitions - self.moved
+
+    @property
     def moved(self) -> int:
         return sum(g.moved for g in self.groups)
 

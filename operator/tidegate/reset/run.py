@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, Happening
-from tidegate.reset.model import Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult
 from tidegate.reset.request import Refusal, launch_name, launch_number, run_uid
 from tidegate.reset.runner import RunnerState, RunnerStatus
 from tidegate.reset.store import Run
@@ -30,8 +30,11 @@ from tidegate.resources.conditions import (
     without_condition,
 )
 from tidegate.resources.policy import (
+    MAX_GROUP_FAILURES,
     MAX_HISTORY,
     Engine,
+    FleetStatus,
+    GroupFailure,
     OffsetResetPolicySpec,
     PlanStatus,
     PolicyStatus,
@@ -477,7 +480,7 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
 
 
 def _awaits_approval(run: Run) -> bool:
-    return run.request.manual_approval and run.plan is not None and not run.approved
+    return run.request.manual_approval and run.is_planned and not run.approved
 
 
 def _supervise(draft: _Draft, current: ResetStatus, run: Run, runner: RunnerSeen) -> Decision:
@@ -548,7 +551,8 @@ def _report(draft: _Draft, current: ResetStatus, run: Run) -> None:
         phase=ResetPhase(phase.value),
         way=current.way if way is None else ResetWay(way.value),
         search=_search_status(current, run),
-        plan=plan_status(draft.seen.run_document, run.plan),
+        fleet=_fleet_status(run),
+        plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
     )
     message = _progress_message(run, phase)
     if draft.seen.trouble:
@@ -577,25 +581,57 @@ def _first_of_each(journal: Sequence[Progress]) -> Iterator[Progress]:
 
 
 def _progress_message(run: Run, phase: Phase) -> str:
-    run_id, group = run.request.run_id, run.request.group_id
+    run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
     match phase:
         case Phase.AWAITING_APPROVAL:
             return (
-                f"reset {run_id} of group {group} is planned ({_effect(run.plan)}); "
+                f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
                 f"to approve it, set the annotation {APPROVE}: {run_id}"
             )
         case Phase.PLANNING | Phase.PENDING:
-            return f"reset {run_id} of group {group} is being planned"
+            return f"reset {run_id} of {whose} is being planned"
         case _:
-            return f"reset {run_id} of group {group}: {phase.value} ({_effect(run.plan)})"
+            return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)})"
 
 
-def _effect(plan: Plan | None) -> str:
-    if plan is None:
-        return "no plan"
+def _whose(request: RunRequest) -> str:
+    if request.fleet is None:
+        return f"group {request.group_id}"
+    return f"groups {', '.join(request.fleet.patterns)}"
+
+
+def _effect(plan: Plan | FleetPlan | None) -> str:
+    match plan:
+        case None:
+            return "no plan"
+        case Plan():
+            begins = f"{len(plan.partitions)} partition(s)"
+        case FleetPlan():
+            refused = f" and {len(plan.refused)} without a plan" if plan.refused else ""
+            begins = f"{len(plan.planned)} group(s){refused}, {plan.partitions} partition(s)"
     return (
-        f"{len(plan.partitions)} partition(s), {plan.moved} to move, {plan.records_replayed} record(s) to be read "
-        f"again, {plan.records_skipped} skipped"
+        f"{begins}, {plan.moved} to move, {plan.records_replayed} record(s) to be read again, "
+        f"{plan.records_skipped} skipped"
+    )
+
+
+def _fleet_status(run: Run) -> FleetStatus | None:
+    """The counts of the run's end, or else the newest in its journal; groups without a plan are told of first."""
+    if run.fleet is None:
+        return None
+    newest = next((line.counts for line in reversed(run.journal) if line.counts is not None), FleetCounts())
+    counted = run.result.counts if run.result is not None and run.result.counts is not None else newest
+    failures = [
+        *(GroupFailure(group=g.group_id, reason=g.refused, message=g.message) for g in run.fleet.refused),
+        *(GroupFailure(group=t.group_id, reason=t.reason, message=t.message) for t in counted.troubles),
+    ]
+    return FleetStatus(
+        groups=len(run.fleet.groups),
+        refused=len(run.fleet.refused),
+        reset=counted.reset,
+        failed=counted.failed,
+        put_back=counted.put_back,
+        failures=tuple(failures[:MAX_GROUP_FAILURES]),
     )
 
 
@@ -611,14 +647,15 @@ def _search_status(current: ResetStatus, run: Run) -> SearchStatus | None:
     )
 
 
-def plan_status(document: str, plan: Plan | None) -> PlanStatus:
+def plan_status(document: str, plan: Plan | FleetPlan | None) -> PlanStatus:
     if plan is None:
         return PlanStatus(config_map=document)
-    starts = [p.span_from for p in plan.partitions if p.span_from is not None]
-    ends = [p.span_to for p in plan.partitions if p.span_to is not None]
+    parts = plan.partitions if isinstance(plan, Plan) else plan.groups
+    starts = [p.span_from for p in parts if p.span_from is not None]
+    ends = [p.span_to for p in parts if p.span_to is not None]
     return PlanStatus(
         config_map=document,
-        partitions=len(plan.partitions),
+        partitions=len(plan.partitions) if isinstance(plan, Plan) else plan.partitions,
         moved=plan.moved,
         unchanged=plan.unchanged,
         clamped=plan.clamped,
@@ -641,7 +678,8 @@ def _finish(draft: _Draft, current: ResetStatus, run: Run, result: RunResult) ->
         )
     draft.run(
         way=ResetWay(result.way.value) if result.way is not None else current.way,
-        plan=plan_status(draft.seen.run_document, run.plan),
+        fleet=_fleet_status(run),
+        plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         standstill=standstill,
         redone=result.redone,
     )

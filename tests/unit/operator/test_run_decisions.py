@@ -10,6 +10,11 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.reset import run as core
 from tidegate.reset.model import (
     ApplySettings,
+    FleetCounts,
+    FleetPlan,
+    FleetRequest,
+    GroupPlan,
+    GroupTrouble,
     PartitionOffset,
     PartitionPlan,
     Phase,
@@ -425,3 +430,47 @@ def test_undo_goes_to_where_the_owners_let_go() -> None:
     assert isinstance(
         undo_target("one", replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="NotPutBack"))), Undo
     )
+
+
+FLEET = replace(MANUAL, group_id="", fleet=FleetRequest(("payments-*",)))
+FLEET_PLAN = FleetPlan(
+    "one",
+    NOW,
+    (
+        GroupPlan("payments-a", 2, 1, records_replayed=40, span_from=NOW - timedelta(hours=1), span_to=NOW),
+        GroupPlan("payments-b", 1, 1, records_skipped=7),
+        GroupPlan("payments-c", refused="TopicNotAllowed", message="no"),
+    ),
+)
+
+
+def test_a_fleets_plan_is_approved_as_one() -> None:
+    awaiting = Run(FLEET, 1, None, (progress(Phase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
+
+    waits = decide(under_way(run=awaiting, runner=DEAD))
+    approves = decide(under_way(run=awaiting, runner=DEAD, approved_id="one"))
+
+    assert (waits.action, approves.action) == (None, Approve())
+    reset = waits.status.reset
+    assert reset is not None
+    assert reset.plan is not None
+    assert reset.fleet is not None
+    assert reset.phase is ResetPhase.AWAITING_APPROVAL
+    assert (reset.plan.partitions, reset.plan.moved, reset.plan.unchanged) == (3, 2, 1)
+    assert (reset.plan.records_replayed, reset.plan.records_skipped, reset.plan.to) == (40, 7, NOW)
+    assert (reset.fleet.groups, reset.fleet.refused) == (3, 1)
+    [message] = [c.message for c in waits.status.conditions if c.type == "Reset"]
+    assert "of groups payments-* is planned (2 group(s) and 1 without a plan, 3 partition(s)" in message
+
+
+def test_a_fleets_status_names_the_first_groups_only() -> None:
+    counted = FleetCounts(970, 30, 0, tuple(GroupTrouble(f"g{n}", "Overwritten", "no") for n in range(20)))
+    ended = Run(FLEET, 1, None, (), replace(SUCCESS, phase=Phase.FAILED, counts=counted), True, fleet=FLEET_PLAN)
+
+    reset = decide(under_way(run=ended, runner=DEAD)).status.reset
+
+    assert reset is not None
+    assert reset.fleet is not None
+    assert (reset.phase, reset.fleet.reset, reset.fleet.failed) == (ResetPhase.FAILED, 970, 30)
+    assert len(reset.fleet.failures) == 20
+    assert reset.fleet.failures[0].group == "payments-c"
