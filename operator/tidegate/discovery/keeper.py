@@ -71,7 +71,8 @@ class DiscoveryKeeper:
     async def keep(self, policy: KeptPolicy) -> Kept:
         uid, live = uid_of(policy.body), policy.live
         discovery = discovery_of(policy.spec)
-        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.spec.only_group) is not None:
+        group = policy.spec.only_group
+        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", group) is not None:
             await self.forget(uid)
             return Kept(policy.status.model_copy(update={"discovery": None}))
         wish = wish_of(policy.spec, discovery, live.allow.topics)

@@ -5,15 +5,19 @@ May be started again at any point, by anybody, as those.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
-from tidegate.kafka.errors import Fenced, KafkaFailure
+from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
+from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import (
     Apply,
     Begin,
@@ -23,6 +27,7 @@ from tidegate.reset.fleet import (
     Release,
     Settle,
     counts,
+    group_document,
     group_plan,
     group_request,
     group_run_uid,
@@ -46,6 +51,7 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.pacing import Tuning
 from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning import make_plan
 from tidegate.reset.request import NOT_PUT_BACK, Refusal, undo_target
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 
@@ -307,29 +313,130 @@ def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[st
     )
 
 
-class OneAfterAnother:
-    """Implements ``Resets`` in this thread, through one connection."""
+class SideBySide:
+    """Implements ``Resets`` in threads. ``lend``: a connection for one thread at a time."""
 
-    def __init__(self, kafka: Kafka, clock: Clock, tuning: Tuning | None = None) -> None:
-        self._kafka = kafka
+    def __init__(
+        self,
+        lend: Callable[[], AbstractContextManager[Kafka]],
+        clock: Clock,
+        *,
+        threads: int,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self._lend = lend
         self._clock = clock
+        self._threads = threads
         self._tuning = tuning
 
     def apply(self, groups: Sequence[RunStore], check: Check, *, hold: bool) -> None:
-        unended: KafkaFailure | None = None
-        for group in groups:
-            check()
+        unended: list[KafkaFailure] = []
+
+        def reset(group: RunStore, kafka: Kafka) -> bool:
             try:
-                succeeded = apply_group(group, self._kafka, self._clock, hold=hold, tuning=self._tuning)
+                succeeded = apply_group(group, kafka, self._clock, hold=hold, tuning=self._tuning)
             except KafkaFailure as failure:
                 # Its gates could not be opened, so it is not over; the next job goes on with it.
-                succeeded, unended = False, failure
-            if hold and not succeeded:
-                break
-        if unended is not None:
-            raise unended
+                unended.append(failure)
+                succeeded = False
+            return succeeded or not hold
+
+        self._each(groups, check, reset)
+        if unended:
+            raise unended[0]
 
     def settle(self, groups: Sequence[RunStore], check: Check, reason: str, message: str) -> None:
-        for group in groups:
-            check()
-            settle_group(group, self._kafka, self._clock, reason, message, tuning=self._tuning)
+        def end(group: RunStore, kafka: Kafka) -> bool:
+            settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
+            return True
+
+        self._each(groups, check, end)
+
+    def _each(self, groups: Sequence[RunStore], check: Check, do: Callable[[RunStore, Kafka], bool]) -> None:
+        """``do`` says whether others may be begun; none is after one that raised. Raises what the first of them did."""
+        over = threading.Event()
+
+        def one(group: RunStore) -> None:
+            if over.is_set():
+                return
+            go_on = False
+            try:
+                check()
+                with self._lend() as kafka:
+                    go_on = do(group, kafka)
+            finally:
+                if not go_on:
+                    over.set()
+
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="fleet") as pool:
+            done = [pool.submit(one, group) for group in groups]
+        for future in done:
+            future.result()
+
+
+# --- in the operator --------------------------------------------------------------------------------------------------
+
+_PLAN_TRIES: Final = 5
+
+
+def plan_one_by_one(kafka: Kafka, clock: Clock) -> PlanGroups:
+    """A group that a rebalance hides is looked at a few times."""
+
+    def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+        for request in requests:
+            yield _planned_soon(request, kafka, now, clock)
+
+    return plan
+
+
+def _planned_soon(request: RunRequest, kafka: Kafka, now: datetime, clock: Clock) -> Plan | PlanRefused | KafkaFailure:
+    for _ in range(_PLAN_TRIES - 1):
+        try:
+            return make_plan(request, kafka, now)
+        except Unavailable:
+            clock.sleep(1.0)
+        except (PlanRefused, KafkaFailure) as failure:
+            return failure
+    try:
+        return make_plan(request, kafka, now)
+    except (PlanRefused, KafkaFailure) as failure:
+        return failure
+
+
+def parts_of(
+    document: str,
+    confines: Confines,
+    undoes: str,
+    open_document: Callable[[str], RunStore],
+    kafka: Kafka,
+    clock: Clock,
+    resets: Resets,
+) -> Parts:
+    """A fleet in this process. ``document``: of its run, ``undoes``: of the one it undoes; each group's are beneath."""
+
+    def beneath(parent: str) -> OpenGroup:
+        def opened(uid: str) -> RunStore:
+            group_id = uid.split("/", 2)[2]
+            return ConfinedRunStore(open_document(group_document(parent, uid)), confines.of_group(uid, group_id))
+
+        return opened
+
+    return Parts(
+        open_group=beneath(document),
+        open_undone=beneath(undoes),
+        group_ids=kafka.group_ids,
+        plan=plan_one_by_one(kafka, clock),
+        resets=resets,
+        clock=clock,
+    )
+
+
+def fence(store: RunStore, parts: Parts, kafka: Kafka) -> None:
+    """``tidegate.reset.job.fence`` for every group that was begun and has not ended."""
+    run = store.load()
+    if run.fleet is None or run.result is not None or not has_begun(run):
+        return
+    for group_id in run.fleet.planned:
+        group = parts.open_group(group_run_uid(run.request.run_uid, group_id))
+        if was_touched(group.load()):
+            job.fence(group, kafka, parts.clock)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,13 +14,13 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized
+from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
 from tidegate.packed import pack
 from tidegate.reset import fleet_job
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.fleet_job import OneAfterAnother, Parts
+from tidegate.reset.fleet_job import Parts, SideBySide, plan_one_by_one
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -28,7 +29,6 @@ from tidegate.reset.model import (
     FromGroup,
     GroupPlan,
     Phase,
-    Plan,
     Roster,
     RunRequest,
     RunResult,
@@ -36,7 +36,7 @@ from tidegate.reset.model import (
     ToOffset,
     Undo,
 )
-from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.planning import PlanRefused
 from tidegate.reset.store import ForeignRun, Run, StaleAttempt
 from tidegate.reset.stores import (
     CONFIG_MAP_LIMIT_BYTES,
@@ -131,20 +131,15 @@ class World:
         return lambda uid: DirectoryRunStore(self.folder, group_document(f"p-{run_id}", uid), clock=self.clock)
 
     def parts(self, life: Mortal, run_id: str = "one", undone: str = "") -> Parts:
-        def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
-            for request in requests:
-                try:
-                    yield make_plan(request, self.kafka, now)
-                except (PlanRefused, KafkaFailure) as failure:
-                    yield failure
-
+        kafka: Any = _Sick(self.kafka, self.sick)
         beneath = self._beneath(run_id)
         return Parts(
             open_group=lambda uid: life.opened(beneath(uid)),
             open_undone=self._beneath(undone),
             group_ids=self.kafka.group_ids,
-            plan=plan,
-            resets=OneAfterAnother(_Sick(self.kafka, self.sick), self.clock),  # type: ignore[arg-type]
+            plan=plan_one_by_one(self.kafka, self.clock),
+            # One thread: the fake's clock knows no others.
+            resets=SideBySide(lambda: nullcontext(kafka), self.clock, threads=1),
             clock=self.clock,
         )
 
@@ -353,7 +348,7 @@ def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
     store = world.create()
     begun = []
 
-    class Overtaken(OneAfterAnother):
+    class Overtaken(SideBySide):
         def apply(self, groups: Any, check: Any, *, hold: bool) -> None:
             def then() -> None:
                 check()
@@ -362,7 +357,7 @@ def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
 
             super().apply(groups, then, hold=hold)
 
-    parts = replace(world.parts(Mortal()), resets=Overtaken(world.kafka, world.clock))
+    parts = replace(world.parts(Mortal()), resets=Overtaken(lambda: nullcontext(world.kafka), world.clock, threads=1))
     with pytest.raises(StaleAttempt):
         fleet_job.carry_out(store, parts)
 
