@@ -294,7 +294,12 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         for call in wake:
             call(str(launch.owner["uid"]))
 
-    direct = DirectRunner(functools.partial(open_store, api_client=api_client), KafkaClient, clock, ended=ended)
+    def open_owned(location: str, owner: Mapping[str, Any]) -> RunStore:
+        return open_store(location, api_client=api_client, owner=owner)
+
+    direct = DirectRunner(
+        functools.partial(open_store, api_client=api_client), KafkaClient, clock, ended=ended, open_owned=open_owned
+    )
     runners: dict[Engine, Runner] = {Engine.DIRECT: direct}
     match settings.spark.runner:
         case RunnerKind.LOCAL:

@@ -77,7 +77,7 @@ Looked = Callable[[str, float, int, Snapshot], None]
 @dataclass(frozen=True, slots=True)
 class _Want:
     connection_uid: str
-    group: str
+    group: str | None
     tick_s: float | None
     gates: bool
 
@@ -118,13 +118,13 @@ class Observer:
         self,
         holder: str,
         connection_uid: str,
-        group: str,
+        group: str | None,
         *,
         active: bool,
         gates: bool = False,
         tick_s: float | None = None,
     ) -> None:
-        """``holder`` cares for this group; ``active``: something of it is under way, so the tick is short.
+        """``holder`` cares for this group, or for no single one; ``active``: it is under way, so a short tick.
 
         ``gates``: it wants to know its gates as well. ``tick_s``: how short the tick is, instead of the usual.
         """
@@ -176,7 +176,7 @@ class Observer:
         # One turn of the loop later: those who come with this one are asked for as well.
         await asyncio.sleep(0)
         wants = [want for want in self._wanted.values() if want.connection_uid == connection_uid]
-        groups = frozenset(want.group for want in wants) | watched.extra
+        groups = frozenset(want.group for want in wants if want.group is not None) | watched.extra
         control = watched.control if watched.gates_asked or any(want.gates for want in wants) else None
         watched.extra.clear()
         watched.gates_asked = False

@@ -5,23 +5,27 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.ports import Kafka
-from tidegate.reset import job
+from tidegate.reset import fleet_job, job
 from tidegate.reset.clock import Clock
-from tidegate.reset.confined import ConfinedRunStore
+from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import RunResult
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
 from tidegate.reset.store import ForeignRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
+
+FLEET_THREADS: Final = 8
+"""Groups of one fleet that are reset side by side, each through a connection of its own."""
 
 _STOP_LIMIT_S: Final = 20.0
 _REMEMBERED: Final = 200
@@ -70,6 +74,8 @@ class _Work:
 class DirectRunner:
     """Implements ``tidegate.reset.runner.Runner``. ``ended`` is told, in the job's thread, of every launch that ended.
 
+    ``open_owned``: opens what a fleet's job creates, at a location and with an owner reference.
+
     Jobs end with their process; what they left is finished by the next launch.
     """
 
@@ -81,6 +87,7 @@ class DirectRunner:
         *,
         threads: int = 16,
         execute: Execute = job.execute,
+        open_owned: Callable[[str, Mapping[str, Any]], RunStore] | None = None,
         ended: Callable[[Launch], None] = lambda _launch: None,
     ) -> None:
         self._open_store = open_store
@@ -88,6 +95,7 @@ class DirectRunner:
         self._clock = clock
         self._execute = execute
         self._ended = ended
+        self._open_owned = open_owned or (lambda location, _owner: open_store(location))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reset")
         self._lock = threading.Lock()
         self._work: dict[str, _Work] = {}
@@ -154,9 +162,30 @@ class DirectRunner:
         store = ConfinedRunStore(self._open_store(launch.store), confines)
         kafka = self._open_kafka(confines.connection)
         try:
+            if confines.patterns is not None:
+                return self._run_fleet(launch, store, confines, kafka, clock)
             return self._execute(store, kafka, clock)
         finally:
             kafka.close()
+
+    def _run_fleet(
+        self, launch: Launch, store: RunStore, confines: Confines, kafka: Kafka, clock: Clock
+    ) -> RunResult | None:
+        connection, fleet = confines.connection, store.load().request.fleet
+        if connection is None or fleet is None:
+            raise ValueError(f"job {launch.name} is not of a fleet that can be reached")
+        folder, _, document = launch.store.rpartition("/")
+        resets = fleet_job.SideBySide(lambda: closing(self._open_kafka(connection)), clock, threads=FLEET_THREADS)
+        parts = fleet_job.parts_of(
+            document,
+            confines,
+            fleet.undoes,
+            lambda name: self._open_owned(f"{folder}/{name}", launch.owner),
+            kafka,
+            clock,
+            resets,
+        )
+        return fleet_job.carry_out(store, parts)
 
     def _note_end(self, launch: Launch, done: Future[RunResult | None]) -> None:
         error = None if done.cancelled() else done.exception()

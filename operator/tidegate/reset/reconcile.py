@@ -7,6 +7,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, assert_never
@@ -16,6 +17,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic
+from tidegate.kafka.names import is_pattern
 from tidegate.keeping import Keeper, KeptPolicy
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import (
@@ -33,11 +35,15 @@ from tidegate.kube.ports import (
 )
 from tidegate.metrics import Metrics
 from tidegate.observe import NotLookedAt, Observer
-from tidegate.reset import job
+from tidegate.reset import fleet_job, job
 from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.fleet import group_document, group_run_uid
+from tidegate.reset.fleet_job import undone_groups
 from tidegate.reset.model import (
+    FailurePolicy,
+    FleetRequest,
     FromCluster,
     FromFile,
     FromGroup,
@@ -46,10 +52,12 @@ from tidegate.reset.model import (
     RunResult,
     SchemaFormat,
     Target,
+    Undo,
 )
 from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.queue import Claim, blocker, claimed
 from tidegate.reset.request import (
+    NOTHING_TO_UNDO,
     Refusal,
     cluster_target,
     launch_number,
@@ -59,6 +67,7 @@ from tidegate.reset.request import (
     run_uid,
     selections,
     simple_target,
+    undo_not_found,
     undo_target,
 )
 from tidegate.reset.run import (
@@ -226,7 +235,7 @@ class PolicyReconciler:
         """The decision, with what the keepers did beside it. One that fails does not hold up the reset."""
         spec, memory = seen.spec, self._memory(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
-        if spec is None or seen.deleting_since is not None:
+        if spec is None or seen.deleting_since is not None or spec.groups is not None:
             return decision
         if live is None or live.trouble is not None:
             again_after_s = _KEEP_AGAIN_S if spec.keeps_something else decision.again_after_s
@@ -354,6 +363,9 @@ class PolicyReconciler:
         target = await self._target(body, spec, reset)
         if isinstance(target, Refusal):
             return Start(refusal=target)
+        fleet = await self._fleet(body, spec, reset, live)
+        if isinstance(fleet, Refusal):
+            return Start(refusal=fleet)
         if current is None:
             in_the_way = await self._in_the_way(body, spec, reset, live)
             if in_the_way is not None:
@@ -367,6 +379,7 @@ class PolicyReconciler:
             allowed_topics=live.allow.topics,
             target=target,
             started_at=started_at,
+            fleet=fleet,
         )
         return Start(engine=engine, request=request)
 
@@ -388,6 +401,14 @@ class PolicyReconciler:
                 SPARK_UNAVAILABLE,
                 f"spec.reset.to.{reset.to.kind.value} reads records with Spark, and this operator has no Spark runner: "
                 "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
+            )
+        if spec.groups is not None:
+            # Its groups have documents beneath that of the run, which Spark's jobs do not know of.
+            if reset.engine is not Engine.SPARK:
+                return Engine.DIRECT
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                "spec.reset.engine is Spark, and a fleet is reset by the operator itself: use engine Auto or Direct",
             )
         if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
             return Engine.DIRECT
@@ -414,6 +435,8 @@ class PolicyReconciler:
         to = reset.to
         if to.group is not None:
             return FromGroup(to.group)
+        if to.undo is not None and spec.groups is not None:
+            return Undo(to.undo, ())  # what each group goes back to is in its own document
         if to.undo is not None:
             try:
                 return undo_target(to.undo, await self._load(body, to.undo))
@@ -443,9 +466,64 @@ class PolicyReconciler:
             return text
         source = f"ConfigMap {to.config_map.name}, key {to.config_map.key}"
         try:
-            return FromFile(parse_offsets(text, spec.group), source)
+            return FromFile(parse_offsets(text, spec.only_group), source)
         except BadOffsetsFile as bad:
             return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: {source}: {bad}")
+
+    async def _fleet(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
+    ) -> FleetRequest | Refusal | None:
+        if spec.groups is None:
+            return None
+        policy = (
+            FailurePolicy(reset.failure_policy.value) if reset.failure_policy is not None else FailurePolicy.ISOLATE
+        )
+        fleet = FleetRequest(spec.groups, policy, live.allow.groups)
+        undone = reset.to.undo
+        if undone is None:
+            return fleet
+        try:
+            earlier = await self._load(body, undone)
+            if earlier is None or earlier.fleet is None:
+                return undo_not_found(undone)
+            groups = await self._patiently(functools.partial(undone_groups, earlier, self._runs_beneath(body, undone)))
+        except ForeignRun as foreign:
+            return Refusal(core.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+        if not groups:
+            return Refusal(
+                NOTHING_TO_UNDO,
+                f"spec.reset.to.undo: run {undone} has left no group's offsets changed, or has not ended",
+            )
+        return replace(fleet, groups=groups, undoes=run_name(name_of(body), uid_of(body), undone))
+
+    def _runs_beneath(self, body: Object, run_id: str) -> Callable[[str], Run | None]:
+        confines = self._confines(body, run_id)
+
+        def load(group_id: str) -> Run | None:
+            uid = group_run_uid(confines.run_uid, group_id)
+            document = group_document(run_name(name_of(body), uid_of(body), run_id), uid)
+            store = self._parts.open_store(namespace_of(body), document, None)
+            try:
+                return ConfinedRunStore(store, confines.of_group(uid, group_id)).load()
+            except RunNotFound:
+                return None
+
+        return load
+
+    def _fleet_parts(self, body: Object, seen: Seen, live: Live) -> fleet_job.Parts | None:
+        """What a fleet's run is fenced and settled through; ``None`` where the run is of one group."""
+        if seen.run is None or seen.run.request.fleet is None:
+            return None
+        owner = owner_reference(body)
+        return fleet_job.parts_of(
+            seen.run_document,
+            self._confines(body, seen.run.request.run_id),
+            seen.run.request.fleet.undoes,
+            lambda document: self._parts.open_store(namespace_of(body), document, owner),
+            live.kafka,
+            self._parts.clock,
+            fleet_job.SideBySide(lambda: nullcontext(live.kafka), self._parts.clock, threads=1),
+        )
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:
@@ -472,7 +550,7 @@ class PolicyReconciler:
             label_of(body),
             _created(body),
             live.cluster_id,
-            spec.group,
+            spec.group_patterns,
             claimed(selections(spec, reset), snapshot.topics),
             under_way=False,
         )
@@ -484,7 +562,7 @@ class PolicyReconciler:
         doing = "is resetting" if first.under_way else "was there first to reset"
         return Refusal(
             core.WAITING_FOR_POLICY,
-            f"OffsetResetPolicy {first.holder} {doing} partitions of group {spec.group} that this one wants: it waits",
+            f"OffsetResetPolicy {first.holder} {doing} partitions of {_whose(spec)} that this one wants: it waits",
         )
 
     async def _listed(self) -> _Listing:
@@ -578,7 +656,11 @@ class PolicyReconciler:
     async def _fence(self, body: Object, seen: Seen, number: int) -> None:
         live = self._connection(body, seen)
         store = self._store(body, seen)
-        await self._patiently(functools.partial(job.fence, store, live.kafka, self._parts.clock))
+        fleet = self._fleet_parts(body, seen, live)
+        if fleet is None:
+            await self._patiently(functools.partial(job.fence, store, live.kafka, self._parts.clock))
+        else:
+            await self._patiently(functools.partial(fleet_job.fence, store, fleet, live.kafka))
         self._memory(body).fenced = number
         if seen.runner is not None:
             self._parts.metrics.job_died(seen.runner.engine.value)
@@ -612,7 +694,10 @@ class PolicyReconciler:
             except (TimeoutError, RunnerFailure) as error:
                 # Not needed for safety: from here on its writes are refused, by the store and by Kafka.
                 _log.warning("%s: %s; it is fenced", label_of(body), error)
-        return job.settle(self._store(body, seen), live.kafka, self._parts.clock, reason=reason, message=message)
+        store, fleet = self._store(body, seen), self._fleet_parts(body, seen, live)
+        if fleet is not None:
+            return fleet_job.settle(store, fleet, reason=reason, message=message)
+        return job.settle(store, live.kafka, self._parts.clock, reason=reason, message=message)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -662,6 +747,7 @@ class PolicyReconciler:
         return Confines(
             run_uid=run_uid(uid_of(body), run_id),
             group_id=str(spec.get("group", "")),
+            patterns=tuple(map(str, spec["groups"])) if spec.get("groups") else None,
             connection=live.connection if live is not None else None,
             groups=live.allow.groups if live is not None else None,
             topics=live.allow.topics if live is not None else None,
@@ -725,7 +811,9 @@ def _not_ready(name: str, why: str) -> Refusal:
 
 
 def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Refusal | None:
-    groups = [("spec.group", spec.group)]
+    groups = [("spec.group", spec.group)] if spec.group is not None else []
+    # What a fleet's patterns match beside what is allowed is left out of its plan.
+    groups += [("spec.groups", name) for name in spec.groups or () if not is_pattern(name)]
     if reset.to.group is not None:
         groups.append(("spec.reset.to.group", reset.to.group))
     for path, group in groups:
@@ -742,6 +830,10 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
 def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
     message = group_not_allowed(other.name, other.allow, "spec.reset.to.cluster.group", cluster.group)
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
+
+
+def _whose(spec: OffsetResetPolicySpec) -> str:
+    return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
 
 
 def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
@@ -775,7 +867,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Map
         holder=label_of(body),
         created=_created(body),
         cluster_id=cluster_id,
-        group=spec.group,
+        groups=spec.group_patterns,
         partitions=claimed(chosen, topics),
         under_way=current is not None,
     )

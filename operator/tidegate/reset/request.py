@@ -14,6 +14,7 @@ from tidegate.reset.model import (
     ByDuration,
     EvidenceLevel,
     EvidenceSettings,
+    FleetRequest,
     FromCluster,
     NoMatch,
     Owners,
@@ -132,13 +133,17 @@ def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topic
     )
 
 
+def undo_not_found(run_id: str) -> Refusal:
+    return Refusal(
+        UNDO_RUN_NOT_FOUND,
+        f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
+    )
+
+
 def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     """Where the group stood before the run ``run_id`` of the same policy."""
     if run is None or run.plan is None:
-        return Refusal(
-            UNDO_RUN_NOT_FOUND,
-            f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
-        )
+        return undo_not_found(run_id)
     if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.reset.to.undo: run {run_id} {ended}: it has left no offset changed")
@@ -162,12 +167,13 @@ def make_request(
     allowed_topics: tuple[str, ...],
     target: Target,
     started_at: datetime,
+    fleet: FleetRequest | None = None,
 ) -> RunRequest:
     """All the job needs to know. The deadline counts from ``started_at``."""
     return RunRequest(
         run_uid=run_uid(policy_uid, reset.id),
         run_id=reset.id,
-        group_id=spec.group,
+        group_id=spec.group or "",
         connection=connection,
         selections=selections(spec, reset),
         target=target,
@@ -180,6 +186,7 @@ def make_request(
         allowed_topics=allowed_topics,
         manual_approval=reset.approval is Approval.MANUAL,
         evidence=evidence_settings(reset),
+        fleet=fleet,
     )
 
 

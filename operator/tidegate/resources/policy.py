@@ -416,7 +416,7 @@ class EvidenceSpec(ResourceModel):
 
 
 class ResetSpec(ResourceModel):
-    """One run. ``partitions`` absent: all of the policy's topics. ``failure_policy`` is a fleet's, absent: ``ISOLATE``."""
+    """One run. ``partitions`` absent: all of the policy's topics. ``failure_policy``: a fleet's; else ``ISOLATE``."""
 
     id: RunId
     partitions: PartitionSelections | None = None

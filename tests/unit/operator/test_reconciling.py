@@ -20,7 +20,8 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer
-from tidegate.reset import job
+from tidegate.reset import fleet_job, job
+from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model import FromCluster
 from tidegate.reset.planning import make_plan
 from tidegate.reset.reconcile import Parts, PolicyReconciler
@@ -561,3 +562,103 @@ def test_no_spark_job_is_started_for_a_document_that_connects_otherwise(world: W
         forge()
     assert world.runner.started == []
     assert "connects otherwise than KafkaConnection" in world.condition("Ready")["message"]
+
+
+# --- fleets -----------------------------------------------------------------------------------------------------------
+
+FLEET = ("payments", "payments-b", "payments-c")
+
+
+class FleetWorld(World):
+    """Three groups at 50 of 100, and a policy for ``payments*``."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for group in (*FLEET[1:], "orders"):
+            self.kafka.commit_directly(group, {T0: 50})
+
+    def carry_out(self, launch: Launch) -> None:
+        assert launch.confines is not None
+        document = launch.store.rpartition("/")[2]
+        store = DirectoryRunStore(self.folder / "runs", document, clock=self.clock)
+        fleet = store.load().request.fleet
+        assert fleet is not None
+        parts = fleet_job.parts_of(
+            document,
+            launch.confines,
+            fleet.undoes,
+            lambda name: DirectoryRunStore(self.folder / "runs", name, clock=self.clock),
+            self.kafka,
+            self.clock,
+            fleet_job.SideBySide(lambda: contextlib.nullcontext(self.kafka), self.clock, threads=1),
+        )
+        fleet_job.carry_out(ConfinedRunStore(store, launch.confines), parts)
+        self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED)
+
+    def ask(self, reset_id: str = "one", **reset: Any) -> None:
+        spec = {
+            "connectionRef": {"name": "kafka"},
+            "groups": ["payments*"],
+            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
+        }
+        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
+            self.kube.change(POLICIES, "ns", "p", spec=spec)
+        else:
+            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
+
+    @property
+    def offsets(self) -> list[int]:
+        return [self.kafka.committed(group)[T0] for group in FLEET]
+
+
+@pytest.fixture
+def fleet_world(tmp_path: Path) -> Iterator[FleetWorld]:
+    made = FleetWorld(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet_world: FleetWorld) -> None:
+    world = fleet_world
+    world.ask(approval="Manual")
+    world.some_passes(8)
+    assert (world.reset["phase"], world.reset["fleet"]["groups"], world.reset["plan"]["moved"]) == (
+        "AwaitingApproval",
+        3,
+        3,
+    )
+    assert world.offsets == [50, 50, 50]
+
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "one"})
+    world.passes()
+
+    assert (world.reset["phase"], world.reset["fleet"]["reset"]) == ("Succeeded", 3)
+    assert (world.offsets, world.kafka.committed("orders")) == ([10, 10, 10], {T0: 50})
+
+    world.ask("two", to={"undo": "one"}, failurePolicy="All")
+    world.passes()
+
+    assert (world.reset["id"], world.reset["phase"], world.offsets) == ("two", "Succeeded", [50, 50, 50])
+
+
+def test_a_fleet_that_is_not_approved_goes_with_its_policy(fleet_world: FleetWorld) -> None:
+    world = fleet_world
+    world.ask(approval="Manual")
+    world.some_passes(8)
+
+    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+    world.passes()
+
+    assert not world.there
+    assert world.offsets == [50, 50, 50]
+
+
+def test_a_fleet_is_not_given_to_spark(fleet_world: FleetWorld) -> None:
+    world = fleet_world
+    world.engines[Engine.SPARK] = world.runner
+
+    world.ask(engine="Spark")
+    world.some_passes(2)
+
+    assert world.condition("Ready")["reason"] == "SparkUnavailable"
+    assert "a fleet is reset by the operator itself" in world.condition("Ready")["message"]
