@@ -46,7 +46,6 @@ TOO_MANY_GROUPS: Final = "TooManyGroups"
 GROUPS_REFUSED: Final = "GroupsRefused"
 GROUPS_FAILED: Final = "GroupsFailed"
 OTHER_GROUP_FAILED: Final = "OtherGroupFailed"
-APPLIED: Final = "Applied"
 
 # --- who --------------------------------------------------------------------------------------------------------------
 
@@ -304,7 +303,7 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
     if fleet.fleet is not None and fleet.fleet.refused:
         refused = fleet.fleet.refused[0]
         return Phase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
-    return Phase.SUCCEEDED, APPLIED, ""
+    return Phase.SUCCEEDED, "Applied", ""
 
 
 def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:
