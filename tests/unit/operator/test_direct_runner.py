@@ -1,21 +1,25 @@
 """Jobs in threads of the operator: started once, stopped soon, their end told."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.fake_kafka import FakeKafka
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import Kafka
+from tidegate.reset import direct
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import Confines
 from tidegate.reset.direct import DirectRunner
-from tidegate.reset.model import RunRequest, RunResult, ToOffset
+from tidegate.reset.model import FleetRequest, Phase, RunRequest, RunResult, ToOffset
 from tidegate.reset.runner import Launch, RunnerState
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore
+from tidegate.reset.stores import DirectoryRunStore, open_store
 
 LAUNCH = Launch(
     name="p-one-1",
@@ -110,3 +114,45 @@ def test_stopping_what_never_started_is_nothing(tmp_path: Path) -> None:
 
     assert bench.executed == 0
     bench.runner.close()
+
+
+def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_documents_owned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One thread: the fake is for one.
+    monkeypatch.setattr(direct, "FLEET_THREADS", 1)
+    kafka, partition = FakeKafka(), TopicPartition("orders", 0)
+    kafka.create_topic("orders", 1)
+    kafka.fill("orders", 100)
+    for group in ("pay-a", "pay-b", "other"):
+        kafka.commit_directly(group, {partition: 50})
+    connection = Connection("127.0.0.1:9092")
+    store = DirectoryRunStore(tmp_path, "p-one")
+    fleet = FleetRequest(("pay-*",))
+    store.create(RunRequest("u/one", "one", "", connection, (), ToOffset(10), fleet=fleet))
+    opened, owned, ended = [], [], threading.Event()
+
+    def open_kafka(to: Connection) -> FakeKafka:
+        opened.append(to)
+        return kafka
+
+    def open_owned(location: str, owner: Mapping[str, Any]) -> RunStore:
+        owned.append(owner)
+        return open_store(location)
+
+    runner = DirectRunner(
+        open_store, open_kafka, SystemClock(), ended=lambda _launch: ended.set(), open_owned=open_owned
+    )
+    confines = Confines("u/one", "", connection, ("*",), ("*",), patterns=("pay-*",))
+    launch = replace(LAUNCH, store=store.location, confines=confines)
+
+    runner.start(launch)
+
+    assert ended.wait(30)
+    result = store.load().result
+    assert result is not None, runner.status(launch).message
+    assert result.phase is Phase.SUCCEEDED
+    assert [kafka.committed(g)[partition] for g in ("pay-a", "pay-b", "other")] == [10, 10, 50]
+    assert opened == [connection] * 3
+    assert {str(owner) for owner in owned} == {str(LAUNCH.owner)}
+    runner.close()
