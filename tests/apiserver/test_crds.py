@@ -342,6 +342,16 @@ def test_a_whole_status_is_stored_and_shown(
     assert row.split()[:-1] == expected[1].split()
 
 
+def test_a_fleet_is_shown_by_its_patterns(resources: Resources, apiserver: ApiServer, namespace: str) -> None:
+    fleet = smallest("OffsetResetPolicy", "fleet")
+    fleet["spec"] = {"connectionRef": {"name": "prod"}, "groups": ["payments-*", "refunds"]}
+
+    with resources.created(fleet):
+        shown = kubectl(apiserver, "get", "-n", namespace, "orp", "fleet")
+
+    assert shown.splitlines()[1].split()[:2] == ["fleet", '["payments-*","refunds"]']
+
+
 def test_a_status_of_the_longest_message_is_taken(resources: Resources) -> None:
     found = conditions.stalled((), reason="Refused", message="ü" * 40_000, generation=1, now=NOW + timedelta(days=1))
 

@@ -81,6 +81,20 @@ def test_a_recreated_topic_has_another_id(world: World) -> None:
     assert world.kafka.topics()[name].topic_id not in ("", before)
 
 
+def test_groups_are_listed_with_and_without_members(world: World) -> None:
+    topic, empty, live = world.create_topic(1), new_group(), new_group()
+    commit_plainly(world, empty, {TopicPartition(topic, 0): 0})
+    kinds = {f"{live}-{kind}": kind for kind in (GroupType.CLASSIC, GroupType.CONSUMER)}
+    consumers = [world.consumer(group, [topic], protocol=kind) for group, kind in kinds.items()]
+
+    found = world.kafka.group_ids()
+
+    assert {empty, *kinds} <= found
+    assert new_group() not in found
+    for consumer in consumers:
+        consumer.close()
+
+
 # --- looking at topics again and again --------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -152,6 +152,11 @@ class Resources:
         if reset is not None:
             spec["reset"] = dict(reset)
         return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec, annotations)
+
+    def fleet(self, name: str, groups: Sequence[str], reset: Mapping[str, Any]) -> Body:
+        """A policy of several groups through connection `kafka`."""
+        spec = {"connectionRef": {"name": "kafka"}, "groups": list(groups), "reset": dict(reset)}
+        return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec)
 
     def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
         """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""

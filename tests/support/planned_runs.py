@@ -19,6 +19,9 @@ from tidegate.reset.model import (
     Clamped,
     EvidenceLevel,
     EvidenceSettings,
+    FleetPlan,
+    FleetRequest,
+    GroupPlan,
     PartitionPlan,
     Phase,
     Plan,
@@ -37,6 +40,32 @@ NOTES = (
     "2 member(s) are made to leave and come back: what they have read and not committed is read again in 1 partition "
     "outside this run, too (invoices-0)",
 )
+
+
+def a_fleets_run() -> Run:
+    """Two groups that move, one that stays, one without a plan; it waits for its approval."""
+    plan = FleetPlan(
+        "replay-2026-11-20",
+        PLANNED,
+        (
+            GroupPlan("payments-at", 3, way=Way.DIRECT),
+            GroupPlan("payments-eu", 6, 5, 1, 1_904_880, 6_500, way=Way.HANDOVER),
+            GroupPlan("payments-us", 6, 6, 0, 40, 0),
+            GroupPlan("payments-x", refused="NothingToReset", message="group payments-x has no offsets"),
+        ),
+        ("Left out, the connection does not allow 1 group: payments-secret",),
+    )
+    request = RunRequest(
+        run_uid="uid/replay-2026-11-20",
+        run_id="replay-2026-11-20",
+        group_id="",
+        connection=Connection("kafka:9092"),
+        selections=(),
+        target=ToTimestamp(FROM),
+        manual_approval=True,
+        fleet=FleetRequest(("payments-*",)),
+    )
+    return Run(request, 1, journal=(Progress(Phase.PLANNING, PLANNED, 1),), fleet=plan)
 
 
 def a_plan() -> Plan:

@@ -27,6 +27,11 @@ from tidegate.pause.holds import hold_of, holder
 from tidegate.reset import run as reset
 from tidegate.reset.model import (
     ApplySettings,
+    FleetCounts,
+    FleetPlan,
+    FleetRequest,
+    GroupPlan,
+    GroupTrouble,
     PartitionPlan,
     Phase,
     Plan,
@@ -362,9 +367,43 @@ def _policies() -> Iterator[Written]:
     yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
 
 
+def _fleets() -> Iterator[Written]:
+    fleet = _Kind(
+        "OffsetResetPolicy",
+        "payments",
+        {"connectionRef": {"name": "prod"}, "groups": ["payments-*"], "reset": _RESET},
+        OffsetResetPolicySpec,
+    )
+    spec = parse_spec(OffsetResetPolicySpec, {"spec": fleet.spec})
+    request = replace(_REQUEST, group_id="", manual_approval=True, fleet=FleetRequest(("payments-*",)))
+    plan = FleetPlan(
+        "replay-2026-11-20",
+        _NOW,
+        (
+            GroupPlan(_GROUP, partitions=1, moved=1, records_replayed=40),
+            GroupPlan("payments-us", partitions=1, moved=1, records_replayed=40),
+            GroupPlan("payments-x", refused="NothingToReset", message="group payments-x has no offsets"),
+        ),
+    )
+
+    def row(name: str, run: Run, kstatus: KStatus, argo: str) -> Written:
+        status = _PolicySeen(PolicyStatus(reset=_BEGUN), spec=spec, run=run, runner=_AT_WORK).decided()
+        return Written(name, fleet.body(status), kstatus, argo)
+
+    awaiting = Run(request, 1, journal=(Progress(Phase.PLANNING, _NOW, 1),), fleet=plan)
+    yield row("fleet_awaiting_approval", awaiting, KStatus.IN_PROGRESS, "Suspended")
+    counted = Progress(Phase.APPLYING, _NOW, 1, counts=FleetCounts(reset=1))
+    applying = replace(awaiting, approved=True, journal=(*awaiting.journal, counted))
+    yield row("fleet_applying", applying, KStatus.IN_PROGRESS, "Progressing")
+    trouble = GroupTrouble("payments-us", "NotAuthorized", "may not write offsets of group payments-us")
+    message = "Group payments-us: may not write offsets of group payments-us. 1 of 3 groups reset, 1 failed"
+    ended = RunResult(Phase.FAILED, "GroupsFailed", message, _NOW, counts=FleetCounts(1, 1, 0, (trouble,)))
+    yield row("fleet_failed", replace(applying, result=ended), KStatus.FAILED, "Degraded")
+
+
 def written() -> tuple[Written, ...]:
     """All of them."""
-    return (*_connections(), *_pauses(), *_policies())
+    return (*_connections(), *_pauses(), *_policies(), *_fleets())
 
 
 # --- Argo CD's layout -------------------------------------------------------------------------------------------------

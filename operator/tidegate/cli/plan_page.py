@@ -14,6 +14,7 @@ from html import escape
 from typing import Final
 
 from tidegate.cli.review import (
+    FleetReview,
     Review,
     Topic,
     Total,
@@ -28,7 +29,7 @@ from tidegate.cli.review import (
     width_text,
 )
 from tidegate.reset.evidence import Amount, Content, Histogram, HistogramSource
-from tidegate.reset.model import PartitionPlan
+from tidegate.reset.model import GroupPlan, PartitionPlan
 from tidegate.visible import visible
 
 MAX_ROWS: Final = 2_000
@@ -74,9 +75,10 @@ details{margin:.4rem 0 1rem}summary{cursor:pointer;color:var(--soft)}
 """
 
 
-def page(review: Review) -> str:
+def page(review: Review | FleetReview) -> str:
     """The whole document."""
-    title = f"Reset {review.run_id} of {review.group}"
+    whose = review.group if isinstance(review, Review) else review.groups
+    title = f"Reset {review.run_id} of {whose}"
     return "\n".join(
         [
             "<!doctype html>",
@@ -87,7 +89,7 @@ def page(review: Review) -> str:
             '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">',
             f"<title>{escape(title)}</title>",
             f"<style>{_STYLE}</style></head><body>",
-            *_body(review),
+            *(_body(review) if isinstance(review, Review) else _fleet_body(review)),
             "</body></html>",
             "",
         ]
@@ -161,18 +163,98 @@ def _notes(review: Review) -> Iterator[str]:
     yield from (f'<p class="soft">{_foreign(note)}.</p>' for note in review.evidence_notes)
 
 
-def _outcome(review: Review) -> Iterator[str]:
+def _outcome(review: Review | FleetReview) -> Iterator[str]:
     if review.outcome is not None:
         yield f"<section><h2>How it ended</h2><p>{_foreign(review.outcome)}</p></section>"
 
 
-def _approval(review: Review) -> Iterator[str]:
+def _approval(review: Review | FleetReview) -> Iterator[str]:
     """Last: what it is about comes before."""
     if review.approval is not None:
+        whole = "all partitions or none" if isinstance(review, Review) else "in each group all partitions or none"
         yield (
             "<section><h2>Approving it</h2><p>Nothing has been changed. This lets the plan be applied exactly as it is "
-            f"here, all partitions or none:</p><pre>{escape(review.approval)}</pre></section>"
+            f"here, {whole}:</p><pre>{escape(review.approval)}</pre></section>"
         )
+
+
+# --- a fleet ----------------------------------------------------------------------------------------------------------
+
+
+def _fleet_body(review: FleetReview) -> Iterator[str]:
+    yield "<header>"
+    yield (
+        f"<h1>Reset {_foreign(review.run_id)} of groups {_foreign(review.groups)} "
+        f'<span class="badge">{escape(str(review.phase))}</span></h1>'
+    )
+    yield f"<p>To {_foreign(review.target)}.</p>"
+    yield (
+        f'<p class="soft">Policy {_foreign(review.policy)}, planned {escape(time_text(review.made_at))} '
+        f"({escape(ago_text(review.age))} when this page was written).</p></header><main>"
+    )
+    yield '<div class="cards">'
+    without = f"{len(review.refused):,} more without a plan" if review.refused else "each has a plan"
+    clamped = f", {review.clamped:,} to an end of the log" if review.clamped else ""
+    for name, style, count, of in (
+        ("Records read again", "again", review.replayed, "by the plan’s offsets"),
+        ("Records skipped", "skip", review.skipped, "by the plan’s offsets"),
+        ("Groups", "", len(review.planned), without),
+        ("Partitions that move", "", review.moved, f"of {review.partitions:,}{clamped}"),
+    ):
+        yield f'<div class="card">{name}<b class="{style}">{count:,}</b><span class="of soft">{of}</span></div>'
+    yield "</div>"
+    yield f'<p class="soft">{review.on_failure}.</p>'
+    if review.notes:
+        yield '<ul class="notes" aria-label="Notes on the plan">'
+        yield from (f"<li>{_foreign(note)}</li>" for note in review.notes)
+        yield "</ul>"
+    yield from _outcome(review)
+    yield from _groups(review.planned)
+    yield from _without_a_plan(review.refused)
+    yield from _approval(review)
+    yield "</main>"
+
+
+def _groups(groups: Sequence[GroupPlan]) -> Iterator[str]:
+    yield '<section><h2>Groups</h2><div class="scroll"><table><thead><tr><th scope="col">group</th>'
+    for name in ("partitions", "move", "to an end of the log", "read again", "skipped"):
+        yield f'<th class="n" scope="col">{name}</th>'
+    yield '<th scope="col">share of what moves</th><th scope="col">way</th></tr></thead><tbody>'
+    most = max((g.records_replayed + g.records_skipped for g in groups), default=0)
+    for g in groups:
+        counts = (g.partitions, g.moved, g.clamped)
+        yield (
+            f'<tr><td class="name">{_foreign(g.group_id)}</td>'
+            + "".join(f'<td class="n">{count:,}</td>' for count in counts)
+            + f'<td class="n {"again" if g.records_replayed else "soft"}">{g.records_replayed:,}</td>'
+            f'<td class="n {"skip" if g.records_skipped else "soft"}">{g.records_skipped:,}</td>'
+            f'<td>{_share(g, most)}</td><td class="soft">{escape(str(g.way or "not known yet"))}</td></tr>'
+        )
+    yield "</tbody></table></div></section>"
+
+
+def _share(group: GroupPlan, most: int) -> str:
+    """Read again, then skipped, as one bar; the longest is that of the group that moves most."""
+    again, skipped = (_BAR * count / max(most, 1) for count in (group.records_replayed, group.records_skipped))
+    text = escape(f"{group.group_id}: {group.records_replayed:,} read again, {group.records_skipped:,} skipped")
+    return (
+        f'<svg viewBox="0 0 {_BAR} 12" width="{_BAR}" height="12" role="img" aria-label="{text}"><title>{text}</title>'
+        f'<rect class="bar-again" x="0" y="2" width="{again:.1f}" height="8"/>'
+        f'<rect class="bar-skip" x="{again:.1f}" y="2" width="{skipped:.1f}" height="8"/></svg>'
+    )
+
+
+def _without_a_plan(groups: Sequence[GroupPlan]) -> Iterator[str]:
+    if not groups:
+        return
+    yield '<section><h2>Without a plan</h2><div class="scroll"><table><thead><tr><th scope="col">group</th>'
+    yield '<th scope="col">reason</th><th scope="col">what is wrong</th></tr></thead><tbody>'
+    for g in groups:
+        yield (
+            f'<tr><td class="name">{_foreign(g.group_id)}</td><td class="nowrap">{escape(g.refused)}</td>'
+            f"<td>{_foreign(g.message)}</td></tr>"
+        )
+    yield "</tbody></table></div></section>"
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------

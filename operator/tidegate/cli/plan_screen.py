@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.review import (
+    FleetReview,
     Review,
     Topic,
     Total,
@@ -24,11 +25,11 @@ from tidegate.cli.review import (
     width_text,
 )
 from tidegate.reset.evidence import Amount, Content, Histogram, HistogramSource
-from tidegate.reset.model import PartitionPlan
+from tidegate.reset.model import GroupPlan, PartitionPlan
 from tidegate.visible import visible
 
 MAX_ROWS: Final = 40
-"""Partitions shown one by one; the page and the JSON have them all."""
+"""Partitions, or groups of a fleet, shown one by one; the page and the JSON have them all."""
 
 WIDTH: Final = 120
 """Of what is no terminal."""
@@ -37,11 +38,11 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _AGAIN, _SKIPPED, _FAINT, _WARN = "blue", "dark_orange", "dim", "yellow"
 
 
-def show(review: Review, out: TextIO) -> None:
+def show(review: Review | FleetReview, out: TextIO) -> None:
     """Write it. Colours only where ``out`` is a terminal that has them (and ``NO_COLOR`` is not set)."""
     width = None if out.isatty() else WIDTH
     console = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
-    console.print(Group(*_parts(review)))
+    console.print(Group(*(_parts(review) if isinstance(review, Review) else _fleet_parts(review))))
 
 
 def _parts(review: Review) -> Iterator[RenderableType]:
@@ -66,6 +67,10 @@ def _parts(review: Review) -> Iterator[RenderableType]:
     if review.samples:
         yield Text()
         yield from _samples(review)
+    yield from _end(review)
+
+
+def _end(review: Review | FleetReview) -> Iterator[RenderableType]:
     yield Text()
     if review.outcome is not None:
         yield Text(review.outcome)
@@ -159,6 +164,62 @@ def _block(count: int, top: int) -> str:
     if not count:
         return "·"
     return _BLOCKS[max(1, round(count / top * 8))]
+
+
+# --- a fleet ----------------------------------------------------------------------------------------------------------
+
+
+def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
+    yield _line(("Reset ", ""), (review.run_id, "bold"), (" of groups ", ""), (review.groups, "bold"))
+    yield _line(
+        (f"{review.policy}: to {review.target}. ", ""),
+        (f"{review.phase}, planned {time_text(review.made_at)} ({ago_text(review.age)})", _FAINT),
+    )
+    yield Text()
+    totals = Table.grid(padding=(0, 3))
+    totals.add_column(justify="left")
+    totals.add_column(justify="right")
+    without = f"{len(review.refused):,} more without a plan" if review.refused else ""
+    totals.add_row("Groups", f"{len(review.planned):,}", without)
+    totals.add_row(Text("Read again", _AGAIN), f"{review.replayed:,} records")
+    totals.add_row(Text("Skipped", _SKIPPED), f"{review.skipped:,} records")
+    clamped = f", {review.clamped:,} of them moved to an end of the log" if review.clamped else ""
+    stay = review.partitions - review.moved
+    totals.add_row("Partitions", f"{review.partitions:,}", f"{review.moved:,} move, {stay:,} stay{clamped}")
+    yield totals
+    yield Text(f"  {review.on_failure}", _FAINT)
+    for note in review.notes:
+        yield Text(f"! {note}", _WARN)
+    yield Text()
+    yield _groups(review.planned)
+    if len(review.planned) > MAX_ROWS:
+        yield Text(f"and {len(review.planned) - MAX_ROWS:,} groups more: --html FILE and --output json", _FAINT)
+    if review.refused:
+        yield Text()
+        yield Text("Without a plan")
+    for group in review.refused[:MAX_ROWS]:
+        yield _line((f"  {group.group_id} ", "bold"), (f"{group.refused}: {group.message}", _WARN))
+    if len(review.refused) > MAX_ROWS:
+        yield Text(f"and {len(review.refused) - MAX_ROWS:,} groups more: --html FILE and --output json", _FAINT)
+    yield from _end(review)
+
+
+def _groups(groups: Sequence[GroupPlan]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
+    table.add_column("group", overflow="fold")
+    for name in ("partitions", "move", "read again", "skipped"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("way", no_wrap=True)
+    for group in groups[:MAX_ROWS]:
+        table.add_row(
+            Text(group.group_id),
+            f"{group.partitions:,}",
+            Text(f"{group.moved:,}" + ("" if not group.clamped else "!"), _WARN if group.clamped else ""),
+            Text(f"{group.records_replayed:,}", _AGAIN if group.records_replayed else _FAINT),
+            Text(f"{group.records_skipped:,}", _SKIPPED if group.records_skipped else _FAINT),
+            Text(str(group.way or "not known yet"), _FAINT),
+        )
+    return table
 
 
 # --- partitions and samples -------------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from typing import Any, Final
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
-from tidegate.cli.review import review
+from tidegate.cli.review import FleetReview, Review, fleet_review, review
 from tidegate.cli.screen import Screen
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, uid_of
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.confined import Confines, confined
+from tidegate.reset.fleet import group_document, group_run_uid
 from tidegate.reset.request import run_name, run_uid
 from tidegate.reset.run import phase_of
 from tidegate.reset.store import ForeignRun, Run, RunNotFound
@@ -27,6 +28,7 @@ from tidegate.reset.stores import (
     StoreFailure,
     default_api_client,
     encode_evidence,
+    encode_fleet_plan,
     encode_plan,
     encode_result,
 )
@@ -44,6 +46,7 @@ def plan_parser() -> argparse.ArgumentParser:
     parser.add_argument("policy", help="the policy's name")
     parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
     parser.add_argument("--run", metavar="ID", help="an earlier run, by its id (default: the one asked for now)")
+    parser.add_argument("--group", metavar="GROUP", help="of a fleet: the plan of this one group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained page instead")
     parser.add_argument(
         "--output", "-o", choices=("text", "json"), default="text", help="for a person (default), or for programs"
@@ -56,8 +59,8 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
     options = plan_parser().parse_args(list(arguments))
     clock = SystemClock()
     try:
-        run = _stored(options.namespace, options.policy, options.run)
-        if run.plan is None:
+        run = _stored(options.namespace, options.policy, options.run, options.group)
+        if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
     except (CommandFailed, KubeFailure, StoreFailure, RunNotFound, ForeignRun) as failure:
@@ -71,28 +74,37 @@ def _write(options: argparse.Namespace, run: Run, now: datetime, screen: Screen)
         screen.show(json.dumps(as_json(options.namespace, options.policy, run), indent=2) + "\n")
     if options.html is not None:
         try:
-            options.html.write_text(page(review(options.namespace, options.policy, run, now)), encoding="utf-8")
+            options.html.write_text(page(_reviewed(options, run, now)), encoding="utf-8")
         except OSError as error:
             raise CommandFailed(f"can't write {options.html}: {error.strerror}") from error
         screen.note(f"written: {options.html}")
     elif options.output == "text":
         if isinstance(screen.out, io.TextIOWrapper):
             screen.out.reconfigure(errors="backslashreplace")  # a terminal without UTF-8
-        show(review(options.namespace, options.policy, run, now), screen.out)
+        show(_reviewed(options, run, now), screen.out)
+
+
+def _reviewed(options: argparse.Namespace, run: Run, now: datetime) -> Review | FleetReview:
+    return (review if run.fleet is None else fleet_review)(options.namespace, options.policy, run, now)
 
 
 def as_json(namespace: str, policy: str, run: Run) -> dict[str, Any]:
     """The stored plan with its evidence, as it is; ``json.dumps`` makes ASCII of it, which drives no terminal."""
+    head = {
+        "policy": {"namespace": namespace, "name": policy},
+        "run": run.request.run_id,
+        "phase": str(run.result.phase if run.result is not None else phase_of(run)),
+        "result": None if run.result is None else json.loads(encode_result(run.result)),
+    }
+    if run.fleet is not None:
+        return {**head, "fleet": json.loads(encode_fleet_plan(run.fleet))}
     if run.plan is None:
         raise ValueError(f"run {run.request.run_id} has no plan")
     return {
-        "policy": {"namespace": namespace, "name": policy},
-        "run": run.request.run_id,
+        **head,
         "group": run.request.group_id,
-        "phase": str(run.result.phase if run.result is not None else phase_of(run)),
         "plan": json.loads(encode_plan(run.plan)),
         "evidence": None if run.evidence is None else json.loads(encode_evidence(run.evidence)),
-        "result": None if run.result is None else json.loads(encode_result(run.result)),
     }
 
 
@@ -103,7 +115,7 @@ def _no_plan(run: Run) -> str:
     return f"run {run_id} has no plan yet: it is being made"
 
 
-def _stored(namespace: str, name: str, run_id: str | None) -> Run:
+def _stored(namespace: str, name: str, run_id: str | None, group_id: str | None) -> Run:
     """Raises what the command says."""
     client = default_api_client()
     try:
@@ -113,15 +125,22 @@ def _stored(namespace: str, name: str, run_id: str | None) -> Run:
     wanted = run_id or _current(policy)
     if wanted is None:
         raise CommandFailed(f"OffsetResetPolicy {name} asks for no reset: name one of status.history by --run")
-    store = ConfigMapRunStore(
-        namespace, run_name(name, uid_of(policy), wanted), api_client=client, patience_s=_PATIENCE_S
-    )
+    spec = policy.get("spec") or {}
+    uid, document = run_uid(uid_of(policy), wanted), run_name(name, uid_of(policy), wanted)
+    patterns = tuple(map(str, spec["groups"])) if spec.get("groups") else None
+    confines = Confines(uid, str(spec.get("group", "")), patterns=patterns)
+    missing = f"run {wanted} of OffsetResetPolicy {name} has not begun, or is no longer stored"
+    if group_id is not None:
+        if patterns is None:
+            raise CommandFailed(f"--group: OffsetResetPolicy {name} is of one group, and not of a fleet")
+        uid = group_run_uid(uid, group_id)
+        confines, document = confines.of_group(uid, group_id), group_document(document, uid)
+        missing = f"run {wanted} of OffsetResetPolicy {name} has no group {group_id}"
+    store = ConfigMapRunStore(namespace, document, api_client=client, patience_s=_PATIENCE_S)
     try:
-        run = store.load()
+        return confined(store.load(), confines, store.location)
     except RunNotFound:
-        raise CommandFailed(f"run {wanted} of OffsetResetPolicy {name} has not begun, or is no longer stored") from None
-    group = str((policy.get("spec") or {}).get("group", ""))
-    return confined(run, Confines(run_uid(uid_of(policy), wanted), group), store.location)
+        raise CommandFailed(missing) from None
 
 
 def _current(policy: Object) -> str | None:

@@ -6,7 +6,7 @@ what shows it (terminal, page) only has to escape for its own medium.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, assert_never
@@ -15,9 +15,11 @@ from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEv
 from tidegate.reset.model import (
     ByDuration,
     EvidenceLevel,
+    FailurePolicy,
     FromCluster,
     FromFile,
     FromGroup,
+    GroupPlan,
     PartitionPlan,
     Phase,
     Plan,
@@ -120,7 +122,7 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
         run_id=visible(plan.run_id),
         group=visible(plan.group_id),
         phase=phase,
-        target=visible(described(target, plan)),
+        target=visible(described(target, plan.made_at)),
         way=str(plan.way or "not known yet"),
         made_at=plan.made_at,
         age=now - plan.made_at,
@@ -133,6 +135,77 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
         approval=_approval(namespace, policy, plan.run_id) if waits else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         at=target.at if isinstance(target, ToTimestamp) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReview:
+    """The plan of a fleet as it is to be shown: every group, those that move most records first."""
+
+    policy: str
+    run_id: str
+    groups: str
+    phase: Phase
+    target: str
+    made_at: datetime
+    age: timedelta
+    planned: tuple[GroupPlan, ...]
+    refused: tuple[GroupPlan, ...]
+    all_or_none: bool
+    notes: tuple[str, ...]
+    approval: str | None
+    outcome: str | None
+
+    @property
+    def partitions(self) -> int:
+        return sum(g.partitions for g in self.planned)
+
+    @property
+    def moved(self) -> int:
+        return sum(g.moved for g in self.planned)
+
+    @property
+    def clamped(self) -> int:
+        return sum(g.clamped for g in self.planned)
+
+    @property
+    def replayed(self) -> int:
+        return sum(g.records_replayed for g in self.planned)
+
+    @property
+    def skipped(self) -> int:
+        return sum(g.records_skipped for g in self.planned)
+
+    @property
+    def on_failure(self) -> str:
+        """What becomes of the others when one group fails, as a sentence."""
+        if self.all_or_none:
+            return "Each group is reset in its own transaction; should one fail, all are put back"
+        return "Each group is reset in its own transaction; one that fails leaves the others as planned"
+
+
+def fleet_review(namespace: str, policy: str, run: Run, now: datetime) -> FleetReview:
+    """Raises ``ValueError`` for a run without a fleet's plan."""
+    plan, asked = run.fleet, run.request.fleet
+    if plan is None or asked is None:
+        raise ValueError(f"run {run.request.run_id} has no plan of a fleet")
+    phase = run.result.phase if run.result is not None else phase_of(run)
+    shown = [replace(g, group_id=visible(g.group_id), message=visible(g.message)) for g in plan.groups]
+    by_size = sorted(shown, key=lambda g: (-g.records_replayed - g.records_skipped, g.group_id))
+    return FleetReview(
+        policy=visible(f"{namespace}/{policy}"),
+        run_id=visible(plan.run_id),
+        groups=visible(", ".join(asked.patterns)),
+        phase=phase,
+        target=visible(described(run.request.target, plan.made_at)),
+        made_at=plan.made_at,
+        age=now - plan.made_at,
+        planned=tuple(g for g in by_size if not g.refused),
+        refused=tuple(g for g in shown if g.refused),
+        all_or_none=asked.failure_policy is FailurePolicy.ALL,
+        notes=tuple(map(visible, plan.notes)),
+        approval=_approval(namespace, policy, plan.run_id) if phase is Phase.AWAITING_APPROVAL else None,
+        outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
     )
 
 
@@ -175,8 +248,8 @@ def _evidence_notes(run: Run, now: datetime) -> tuple[str, ...]:
     return ("There is no evidence: the job ended before it was gathered",)
 
 
-def described(target: Target, plan: Plan) -> str:
-    """Where to, in words."""
+def described(target: Target, made_at: datetime) -> str:
+    """Where to, in words. ``made_at``: when it was planned."""
     match target:
         case ToEarliest():
             return "the start of the log"
@@ -187,7 +260,7 @@ def described(target: Target, plan: Plan) -> str:
         case ToTimestamp(at=at):
             return f"the first record at or after {time_text(at)}"
         case ByDuration(ago=ago):
-            return f"{format_duration(ago)} before it was planned, {time_text(plan.made_at - ago)}"
+            return f"{format_duration(ago)} before it was planned, {time_text(made_at - ago)}"
         case ShiftBy(records=records):
             return f"{abs(records):,} records {'on' if records > 0 else 'back'}"
         case FromFile(source=source):

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from support.planned_runs import PLANNED, a_plan, a_run, sample, some_evidence
+from support.planned_runs import PLANNED, a_fleets_run, a_plan, a_run, sample, some_evidence
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.planning import as_json
-from tidegate.cli.review import Review, bytes_text, review
+from tidegate.cli.review import FleetReview, Review, bytes_text, fleet_review, review
 from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model import (
     EvidenceSettings,
+    FleetRequest,
     FromFile,
     FromGroup,
     PartitionPlan,
@@ -48,6 +49,19 @@ def on_screen(run: Run) -> str:
     out = io.StringIO()
     show(reviewed(run), out)
     return out.getvalue()
+
+
+def reviewed_fleet(run: Run) -> FleetReview:
+    return fleet_review("default", "payments", run, NOW)
+
+
+def hostile_fleet() -> Run:
+    run = a_fleets_run()
+    assert run.fleet is not None
+    bad = [replace(g, group_id=HOSTILE, message=HOSTILE, refused=g.refused) for g in run.fleet.groups]
+    fleet = replace(run.fleet, run_id=HOSTILE, groups=tuple(bad), notes=(HOSTILE,))
+    asked = replace(run.request, fleet=FleetRequest((HOSTILE,)), target=FromGroup(HOSTILE))
+    return replace(run, request=asked, fleet=fleet, result=RunResult(Phase.FAILED, "Why", HOSTILE, NOW))
 
 
 def hostile_run() -> Run:
@@ -236,3 +250,53 @@ def test_foreign_text_is_escaped_once_and_cut() -> None:
     assert visible(visible("a\x1b\u202eb")) == visible("a\x1b\u202eb") == "a\\x1b\\u202eb"
     assert visible_bytes(b"abc\xff\x00", 20) == ("abc\\xff\\x00", False)
     assert visible_bytes(b"abcdef", 3) == ("abc", True)
+
+
+# --- a fleet ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_terminal_shows_a_fleets_groups_and_who_has_no_plan() -> None:
+    out = io.StringIO()
+    show(reviewed_fleet(a_fleets_run()), out)
+    shown = "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    golden = GOLDEN.with_name("fleet.txt")
+
+    assert shown == golden.read_text(encoding="utf-8"), f"if it is meant, write this to {golden}:\n{shown}"
+
+
+def test_a_fleets_page_has_every_group_and_can_be_read_without_seeing_it() -> None:
+    found = Elements(page(reviewed_fleet(a_fleets_run())))
+
+    assert found.open == []
+    plots = [of.get("aria-label") for name, of in found.elements if name == "svg"]
+    assert plots == [
+        "payments-eu: 1,904,880 read again, 6,500 skipped",
+        "payments-us: 40 read again, 0 skipped",
+        "payments-at: 0 read again, 0 skipped",
+    ]
+    assert "group payments-x has no offsets" in found.text
+    assert "tidegate.io/approve=replay-2026-11-20" in found.text
+
+
+def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:
+    out = io.StringIO()
+    show(reviewed_fleet(hostile_fleet()), out)
+    hostile = Elements(page(reviewed_fleet(hostile_fleet())))
+    plain = Elements(page(reviewed_fleet(a_fleets_run())))
+
+    assert {c for c in out.getvalue() if unicodedata.category(c) in ("Cc", "Cf", "Cs")} == {"\n"}
+    assert hostile.open == []
+    assert {name for name, _ in hostile.elements} <= {name for name, _ in plain.elements}
+    assert {a for _, of in hostile.elements for a in of} <= {a for _, of in plain.elements for a in of}
+
+
+def test_programs_get_a_fleets_plan_as_it_is_stored() -> None:
+    read = as_json("default", "payments", a_fleets_run())
+
+    assert (read["run"], read["phase"], read["result"]) == ("replay-2026-11-20", "AwaitingApproval", None)
+    assert [g["group_id"] for g in read["fleet"]["groups"]] == [
+        "payments-at",
+        "payments-eu",
+        "payments-us",
+        "payments-x",
+    ]
