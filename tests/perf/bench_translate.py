@@ -26,6 +26,7 @@ from tidegate.reset.model import FromCluster, RunRequest, Selection
 from tidegate.spark.translation import find_place
 
 MATCH = ("timestamp", "key", "value")
+SET_UP_S = 60
 AGAIN = 1000
 """Records that the copy begins with twice, so that its offsets are others."""
 
@@ -68,10 +69,14 @@ def main(arguments: list[str]) -> None:
 def commit(bootstrap: str, topic: str, partitions: int, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     offsets = ConsumerGroupTopicPartitions("bench", [TopicPartition(topic, p, offset) for p in range(partitions)])
+    deadline = time.monotonic() + SET_UP_S
     while True:  # a broker that is just making its offsets topic says so for each partition
         [future] = admin.alter_consumer_group_offsets([offsets]).values()
-        if all(p.error is None for p in future.result(30).topic_partitions):
+        errors = [p.error for p in future.result(30).topic_partitions if p.error is not None]
+        if not errors:
             return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no offsets could be committed for {SET_UP_S} s: {errors[0]}")
         time.sleep(0.1)
 
 

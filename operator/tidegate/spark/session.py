@@ -32,6 +32,9 @@ _COMMON: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
+    # All that Spark reads by its first interface for sources, but for Kafka: there each record would become a row of
+    # Java's objects first, and then one of Spark's. By its second one it is Spark's at once.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
