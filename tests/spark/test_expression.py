@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.reset.model import RecordSchema, SchemaFormat
 from tidegate.reset.plan import PlanRefused
-from tidegate.spark.expression import SETTINGS, bind
+from tidegate.spark.expression import RECORD, SETTINGS, bind
 from tidegate.spark.session import with_settings
 
 pytestmark = pytest.mark.spark
@@ -134,3 +134,106 @@ def test_what_reads_more_than_the_record_is_refused(spark: Any, where: str) -> N
     with pytest.raises(PlanRefused) as refused:
         bind(spark, where)
     assert refused.value.reason == "BadExpression"
+
+
+SPELLINGS = [
+    *("500", "5e2", "5.0e2", "500.0", "0500", "+500", "-500", "50", "1500", "5000", "-0", "0", "0.0", "1e999", "true"),
+    *(
+        '"500"',
+        '"5\\u00300"',
+        '"\\u0035\\u0030\\u0030"',
+        "'500'",
+        '"+500"',
+        '" 500"',
+        '"5e2"',
+        "null",
+        '"null"',
+        '"NaN"',
+    ),
+    *(
+        '"Infinity"',
+        "NaN",
+        '["500"]',
+        "[500]",
+        "[[500]]",
+        '["5","00"]',
+        '{"a":"500"}',
+        '["50", "0"]',
+        "[5,0,0]",
+        '"-0"',
+    ),
+    *(
+        '"OutOfStock"',
+        '"Out\\u004ffStock"',
+        '"Out\\OfStock"',
+        '"outofstock"',
+        "OutOfStock",
+        '"Out" "OfStock"',
+        "9" * 30,
+    ),
+]
+DOCUMENTS = [
+    *(f'{{"n":1,"status":{spelling},"s":{spelling}}}'.encode() for spelling in SPELLINGS),
+    *(spelling.encode() for spelling in SPELLINGS),
+    b'{"st\\u0061tus":500,"s":"500"}',
+    b'{"status":1,"status":500}',
+    b'{"status":500,"s":"5\xff00"}',
+    b'{"s":"500","status":"\xff500"',
+    '{"status":500}'.encode("utf-16"),
+    b"",
+]
+TEXT = "get_json_object(string(value), '$.s')"
+IMPLYING = [
+    *(f"{TEXT} = '{text}'" for text in ("500", "OutOfStock", "0", "-0", "true", "null", "9" * 30)),
+    f"{TEXT} <=> '500'",
+    f"'500' = {TEXT}",
+    f"{TEXT} in ('OutOfStock', '500')",
+    f"{TEXT} = '500' or record.status = 500",
+    f"{TEXT} = '500' and record.status = 500",
+    f"({TEXT} = '500' and offset = 1) or {TEXT} = 'OutOfStock'",
+    "get_json_object(string(value), '$') = '500'",
+    "get_json_object(string(value), '$[*]') = '500'",
+    "get_json_object(string(value), '$.s[*]') = '500'",
+    "record.status = 500",
+    "record.status = -0",
+    "record.s = '500'",
+]
+"""Conditions for which bytes are looked at first."""
+NOT_IMPLYING = [
+    f"{TEXT} = 500",
+    f"{TEXT} = '500.0'",
+    f"{TEXT} = '[500]'",
+    f"{TEXT} = 'NaN'",
+    f"{TEXT} = 'Infinity'",
+    f"{TEXT} != '500'",
+    f"not ({TEXT} = '500')",
+    f"{TEXT} = '500' or offset = 1",
+    f"lower({TEXT}) = 'outofstock'",
+    f"{TEXT} = 'OutOfStock' collate utf8_lcase",
+    f"{TEXT} in ('500', null)",
+    f"{TEXT} = null",
+    "get_json_object(upper(string(value)), '$.S') = 'OUTOFSTOCK'",
+    "record.total = 500",
+]
+"""Conditions for which documents have to be read."""
+
+
+def test_bytes_that_are_looked_at_first_change_no_answer(spark: Any) -> None:
+    from pyspark.sql.functions import coalesce, expr, lit
+
+    schema = RecordSchema(SchemaFormat.JSON, "status INT, s STRING, total DOUBLE", "the test")
+    conditions = {where: bind(spark, where, schema) for where in [*IMPLYING, *NOT_IMPLYING]}
+    assert [where for where, condition in conditions.items() if condition.implied] == IMPLYING
+
+    records = spark.createDataFrame(list(enumerate(map(bytearray, DOCUMENTS))), "offset bigint, value binary")
+    records = conditions[IMPLYING[0]].with_value(records)
+    assert RECORD in records.columns
+    rows = records.select(
+        "value",
+        *(condition.holds().alias(f"first: {where}") for where, condition in conditions.items()),
+        *(coalesce(expr(where), lit(False)).alias(f"plain: {where}") for where in conditions),
+    ).collect()
+    differing = [(w, row["value"]) for row in rows for w in conditions if row[f"first: {w}"] != row[f"plain: {w}"]]
+    assert not differing
+    never = [where for where in IMPLYING if not any(row[f"plain: {where}"] for row in rows)]
+    assert not never

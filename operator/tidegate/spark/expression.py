@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tidegate.reset.model import RecordSchema, SchemaFormat
 from tidegate.reset.plan import PlanRefused
+from tidegate.spark.implied import Implied, holds, implied
 from tidegate.spark.records import COLUMNS
 
 if TYPE_CHECKING:
@@ -90,17 +91,20 @@ _MESSAGE_LIMIT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that was found good. ``columns``: those of the record that it reads."""
+    """A condition that was found good. ``columns``: those of the record that it reads. ``implied``: what it implies of
+    their bytes, which is looked at first."""
 
     where: str
     columns: frozenset[str]
     schema: RecordSchema | None = None
+    implied: Implied = ()
 
     def holds(self) -> Column:
         """True or false for a record with :func:`with_value`; a null is false."""
         from pyspark.sql.functions import coalesce, expr, lit
 
-        return coalesce(expr(self.where), lit(False))
+        first, where = holds(self.implied), expr(self.where)
+        return coalesce(where if first is None else first & where, lit(False))
 
     def with_value(self, records: DataFrame) -> DataFrame:
         """Records with the column ``record``, where the condition has a schema."""
@@ -132,7 +136,7 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
             columns.add(_column(str(node.name())))
     if RECORD in columns:
         columns = columns - {RECORD} | {"value"}
-    return Condition(where, frozenset(columns), schema)
+    return Condition(where, frozenset(columns), schema, implied(tree, understood, record=RECORD))
 
 
 def _with_value(records: DataFrame, schema: RecordSchema) -> DataFrame:
