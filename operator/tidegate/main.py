@@ -67,6 +67,11 @@ from tidegate.retention.keeper import Parts as RetentionParts
 from tidegate.retention.keeper import RetentionKeeper
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Address, BadSettings, MetricsAuthentication, Settings
+from tidegate.snapshots.keeper import Parts as SnapshotParts
+from tidegate.snapshots.keeper import SnapshotKeeper
+from tidegate.snapshots.metrics import SnapshotMetrics
+from tidegate.snapshots.places import JobPlaces
+from tidegate.spark.application import CLAIMS_FOLDER, SECRETS_FOLDER
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.runner_application import SparkApplicationRunner
 from tidegate.spark.runner_local import LocalSparkRunner
@@ -353,6 +358,18 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
             rolling_s=2 * settings.active_tick_s,
         )
     )
+    in_pods = settings.spark.runner is RunnerKind.SPARK_APPLICATION
+    snapshots = SnapshotKeeper(
+        SnapshotParts(
+            kube=kube,
+            runner=runners.get(Engine.SPARK),
+            spark=settings.spark,
+            places=JobPlaces(in_pods, CLAIMS_FOLDER, SECRETS_FOLDER, settings.spark.snapshots),
+            executor=executor,
+            patient_executor=patient_executor,
+            metrics=SnapshotMetrics(metrics.registry),
+        )
+    )
     discovery = DiscoveryKeeper(DiscoveryParts(observer, topics, patient_executor, clock, wake_policy, metrics))
     policies = LevelLoop(
         PolicyReconciler(
@@ -367,12 +384,12 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
                 clock=clock,
                 metrics=metrics,
                 spark=settings.spark,
-                mounts_secrets=settings.spark.runner is RunnerKind.SPARK_APPLICATION,
+                mounts_secrets=in_pods,
                 active_tick_s=settings.active_tick_s,
                 idle_tick_s=settings.idle_tick_s,
                 deletion_limit=timedelta(seconds=settings.deletion_limit_s),
                 max_launches=settings.max_launches,
-                keepers=(discovery, retention, injection),
+                keepers=(discovery, retention, injection, snapshots),
             )
         ),
         expected=_EXPECTED,

@@ -17,6 +17,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Settings
+from tidegate.snapshots.metrics import SnapshotMetrics
 
 PROJECT = CHART.parents[1]
 HOOK = "helm.sh/hook"
@@ -228,6 +229,7 @@ def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
 def _known_metrics() -> set[str]:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
+    SnapshotMetrics(metrics.registry)
     InjectionMetrics(metrics.registry)
     found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
     return {*found, *(f"{name}_bucket" for name in found)}

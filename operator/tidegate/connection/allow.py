@@ -6,9 +6,11 @@ from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.policy import SnapshotStorage
 
 GROUP_NOT_ALLOWED: Final = "GroupNotAllowed"
 TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"
+STORAGE_NOT_ALLOWED: Final = "StorageNotAllowed"
 
 
 def group_not_allowed(connection: str, allow: AllowSpec, path: str, group: str) -> str | None:
@@ -23,3 +25,20 @@ def topic_not_allowed(connection: str, allow: AllowSpec, topic: str) -> str | No
     if is_pattern(topic) or is_allowed(topic, allow.topics):
         return None
     return f"KafkaConnection {connection} does not allow topic {topic}: it allows {', '.join(allow.topics)}"
+
+
+def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: SnapshotStorage) -> str | None:
+    """Why a job may not be given this claim or Secret; ``None``: it may. ``path``: the field that names them."""
+    claim = storage.folder.claim if storage.folder is not None else None
+    if claim is not None and claim not in allow.claims:
+        return (
+            f"{path}.folder.claim: KafkaConnection {connection} does not allow PersistentVolumeClaim {claim}: "
+            "add it to allow.claims there"
+        )
+    credentials = storage.s3.credentials if storage.s3 is not None else None
+    if credentials is not None and credentials.secret_name not in allow.secrets:
+        return (
+            f"{path}.s3.credentials: KafkaConnection {connection} does not allow Secret {credentials.secret_name}: "
+            "add it to allow.secrets there"
+        )
+    return None

@@ -31,6 +31,7 @@ from tidegate.kafka.membership import KafkaMembership
 from tidegate.kafka.model import (
     Broker,
     Cluster,
+    Committed,
     Features,
     Group,
     GroupState,
@@ -235,6 +236,10 @@ class KafkaClient:
 
     def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
         return self._wire.fetch_many(group_ids)
+
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Mapping[TopicPartition, Committed]]:
+        """As ``committed_of``, with leader epochs and metadata."""
+        return self._wire.commits_of_many(group_ids)
 
     def managed_members(self, group_id: str) -> frozenset[str]:
         try:

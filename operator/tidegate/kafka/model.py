@@ -60,6 +60,15 @@ class LogBounds:
         return min(max(offset, self.earliest), self.latest)
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit as OffsetFetch tells it. ``leader_epoch``: KIP-320's, where the committer told one."""
+
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = ""
+
+
 class GroupType(StrEnum):
     """``org.apache.kafka.common.GroupType``; ``SIMPLE`` is a group that has offsets and never had members."""
 

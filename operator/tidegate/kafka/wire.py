@@ -32,7 +32,7 @@ from tidegate.kafka.client_config import BadConnection, kafka_python_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
-from tidegate.kafka.model import Member, TopicPartition
+from tidegate.kafka.model import Committed, Member, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
@@ -270,6 +270,9 @@ class Wire:
         """Committed offsets, and the partitions whose commit is not decided yet (only looked for when ``stable``)."""
         if partitions is not None and not partitions:
             return {}, frozenset()
+        return _offsets_of(self._fetch_group(group_id, partitions, stable=stable))
+
+    def _fetch_group(self, group_id: str, partitions: Collection[TopicPartition] | None, *, stable: bool) -> Any:
         [answer] = self.exchange(
             group_id,
             lambda: OffsetFetchRequest(
@@ -278,14 +281,19 @@ class Wire:
             code_of=lambda answer: int(answer.groups[0].error_code),
             what=f"read the committed offsets of group {group_id}",
         )
-        return _offsets_of(answer.groups[0])
+        return answer.groups[0]
 
     def fetch_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
         """All committed offsets of many groups; one request a coordinator and up to 200 groups."""
+        commits = self.commits_of_many(group_ids)
+        return {group_id: {p: commit.offset for p, commit in those.items()} for group_id, those in commits.items()}
+
+    def commits_of_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, Committed]]:
+        """As :meth:`fetch_many`, with all that the coordinators tell of a commit."""
         by_node: defaultdict[int, list[str]] = defaultdict(list)
         for group_id, node in self._find(list(group_ids)).items():
             by_node[node].append(group_id)
-        result: dict[str, dict[TopicPartition, int]] = {}
+        result: dict[str, dict[TopicPartition, Committed]] = {}
         for node, ids in by_node.items():
             for start in range(0, len(ids), 200):
                 batch = ids[start : start + 200]
@@ -299,10 +307,8 @@ class Wire:
                     groups = {}
                 for group_id in batch:
                     # One by one where the batch did not answer: that follows moved coordinators and names errors.
-                    result[group_id] = (
-                        _offsets_of(groups[group_id])[0]
-                        if group_id in groups
-                        else self.fetch_offsets(group_id, None, stable=False)[0]
+                    result[group_id] = _commits(
+                        groups[group_id] if group_id in groups else self._fetch_group(group_id, None, stable=False)
                     )
         return result
 
@@ -526,6 +532,19 @@ def _fetch_group(group_id: str, partitions: Collection[TopicPartition] | None) -
             for topic, indexes in _by_topic(partitions).items()
         ],
     )
+
+
+def _commits(group: Any) -> dict[TopicPartition, Committed]:
+    offsets, _ = _offsets_of(group)
+    rows = {TopicPartition(topic.name, row.partition_index): row for topic in group.topics for row in topic.partitions}
+    return {
+        p: Committed(
+            offset,
+            rows[p].committed_leader_epoch if rows[p].committed_leader_epoch >= 0 else None,
+            rows[p].metadata or "",
+        )
+        for p, offset in offsets.items()
+    }
 
 
 def commits_of(answer: Any) -> tuple[dict[TopicPartition, tuple[int, str]], frozenset[TopicPartition]]:

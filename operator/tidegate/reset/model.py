@@ -14,6 +14,7 @@ from typing import Literal
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.snapshots.storage import Storage
 
 # --- targets: a closed set, matched exhaustively ----------------------------------------------------------------------
 
@@ -105,6 +106,15 @@ class FromCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class FromSnapshot:
+    """Where the group stood in the newest snapshot that was read to its end by ``at``; ``None``: the newest of all."""
+
+    storage: Storage
+    at: datetime | None = None
+    kind: Literal["snapshot"] = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
 class Undo:
     """Where the group stood before an earlier run. ``topic_ids`` are those of that run: a recreated topic is refused.
 
@@ -167,6 +177,7 @@ Target = (
     | FromFile
     | FromGroup
     | FromCluster
+    | FromSnapshot
     | Undo
     | ToRecord
 )
@@ -174,7 +185,7 @@ Target = (
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What reading records has found, for a target that needs that.
+    """What Spark has found, for a target that needs that.
 
     ``offsets``: by partition, ``None`` where there is no such record; a partition that was not looked at is absent.
     ``notes``: for the plan, sentences for a person without a full stop.

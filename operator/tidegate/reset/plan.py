@@ -19,6 +19,7 @@ from tidegate.reset.model import (
     FromCluster,
     FromFile,
     FromGroup,
+    FromSnapshot,
     NoMatch,
     PartitionPlan,
     Plan,
@@ -368,6 +369,8 @@ def _left_out(target: Target, aimed: Aimed) -> list[str]:
                 sentences.append(f"Left as they are, run {run_id} found no committed offset there: {them}")
             case NoAim.NOT_IN_RUN, Undo(run_id=run_id):
                 sentences.append(f"Left as they are, not part of run {run_id}: {them}")
+            case NoAim.NOT_IN_SNAPSHOT, FromSnapshot():
+                sentences.append(f"Left as they are, not in the snapshot: {them}")
             case NoAim.NO_MATCH, ToRecord():
                 sentences.append(f"Left as they are, no record was found there: {them}")
             case NoAim.NOT_SEARCHED, ToRecord():

@@ -8,7 +8,7 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import Findings, FromCluster, FromGroup, Plan, RunRequest, ToRecord
+from tidegate.reset.model import Findings, FromCluster, FromGroup, FromSnapshot, Plan, RunRequest, ToRecord
 from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
 from tidegate.reset.scope import is_undecided, scope_of
 from tidegate.reset.targets import asked_time
@@ -21,13 +21,13 @@ NEEDS_SPARK: Final = "SparkUnavailable"
 def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findings: Findings | None = None) -> Plan:
     """Where the group is, where it would go, and what that would replay or skip. Changes nothing.
 
-    ``now``: aware, UTC; what ``duration`` counts from. ``findings``: what was found beforehand, for a target for which
-    records have to be read. Raises ``PlanRefused`` for a request that has no plan, and ``KafkaFailure``; of these
+    ``now``: aware, UTC; what ``duration`` counts from. ``findings``: what was found beforehand, for a target that
+    takes Spark. Raises ``PlanRefused`` for a request that has no plan, and ``KafkaFailure``; of these
     ``Unavailable`` also while a rebalance hides what the group subscribes to.
     """
     target = request.target
-    if isinstance(target, FromCluster | ToRecord) and findings is None:
-        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} reads records with Spark: use engine Auto or Spark")
+    if isinstance(target, FromCluster | FromSnapshot | ToRecord) and findings is None:
+        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} is found by Spark: use engine Auto or Spark")
     asked, committed = look_around(request, kafka)
     partitions = asked.scope.partitions
     at = asked_time(target, now)

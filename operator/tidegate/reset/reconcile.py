@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, assert_never
 
-from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, group_not_allowed, topic_not_allowed
+from tidegate.connection.allow import (
+    GROUP_NOT_ALLOWED,
+    STORAGE_NOT_ALLOWED,
+    TOPIC_NOT_ALLOWED,
+    group_not_allowed,
+    storage_not_allowed,
+    topic_not_allowed,
+)
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
@@ -47,6 +54,7 @@ from tidegate.reset.model import (
     FromCluster,
     FromFile,
     FromGroup,
+    FromSnapshot,
     Phase,
     RecordSchema,
     RunResult,
@@ -67,6 +75,7 @@ from tidegate.reset.request import (
     run_uid,
     selections,
     simple_target,
+    snapshot_target,
     undo_not_found,
     undo_target,
 )
@@ -86,7 +95,7 @@ from tidegate.reset.run import (
     run_id_of,
     under_way,
 )
-from tidegate.reset.runner import Launch, Runner, RunnerState
+from tidegate.reset.runner import Launch, Runner, RunnerState, merged_secrets
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
@@ -99,16 +108,17 @@ from tidegate.resources.policy import (
     PolicyStatus,
     ResetSpec,
     ResetStatus,
+    SnapshotTarget,
 )
-from tidegate.spark.application import resources as spark_resources
-from tidegate.spark.errors import BadSparkSpec, RunnerFailure
-from tidegate.spark.session import common_options
+from tidegate.snapshots.places import JobPlaces, claims_of, secrets_of
+from tidegate.snapshots.storage import environment
+from tidegate.spark.application import CLAIMS_FOLDER, SECRETS_FOLDER
+from tidegate.spark.availability import SPARK_UNAVAILABLE, why_not
+from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.settings import SparkSettings
 
 _log = logging.getLogger(__name__)
 
-SPARK_UNAVAILABLE: Final = "SparkUnavailable"
-BAD_SPARK_SPEC: Final = "BadSparkSpec"
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 
@@ -399,7 +409,7 @@ class PolicyReconciler:
         if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                f"spec.reset.to.{reset.to.kind.value} reads records with Spark, and this operator has no Spark runner: "
+                f"spec.reset.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
                 "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
             )
         if spec.groups is not None:
@@ -418,17 +428,11 @@ class PolicyReconciler:
                 "spec.reset.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
                 "configure one (TIDEGATE_SPARK_RUNNER)",
             )
-        unmounted = [used.name for used in (live, other) if used is not None and used.mounted is None]
-        if self._parts.mounts_secrets and unmounted:
-            return Refusal(
-                SPARK_UNAVAILABLE,
-                f"KafkaConnection {unmounted[0]} has several trustedCertificates, which a job in a pod can't be given "
-                "as one file: put them into one key, or use engine Direct",
-            )
-        try:
-            spark_resources(spec.spark.to_json() if spec.spark is not None else {}, self._parts.spark, common_options())
-        except BadSparkSpec as bad:
-            return Refusal(BAD_SPARK_SPEC, str(bad))
+        used = [live] if other is None else [live, other]
+        refused = why_not(spec.spark, used, self._parts.spark, in_pods=self._parts.mounts_secrets)
+        if refused is not None:
+            reason, message = refused
+            return Refusal(reason, f"{message}, or use engine Direct" if reason == SPARK_UNAVAILABLE else message)
         return Engine.SPARK
 
     async def _target(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Target | Refusal:
@@ -456,6 +460,8 @@ class PolicyReconciler:
             if other is None:
                 raise ValueError("a run from another cluster begins once that connection is open")
             return cluster_target(to.cluster, self._connection_of_job(other, Engine.SPARK), other.allow.topics)
+        if to.snapshot is not None:
+            return snapshot_target(to.snapshot, self._places())
         target = simple_target(to)
         if target is not None:
             return target
@@ -720,6 +726,18 @@ class PolicyReconciler:
             if other is None:
                 raise RunnerFailure("the KafkaConnection of spec.reset.to.cluster is not open")
             used.append((other, request.target.connection))
+        if isinstance(request.target, FromSnapshot) and not planned:
+            wanted = seen.wanted.to.snapshot if seen.wanted is not None else None
+            live = self._connection(body, seen)
+            path = "spec.reset.to.snapshot.from"
+            refused = storage_not_allowed(live.name, live.allow, path, wanted.from_) if wanted is not None else None
+            if refused is not None:
+                raise RunnerFailure(refused)
+            if wanted is None or request.target != snapshot_target(wanted, self._places()):
+                raise RunnerFailure(
+                    f"the run's ConfigMap {seen.run_document} reads another snapshot than spec.reset.to.snapshot says: "
+                    "give reset.id a new value to run it anew"
+                )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
                 raise RunnerFailure(
@@ -762,16 +780,24 @@ class PolicyReconciler:
         in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
         used = [live, self._other(body, spec.reset if spec is not None else None)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
+        snapshot = _snapshot_of(spec, reset)
+        storage = snapshot.from_ if snapshot is not None else None
+        target = snapshot_target(snapshot, self._places()) if snapshot is not None else None
         return Launch(
             name=name,
             namespace=namespace_of(body),
             store=self._parts.open_store(namespace_of(body), document, None).location,
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
-            connection_secrets=_merged(secrets),
+            connection_secrets=merged_secrets([*secrets, *([secrets_of(storage)] if in_pods else ())]),
             confines=self._confines(body, reset.id),
             reads_records=_reads_records(spec, reset),
+            claims=claims_of(storage, written=False) if in_pods else {},
+            environment=environment(target.storage) if isinstance(target, FromSnapshot) else {},
         )
+
+    def _places(self) -> JobPlaces:
+        return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.snapshots)
 
     def _memory(self, body: Object) -> _Memory:
         return self._memories.setdefault(uid_of(body), _Memory())
@@ -787,15 +813,14 @@ class PolicyReconciler:
 # --- checks before a run ----------------------------------------------------------------------------------------------
 
 
-def _merged(secrets: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Keys by Secret, each once: two connections may use keys of the same Secret."""
-    names = sorted({name for some in secrets for name in some})
-    return {name: tuple(dict.fromkeys(key for some in secrets for key in some.get(name, ()))) for name in names}
-
-
 def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
     wanted = spec.reset if spec is not None else None
-    return wanted is not None and wanted.id == current.id and wanted.to.kind.needs_spark
+    return wanted is not None and wanted.id == current.id and wanted.to.kind.reads_records
+
+
+def _snapshot_of(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> SnapshotTarget | None:
+    wanted = spec.reset if spec is not None else None
+    return wanted.to.snapshot if wanted is not None and wanted.id == current.id else None
 
 
 def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
@@ -824,6 +849,11 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
         message = topic_not_allowed(live.name, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
+    if reset.to.snapshot is not None:
+        path = "spec.reset.to.snapshot.from"
+        message = storage_not_allowed(live.name, live.allow, path, reset.to.snapshot.from_)
+        if message is not None:
+            return Refusal(STORAGE_NOT_ALLOWED, message)
     return None
 
 

@@ -16,6 +16,7 @@ from tidegate.reset.model import (
     EvidenceSettings,
     FleetRequest,
     FromCluster,
+    FromSnapshot,
     NoMatch,
     Owners,
     Phase,
@@ -40,13 +41,16 @@ from tidegate.resources.policy import (
     RecordTarget,
     ResetSpec,
     ResetTo,
+    SnapshotTarget,
 )
 from tidegate.resources.policy import EvidenceLevel as SpecLevel
+from tidegate.snapshots.places import JobPlaces, snapshot_storage
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
 
 UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
+BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
 NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.apply``)."""
@@ -138,6 +142,12 @@ def undo_not_found(run_id: str) -> Refusal:
         UNDO_RUN_NOT_FOUND,
         f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
     )
+
+
+def snapshot_target(snapshot: SnapshotTarget, places: JobPlaces) -> FromSnapshot | Refusal:
+    """Which snapshot is meant."""
+    storage = snapshot_storage(snapshot.from_, "spec.reset.to.snapshot.from", places)
+    return Refusal(BAD_SNAPSHOT_STORAGE, storage) if isinstance(storage, str) else FromSnapshot(storage, snapshot.at)
 
 
 def undo_target(run_id: str, run: Run | None) -> Target | Refusal:

@@ -6,7 +6,7 @@ never from the process's exit state (kubeflow/spark-operator #2755, #2872).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -37,7 +37,9 @@ class Launch:
     ``store``: the run store's location (``RunStore.location``). ``connection_secrets``: for runners in a cluster, the
     Secrets (name → keys) to mount where ``Connection`` expects its files. ``spark``: ``spec.spark`` as given.
     ``confines``: for a job that runs with the operator's own rights. ``reads_records``: by the million, which takes
-    other settings than planning by what brokers say.
+    other settings than planning by what brokers say. ``claims``: for runners in a cluster, PersistentVolumeClaims to
+    mount, and whether they may be written to. ``environment``: for driver and executors; no secrets. ``job``: which of
+    ``spark_templates/jobs/`` is started.
     """
 
     name: str
@@ -48,6 +50,15 @@ class Launch:
     connection_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confines: Confines | None = None
     reads_records: bool = False
+    claims: Mapping[str, bool] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    job: str = "reset"
+
+
+def merged_secrets(secrets: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Keys by Secret, each once: two connections may use keys of the same Secret."""
+    names = sorted({name for some in secrets for name in some})
+    return {name: tuple(dict.fromkeys(key for some in secrets for key in some.get(name, ()))) for name in names}
 
 
 class Runner(Protocol):

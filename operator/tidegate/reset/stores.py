@@ -434,6 +434,38 @@ class DirectoryRunStore(_Document):
 # --- ConfigMaps -------------------------------------------------------------------------------------------------------
 
 
+class PatientCalls:
+    """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long."""
+
+    def __init__(self, location: str, clock: Clock, patience_s: float) -> None:
+        self._location = location
+        self._clock = clock
+        self._patience_s = patience_s
+
+    def __call__(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
+        """``(None, object)``, or the HTTP status and the server's message. Raises ``StoreUnavailable``."""
+        from kubernetes.client.exceptions import ApiException
+
+        deadline = self._clock.monotonic() + self._patience_s
+        pause_s, was_away = 0.1, False
+        while True:
+            try:
+                return None, method(*arguments, _request_timeout=API_TIMEOUT_S)
+            except ApiException as error:
+                # An API server that just came up refuses everybody until it has read the roles.
+                transient = error.status in (0, 429, 500, 502, 503, 504) or (was_away and error.status in (401, 403))
+                if not transient:
+                    return error.status, _api_message(error)
+                reason = f"{error.status} {_api_message(error)}"
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                reason = str(error)
+            was_away = True
+            if self._clock.monotonic() + pause_s > deadline:
+                raise StoreUnavailable(f"the API server did not take {self._location} in time: {reason}")
+            self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, 2.0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """A ConfigMap as read: the API's object, and the run in it."""
@@ -470,7 +502,7 @@ class ConfigMapRunStore(_Document):
         self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
-        self._patience_s = patience_s
+        self._call = PatientCalls(self.location, self._clock, patience_s)
 
     @property
     def location(self) -> str:
@@ -603,29 +635,6 @@ class ConfigMapRunStore(_Document):
                 "Reset fewer partitions at once, for example topic by topic"
             )
         return data, binary
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
-        """``(None, object)``, or the HTTP status and the server's message. Raises ``StoreUnavailable``."""
-        from kubernetes.client.exceptions import ApiException
-
-        deadline = self._clock.monotonic() + self._patience_s
-        pause_s, was_away = 0.1, False
-        while True:
-            try:
-                return None, method(*arguments, _request_timeout=API_TIMEOUT_S)
-            except ApiException as error:
-                # An API server that just came up refuses everybody until it has read the roles.
-                transient = error.status in (0, 429, 500, 502, 503, 504) or (was_away and error.status in (401, 403))
-                if not transient:
-                    return error.status, _api_message(error)
-                reason = f"{error.status} {_api_message(error)}"
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                reason = str(error)
-            was_away = True
-            if self._clock.monotonic() + pause_s > deadline:
-                raise StoreUnavailable(f"the API server did not take {self.location} in time: {reason}")
-            self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, 2.0)
 
 
 def _api_message(error: Any) -> str:

@@ -24,6 +24,7 @@ PAUSED: Final = "Paused"
 RESET: Final = "Reset"
 RETAINED: Final = "Retained"
 INJECTED: Final = "Injected"
+BACKED_UP: Final = "BackedUp"
 CONTROL_TOPICS: Final = "ControlTopics"
 
 MAX_MESSAGE: Final = 32_768

@@ -231,7 +231,11 @@ class ControlTopicSpec(ResourceModel):
 
 
 class AllowSpec(ResourceModel):
-    """What resources may touch through this connection: patterns with ``*``."""
+    """What resources may touch through this connection: patterns with ``*``.
+
+    ``claims`` and ``secrets``: by name, what jobs of policies may be given for their snapshots. Whoever makes a policy
+    may choose the job's image, and so would otherwise read every Secret of the namespace.
+    """
 
     groups: Annotated[
         tuple[GroupPattern, ...],
@@ -243,6 +247,16 @@ class AllowSpec(ResourceModel):
         Field(min_length=1, max_length=100),
         unique(str, "must not repeat a pattern: remove the second one"),
     ] = ("*",)
+    claims: Annotated[
+        tuple[ResourceName, ...],
+        Field(max_length=100),
+        unique(str, "must not repeat a name: remove the second one"),
+    ] = ()
+    secrets: Annotated[
+        tuple[ResourceName, ...],
+        Field(max_length=100),
+        unique(str, "must not repeat a name: remove the second one"),
+    ] = ()
 
 
 class KafkaConnectionSpec(SpecModel):

@@ -40,6 +40,7 @@ from tidegate.resources.base import (
     unique,
 )
 from tidegate.resources.conditions import Conditions
+from tidegate.resources.connection import SecretKeySource
 from tidegate.resources.durations import format_duration, parse_duration
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
@@ -189,6 +190,120 @@ class RetentionSpec(ResourceModel):
     warn_before: Duration = parse_duration("24h")
 
 
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+StoragePath = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9_.=-]*(/[A-Za-z0-9][A-Za-z0-9_.=-]*)*",
+        "must be a relative path such as backups/offsets, whose parts begin with a letter or digit and go on with "
+        "letters, digits, '-', '_', '.' and '=', at most 512 characters",
+        most=512,
+    ),
+]
+
+
+class FolderStorage(ResourceModel):
+    """A folder of a PersistentVolumeClaim of this namespace; without ``claim``, of the machine that the local runner
+    is on, below the one folder that it may write to.
+    """
+
+    path: StoragePath
+    claim: ResourceName | None = None
+
+
+class S3Storage(ResourceModel):
+    """Below ``path`` in a bucket. ``credentials``: a file as AWS's tools share it; absent: who the job is anyhow."""
+
+    bucket: Annotated[
+        str,
+        matching(
+            r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
+            "must be a bucket's name: 3 to 63 lower-case letters, digits, '.' and '-'",
+            most=63,
+        ),
+    ]
+    path: StoragePath
+    endpoint: (
+        Annotated[
+            str,
+            matching(
+                r"https?://[A-Za-z0-9.:-]+",
+                "must be the http or https URL of an S3 service without a path, such as https://minio.storage:9000, "
+                "at most 255 characters",
+                most=255,
+            ),
+        ]
+        | None
+    ) = None
+    region: (
+        Annotated[
+            str,
+            matching(
+                r"[a-z0-9-]+", "must be a region such as eu-central-1: lower-case letters, digits and '-'", most=63
+            ),
+        ]
+        | None
+    ) = None
+    credentials: SecretKeySource | None = None
+
+
+class SnapshotStorage(ResourceModel):
+    """Where snapshots are kept: exactly one member is set."""
+
+    folder: FolderStorage | None = None
+    s3: S3Storage | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.folder is None) == (self.s3 is None):
+            raise problem("must have exactly one of folder, s3: keep one and remove the other")
+        return self
+
+
+class KeepSpec(ResourceModel):
+    """How long each snapshot is kept, and how long the last one of each day (UTC). The newest always is."""
+
+    each: Duration = parse_duration("48h")
+    daily: Duration = parse_duration("720h")
+
+    @model_validator(mode="after")
+    def _daily_is_longer(self) -> Self:
+        if self.daily < self.each:
+            raise problem("daily must not be shorter than each: raise daily, or give both the same value")
+        return self
+
+
+_SHORTEST_SCHEDULE: Final = timedelta(minutes=5)
+
+
+def _not_too_often(schedule: timedelta) -> timedelta:
+    if schedule < _SHORTEST_SCHEDULE:
+        raise problem("must be 5m or longer: each snapshot starts a Spark application")
+    if schedule % timedelta(seconds=1):
+        raise problem("must be whole seconds: snapshots are named by when they are due")
+    return schedule
+
+
+class SnapshotsSpec(ResourceModel):
+    """Where all groups stood, written down at each multiple of ``schedule`` since 1970.
+
+    ``groups`` absent: every group that the connection allows. ``keep`` absent: nothing is ever removed.
+    """
+
+    schedule: Annotated[Duration, AfterValidator(_not_too_often)]
+    to: SnapshotStorage
+    groups: (
+        Annotated[
+            tuple[GroupPattern, ...],
+            Field(min_length=1, max_length=100),
+            unique(str, "must not repeat a group: remove the second one"),
+        ]
+        | None
+    ) = None
+    keep: KeepSpec | None = None
+
+
 # --- the reset --------------------------------------------------------------------------------------------------------
 
 RunId = Annotated[
@@ -291,6 +406,13 @@ class ClusterTarget(ResourceModel):
     alias: MirrorAlias | None = None
 
 
+class SnapshotTarget(ResourceModel):
+    """Where the group stood in a snapshot: the newest one that was read to its end by ``at``; absent: the newest."""
+
+    from_: Annotated[SnapshotStorage, Field(alias="from")]
+    at: Timestamp | None = None
+
+
 class TargetKind(StrEnum):
     """The members of ``reset.to``, as they are written."""
 
@@ -305,9 +427,15 @@ class TargetKind(StrEnum):
     UNDO = "undo"
     RECORD = "record"
     CLUSTER = "cluster"
+    SNAPSHOT = "snapshot"
 
     @property
     def needs_spark(self) -> bool:
+        """Whether it is found by Spark only."""
+        return self.reads_records or self is TargetKind.SNAPSHOT
+
+    @property
+    def reads_records(self) -> bool:
         """Whether records have to be read to find it."""
         return self in (TargetKind.RECORD, TargetKind.CLUSTER)
 
@@ -338,13 +466,14 @@ class ResetTo(ResourceModel):
     undo: RunId | None = None
     record: RecordTarget | None = None
     cluster: ClusterTarget | None = None
+    snapshot: SnapshotTarget | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if len(self._set()) != 1:
             raise problem(
                 "must have exactly one of earliest, latest, offset, timestamp, duration, shiftBy, configMap, group, "
-                "undo, record, cluster: keep one and remove the others"
+                "undo, record, cluster, snapshot: keep one and remove the others"
             )
         return self
 
@@ -441,7 +570,7 @@ class ResetSpec(ResourceModel):
         if self.to.undo == self.id:
             yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
         if self.engine is Engine.DIRECT and self.to.kind.needs_spark:
-            yield "targets record and cluster read records with Spark: use engine Auto or Spark"
+            yield "targets record, cluster and snapshot need Spark: use engine Auto or Spark"
         if self.in_flight >= self.deadline:
             yield "inFlight must be shorter than deadline: the run waits that long; shorten inFlight or raise deadline"
 
@@ -551,7 +680,7 @@ def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, A
 
 MAX_GROUP_PATTERNS: Final = 20
 
-_OF_ONE_GROUP: Final = (TargetKind.RECORD, TargetKind.CLUSTER, TargetKind.CONFIG_MAP)
+_OF_ONE_GROUP: Final = (TargetKind.RECORD, TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
 
 
 class OffsetResetPolicySpec(SpecModel):
@@ -582,6 +711,7 @@ class OffsetResetPolicySpec(SpecModel):
     discovery: DiscoverySpec | None = None
     consumers: ConsumersSpec | None = None
     retention: RetentionSpec | None = None
+    snapshots: SnapshotsSpec | None = None
     reset: ResetSpec | None = None
     spark: SparkSpec | None = None
 
@@ -606,7 +736,8 @@ class OffsetResetPolicySpec(SpecModel):
     @property
     def keeps_something(self) -> bool:
         """Whether it asks for more than a reset."""
-        return any(part is not None for part in (self.latest, self.discovery, self.consumers, self.retention))
+        parts = (self.latest, self.discovery, self.consumers, self.retention, self.snapshots)
+        return any(part is not None for part in parts)
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> Self:
@@ -627,13 +758,13 @@ class OffsetResetPolicySpec(SpecModel):
             return
         if self.keeps_something:
             yield (
-                "latest, discovery, consumers and retention are about one group: give them to a policy with group, and "
-                "use groups for resets only"
+                "latest, discovery, consumers, retention and snapshots are not for a fleet: give them to a policy with "
+                "group, and use groups for resets only"
             )
         if reset is not None and (reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None):
             yield (
-                "reset.to.record, cluster, configMap and reset.evidence are for one group: use another target, or a "
-                "policy with group for each"
+                "reset.to.record, cluster, configMap, snapshot and reset.evidence are for one group: use another "
+                "target, or a policy with group for each"
             )
 
 
@@ -827,6 +958,35 @@ class InjectionStatus(ResourceModel):
     retry_at: Timestamp | None = None
 
 
+class SnapshotStatus(ResourceModel):
+    """One snapshot. ``taken_at``: when it was read to its end; ``bytes``: of its Parquet; ``unread``: groups that could
+    not be read.
+    """
+
+    due: Timestamp
+    taken_at: Timestamp
+    path: str
+    groups: Count
+    partitions: Count
+    bytes: Count
+    unread: Count
+
+
+class SnapshotsStatus(ResourceModel):
+    """``since``: when they were first asked for; ``next``: when one is begun next, absent while one is being made.
+
+    ``missed``: due times before the last one that nobody made; ``failures``: of how many attempts in a row nothing
+    came. ``launch``: the newest start of a job.
+    """
+
+    since: Timestamp
+    last: SnapshotStatus | None = None
+    next: Timestamp | None = None
+    missed: Count | None = None
+    failures: Count | None = None
+    launch: str | None = None
+
+
 MAX_HISTORY: Final = 10
 
 
@@ -838,4 +998,5 @@ class PolicyStatus(StatusModel):
     discovery: DiscoveryStatus | None = None
     retention: RetentionStatus | None = None
     injection: InjectionStatus | None = None
+    snapshots: SnapshotsStatus | None = None
     conditions: Conditions = ()

@@ -16,17 +16,19 @@ from tidegate.reset.runner import Launch
 from tidegate.reset.stores import label_value
 from tidegate.spark.errors import BadSparkSpec
 from tidegate.spark.session import common_options
-from tidegate.spark.settings import SparkSettings
+from tidegate.spark.settings import IMAGE_FOLDER, SparkSettings
 
 GROUP: Final = "sparkoperator.k8s.io"
 VERSION: Final = "v1beta2"
 PLURAL: Final = "sparkapplications"
 
 SECRETS_FOLDER: Final = PurePosixPath("/etc/tidegate/secrets")
+CLAIMS_FOLDER: Final = PurePosixPath("/var/lib/tidegate/claims")
 WRITABLE: Final = {"temporary": "/tmp", "work": "/opt/spark/work-dir"}  # noqa: S108 - a folder of the pod's own
 """Volumes by name, and where: a job's root file system is read-only, and Spark adds only its ``spark.local.dir``."""
 
 STORE_VARIABLE: Final = "TIDEGATE_STORE"
+ORDER_VARIABLE: Final = "TIDEGATE_SNAPSHOT_ORDER"
 
 
 def secret_file(secret: str, key: str) -> Path:
@@ -206,21 +208,26 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
     if not isinstance(parsed, dict) or parsed.get("kind") != "SparkApplication":
         raise BadTemplate("the template is not a SparkApplication")
     secrets = sorted(launch.connection_secrets.items())
+    claims = sorted(launch.claims.items())
     policy = {"tidegate.io/policy": label_value(str(launch.owner["name"]))} if launch.owner else {}
     values = resources(launch.spark, settings, common_options(reads_records=launch.reads_records)) | {
         "name": launch.name,
         "namespace": launch.namespace,
         "labels": {
             "app.kubernetes.io/managed-by": "tidegate",
-            "app.kubernetes.io/name": "tidegate-reset",
+            "app.kubernetes.io/name": f"tidegate-{launch.job}",
             "tidegate.io/launch": label_value(launch.name),
             **policy,
         },
         "ownerReferences": [dict(launch.owner)] if launch.owner else None,
         "imagePullPolicy": settings.image_pull_policy,
         "serviceAccount": settings.service_account,
+        "mainApplicationFile": f"local://{IMAGE_FOLDER}/jobs/{launch.job}.py",
         "arguments": [launch.store],
-        "env": [{"name": STORE_VARIABLE, "value": launch.store}],
+        "env": [
+            {"name": STORE_VARIABLE, "value": launch.store},
+            *({"name": name, "value": value} for name, value in sorted(launch.environment.items())),
+        ],
         "timeToLiveSeconds": int(settings.time_to_live.total_seconds()),
         "volumes": [
             *(
@@ -234,12 +241,20 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
                 }
                 for n, (secret, keys) in enumerate(secrets)
             ),
+            *(
+                {"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": claim, "readOnly": not written}}
+                for n, (claim, written) in enumerate(claims)
+            ),
             *({"name": name, "emptyDir": {}} for name in WRITABLE),
         ],
         "volumeMounts": [
             *(
                 {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
                 for n, (secret, _) in enumerate(secrets)
+            ),
+            *(
+                {"name": f"claim-{n}", "mountPath": str(CLAIMS_FOLDER / claim), "readOnly": not written}
+                for n, (claim, written) in enumerate(claims)
             ),
             *({"name": name, "mountPath": folder} for name, folder in WRITABLE.items()),
         ],

@@ -33,7 +33,13 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure
-from tidegate.spark.application import STORE_VARIABLE
+from tidegate.snapshots.document import Result, snapshot_of
+from tidegate.snapshots.manifest import Manifest, encode
+from tidegate.snapshots.order import Order, decode_order
+from tidegate.snapshots.store import SCHEME, OrderStore
+from tidegate.spark.application import ORDER_VARIABLE, STORE_VARIABLE
+from tidegate.spark.backup import take_snapshot
+from tidegate.spark.files import StorageFailure
 from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
 from tidegate.spark.parity import compare_logs, find_pairs
 from tidegate.spark.session import start_session
@@ -124,6 +130,48 @@ def parity(arguments: Sequence[str]) -> int:
         spark.stop()
     sys.stdout.write(as_json(found))
     return 0 if all(p.carries_over for p in found) else 1
+
+
+def snapshot(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Make the snapshot that an order (JSON) asks for, and print its manifest. 2: bad usage. 1: there is none.
+
+    By the operator: an order in a ConfigMap, where the result is stored as well; 0 also where another order has taken
+    its place. By hand: a file.
+    """
+    location = arguments[0] if arguments else ""
+    try:
+        if not location.startswith(SCHEME):
+            order = decode_order(Path(location).read_bytes())
+            manifest = _taken(order)
+        else:
+            expected, clock = environment.get(ORDER_VARIABLE, ""), SystemClock()
+            store = OrderStore(location)
+            order = store.order(expected)
+            try:
+                manifest = _taken(order)
+            except (KafkaFailure, StorageFailure) as failure:
+                store.finish(expected, Result(clock.now(), failure=str(failure)))
+                raise
+            store.finish(expected, Result(clock.now(), snapshot_of(manifest, order.storage)))
+    except (OSError, ValueError) as error:
+        _say(f"{location or 'the order'}: {error}")
+        return 2
+    except StaleAttempt as stale:
+        _say(str(stale))
+        return 0
+    except (KafkaFailure, StorageFailure, StoreFailure, RunNotFound) as failure:
+        _say(str(failure))
+        return 1
+    sys.stdout.write(encode(manifest).decode() + "\n")
+    return 0
+
+
+def _taken(order: Order) -> Manifest:
+    spark = start_session("tidegate-snapshot")
+    try:
+        return take_snapshot(spark, order, SystemClock())
+    finally:
+        spark.stop()
 
 
 def warm_up(output: str) -> int:

@@ -35,6 +35,7 @@ from tidegate.reset.model import (
     Clamped,
     Findings,
     FromCluster,
+    FromSnapshot,
     PartitionPlan,
     Plan,
     RunRequest,
@@ -49,6 +50,7 @@ from tidegate.reset.stores import StoreFailure, decode_request, encode_request, 
 from tidegate.reset.targets import asked_time
 from tidegate.spark.evidence import gather
 from tidegate.spark.find import find_records
+from tidegate.spark.restore import find_snapshot
 from tidegate.spark.snapshot import Snapshot
 from tidegate.spark.translation import find_place
 
@@ -134,16 +136,16 @@ class Rehearsal:
 
     def observe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = [n for batch in batches for n in batch.column(0).to_pylist()]
-        yield from _as_batches(_OBSERVED, ((n, 0, "t", n, 0, -1, "{}", None, None) for n in numbers))
+        yield from as_batches(_OBSERVED, ((n, 0, "t", n, 0, -1, "{}", None, None) for n in numbers))
 
     def measure(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in _rows(batch))
-        yield from _as_batches(_MEASURED, ((0, "t", row["partition"], -1, 0, 1, None) for row in rows))
+        yield from as_batches(_MEASURED, ((0, "t", row["partition"], -1, 0, 1, None) for row in rows))
 
     def plan(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in _rows(batch))
         nothing = (None,) * (PLAN_COLUMNS.count(",") - 4)
-        yield from _as_batches(PLAN_COLUMNS, (("", "", "", "t", row["partition"], *nothing) for row in rows))
+        yield from as_batches(PLAN_COLUMNS, (("", "", "", "t", row["partition"], *nothing) for row in rows))
 
 
 def rehearse(spark: SparkSession, requests: int = 100) -> DataFrame:
@@ -259,7 +261,7 @@ class _PlanJob:
                     by_cluster[self.cluster_of[number]].append(number)
                 for cluster, numbers in by_cluster.items():
                     requests = {number: decode_request(self.requests[number]) for number in numbers}
-                    yield from _as_batches(_OBSERVED, self._observed(clients, cluster, requests))
+                    yield from as_batches(_OBSERVED, self._observed(clients, cluster, requests))
 
     def _observed(
         self, clients: _Clients, cluster: int, requests: Mapping[int, RunRequest]
@@ -296,7 +298,7 @@ class _PlanJob:
                 for row in _rows(batch):
                     by_cluster[row["cluster"], row["at_us"]].append(TopicPartition(row["topic"], row["partition"]))
                 for (cluster, at_us), partitions in by_cluster.items():
-                    yield from _as_batches(_MEASURED, self._measured(clients, cluster, at_us, partitions))
+                    yield from as_batches(_MEASURED, self._measured(clients, cluster, at_us, partitions))
 
     def _measured(
         self, clients: _Clients, cluster: int, at_us: int, partitions: Sequence[TopicPartition]
@@ -326,7 +328,7 @@ class _PlanJob:
             for row in _rows(batch):
                 by_request[row["request"]].append(row)
         with _Clients(self.clusters) as clients:
-            yield from _as_batches(
+            yield from as_batches(
                 PLAN_COLUMNS, (out for n, rows in by_request.items() for out in self._planned(clients, n, rows))
             )
 
@@ -457,6 +459,13 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
             plan = collect_plan(plan_groups(spark, [named], now, findings={request.run_uid: place.findings}), named)
             place.check(plan)
             return plan
+        case FromSnapshot() as target:
+            stood = find_snapshot(spark, request, target)
+            # Without a selection, what the snapshot has: an expired group reads nothing that could tell.
+            named = request if request.selections else replace(request, selections=stood.selections)
+            plan = collect_plan(plan_groups(spark, [named], now, findings={request.run_uid: stood.findings}), named)
+            stood.check(plan)
+            return plan
         case _:
             return collect_plan(plan_groups(spark, [request], now), request)
 
@@ -541,7 +550,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _as_batches(columns: str, rows: Iterable[tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
+def as_batches(columns: str, rows: Iterable[tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
     """Rows as Arrow batches with the given columns (Spark's DDL, of the few types used here)."""
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 

@@ -162,13 +162,14 @@ class LocalSparkRunner:
             command += ["--jars", ",".join(map(str, self._settings.jars))]
         for key, value in knobs["sparkConf"].items():
             command += ["--conf", f"{key}={value}"]
-        return [*command, str(self._settings.templates / "jobs" / "reset.py"), launch.store]
+        return [*command, str(self._settings.templates / "jobs" / f"{launch.job}.py"), launch.store]
 
     def _environment_of(self, launch: Launch, folder: Path) -> dict[str, str]:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         return {
             **inherited,
             **self._environment,
+            **launch.environment,
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": str(self._python),

@@ -23,6 +23,7 @@ from tidegate.reset.model import (
     FleetRequest,
     FromFile,
     FromGroup,
+    FromSnapshot,
     PartitionPlan,
     Phase,
     Plan,
@@ -31,6 +32,7 @@ from tidegate.reset.model import (
     ToOffset,
 )
 from tidegate.reset.store import Run
+from tidegate.snapshots.storage import S3
 from tidegate.visible import visible, visible_bytes
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"
@@ -219,7 +221,14 @@ def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> 
 
 @pytest.mark.parametrize(
     ("target", "words"),
-    [(ToOffset(42), "to offset 42"), (FromGroup("other"), "to where group other stands")],
+    [
+        (ToOffset(42), "to offset 42"),
+        (FromGroup("other"), "to where group other stands"),
+        (
+            FromSnapshot(S3("backups", "kafka")),
+            "to where the group stood in the newest snapshot in s3a://backups/kafka",
+        ),
+    ],
 )
 def test_the_target_is_said_in_words(target: Target, words: str) -> None:
     run = a_run()

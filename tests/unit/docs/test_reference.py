@@ -12,6 +12,7 @@ import pytest
 from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Settings
+from tidegate.snapshots.metrics import SnapshotMetrics
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROOT = DOCS.parent
@@ -65,6 +66,7 @@ def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: M
     tables = {name: row.findall(table) for name, table in generator.tables().items()}
     registry = Metrics().registry
     RetentionMetrics(registry)
+    SnapshotMetrics(registry)
     real = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in registry.collect()

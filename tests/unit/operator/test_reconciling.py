@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tidegate.metrics import Metrics
 from tidegate.observe import Observer
 from tidegate.reset import fleet_job, job
 from tidegate.reset.confined import ConfinedRunStore
-from tidegate.reset.model import FromCluster
+from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning import make_plan
 from tidegate.reset.reconcile import Parts, PolicyReconciler
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
@@ -30,6 +30,7 @@ from tidegate.reset.store import RunStore, StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
+from tidegate.snapshots.storage import S3, Folder, Storage
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.settings import SparkSettings
 
@@ -662,3 +663,91 @@ def test_a_fleet_is_not_given_to_spark(fleet_world: FleetWorld) -> None:
 
     assert world.condition("Ready")["reason"] == "SparkUnavailable"
     assert "a fleet is reset by the operator itself" in world.condition("Ready")["message"]
+
+
+# --- from a snapshot --------------------------------------------------------------------------------------------------
+
+IN_S3 = {"s3": {"bucket": "backups", "path": "kafka", "credentials": {"secretName": "s3", "key": "aws"}}}
+ON_CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
+
+
+@pytest.mark.parametrize(
+    ("place", "storage", "secrets", "claims", "environment"),
+    [
+        (
+            IN_S3,
+            S3("backups", "kafka", credentials_file=Path("/etc/tidegate/secrets/s3/aws")),
+            {"s3": ("aws",)},
+            {},
+            {"AWS_SHARED_CREDENTIALS_FILE": "/etc/tidegate/secrets/s3/aws"},
+        ),
+        (ON_CLAIM, Folder(Path("/var/lib/tidegate/claims/backups/offsets")), {}, {"backups": False}, {}),
+    ],
+    ids=["s3", "claim"],
+)
+def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
+    world: World,
+    place: dict[str, Any],
+    storage: Storage,
+    secrets: dict[str, tuple[str, ...]],
+    claims: dict[str, bool],
+    environment: dict[str, str],
+) -> None:
+    launches: list[Launch] = []
+    world.runner.work = launches.append
+    world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
+    world.reconciler = world.fresh_reconciler()
+    world.ask(to={"snapshot": {"from": place, "at": "2026-11-20T14:00:00Z"}})
+    world.some_passes(5)
+    assert (world.condition("Ready")["reason"], launches) == ("StorageNotAllowed", [])
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(claims=("backups",), secrets=("s3",))))
+    world.some_passes(5)
+    [launch] = launches
+    request = world.open_store("ns", launch.store.rpartition("/")[2], None).load().request
+    assert request.target == FromSnapshot(storage, datetime(2026, 11, 20, 14, tzinfo=UTC))
+    assert {name: keys for name, keys in launch.connection_secrets.items() if name == "s3"} == secrets
+    assert (launch.claims, launch.environment, launch.reads_records) == (claims, environment, False)
+
+
+@pytest.mark.parametrize(
+    ("place", "in_pods", "says"),
+    [
+        ({"folder": {"path": "a"}}, True, "keeps nothing without a PersistentVolumeClaim"),
+        (ON_CLAIM, False, "has no claims"),
+        ({"folder": {"path": "a"}}, False, "set TIDEGATE_SPARK_SNAPSHOTS"),
+        (IN_S3, False, "which Spark on one machine can't be given"),
+    ],
+    ids=["no claim in a pod", "claim on a machine", "no folder on a machine", "secret on a machine"],
+)
+def test_a_place_that_the_job_could_not_reach_is_refused(
+    world: World, place: dict[str, Any], in_pods: bool, says: str
+) -> None:
+    world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, in_pods
+    world.reconciler = world.fresh_reconciler()
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(claims=("backups",), secrets=("s3",))))
+    world.ask(to={"snapshot": {"from": place}})
+    world.some_passes(5)
+    assert world.condition("Ready")["reason"] == "BadSnapshotStorage"
+    assert says in world.condition("Ready")["message"]
+
+
+def test_no_spark_job_is_started_for_a_document_that_reads_another_snapshot(world: World) -> None:
+    world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
+    world.reconciler = world.fresh_reconciler()
+    world.ask(to={"snapshot": {"from": {"s3": {"bucket": "backups", "path": "kafka"}}}})
+
+    def forge() -> None:
+        for path in (world.folder / "runs").glob("*.json"):
+            path.write_text(path.read_text().replace('"bucket":"backups"', '"bucket":"evil"'))
+
+    for _ in range(8):
+        with contextlib.suppress(RunnerFailure):
+            world.some_passes(1)
+        forge()
+    assert world.runner.started == []
+    assert "reads another snapshot" in world.condition("Ready")["message"]

@@ -45,6 +45,14 @@ LAUNCHES = {
         },
         connection_secrets={"kafka-user": ("password",), "kafka-ca": ("ca.crt", "ca.crt", "extra.crt")},
     ),
+    "snapshot": Launch(
+        "payments-restore-1",
+        "prod",
+        "configmap://prod/payments-restore",
+        connection_secrets={"s3-backups": ("credentials",)},
+        claims={"backups": False, "archive": True},
+        environment={"AWS_SHARED_CREDENTIALS_FILE": "/etc/tidegate/secrets/s3-backups/credentials"},
+    ),
     # Nothing that a resource contains is ever text of the template.
     "hostile": Launch(
         "payments-replay-3",

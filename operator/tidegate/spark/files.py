@@ -1,0 +1,102 @@
+"""Small files beside the data of snapshots, through Hadoop's ``FileSystem``: local folders, claims, S3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from tidegate.snapshots.storage import Storage, hadoop_options
+from tidegate.spark.expression import spoken
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOT_FOUND: Final = "java.io.FileNotFoundException"
+
+
+class StorageFailure(Exception):
+    """The place can't be read or written; the message says which and why. Hadoop has tried again by itself."""
+
+
+class Files:
+    """Names are relative to the storage's root, with ``/`` between their parts. For the driver only.
+
+    Every call raises ``StorageFailure``.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._root = storage.uri
+        # A copy: what one storage needs is no other job's setting.
+        self._conf = self._jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
+        for key, value in hadoop_options(storage).items():
+            self._conf.set(key, value)
+        self._fs = self._call("open", "", lambda: self._path("").getFileSystem(self._conf))
+
+    def uri(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """What lies in a folder, by name within it; nothing where there is no such folder."""
+        try:
+            found = self._call("list", folder, lambda: self._fs.listStatus(self._path(folder)))
+        except FileNotFoundError:
+            return ()
+        return tuple(sorted(status.getPath().getName() for status in found))
+
+    def read(self, name: str) -> bytes | None:
+        """``None``: there is none."""
+        try:
+            stream = self._call("read", name, lambda: self._fs.open(self._path(name)))
+        except FileNotFoundError:
+            return None
+        try:
+            content = self._call("read", name, lambda: self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+        return bytes(content)
+
+    def publish(self, name: str, content: bytes) -> None:
+        """The whole file appears at once: an object store's PUT does that; elsewhere it is renamed to its place."""
+        if self._root.startswith("s3a:"):
+            self._write(name, content)
+            return
+        folder, _, last = name.rpartition("/")
+        aside = f"{folder}/.{last}.{uuid4().hex}"
+        self._write(aside, content)
+        if not self._call("rename", name, lambda: self._fs.rename(self._path(aside), self._path(name))):
+            self.remove(aside)
+            if self.read(name) is None:
+                raise StorageFailure(f"can't write {self.uri(name)}: it could not be renamed to that")
+
+    def size(self, name: str) -> int:
+        """Bytes of all that is below."""
+        return int(self._call("measure", name, lambda: self._fs.getContentSummary(self._path(name)).getLength()))
+
+    def remove(self, name: str) -> None:
+        """With all that is below. Idempotent."""
+        self._call("remove", name, lambda: self._fs.delete(self._path(name), True))
+
+    def _write(self, name: str, content: bytes) -> None:
+        stream = self._call("write", name, lambda: self._fs.create(self._path(name), True))
+        try:
+            self._call("write", name, lambda: stream.write(bytearray(content)))
+        finally:
+            # Only the closing makes an object of it, and tells what went wrong.
+            self._call("write", name, stream.close)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.uri(name))
+
+    def _call(self, what: str, name: str, call: Any) -> Any:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+
+        try:
+            return call()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _NOT_FOUND:
+                raise FileNotFoundError(self.uri(name)) from error
+            hint = ""
+            if "S3AFileSystem" in str(error) and "ClassNotFoundException" in str(error):
+                hint = ": the job's image lacks Hadoop's connector to S3 (hadoop-aws)"
+            raise StorageFailure(f"can't {what} {self.uri(name)}: {spoken(error)}{hint}") from error

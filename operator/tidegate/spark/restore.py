@@ -1,0 +1,91 @@
+"""Finds where a group stood in a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.reset.model import FromSnapshot, RunRequest
+from tidegate.reset.plan import PlanRefused
+from tidegate.snapshots.manifest import (
+    BadManifest,
+    Manifest,
+    cluster_folder,
+    decode,
+    due_of,
+    newest_first,
+    schedule_folder,
+)
+from tidegate.snapshots.restore import SNAPSHOT_NOT_FOUND, Restored, Row, none_found, restored
+from tidegate.snapshots.storage import hadoop_options
+from tidegate.spark.executors import in_executor
+from tidegate.spark.expression import spoken
+from tidegate.spark.files import Files, StorageFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def find_snapshot(spark: SparkSession, request: RunRequest, target: FromSnapshot) -> Restored:
+    """Raises ``PlanRefused`` and ``KafkaFailure`` as planning does."""
+    cluster_id, topics = in_executor(spark, lambda: _look_around(request))
+    try:
+        files = Files(spark, target.storage)
+        manifests = read_manifests(files, cluster_id)
+        best = newest_first(manifests, request.group_id, target.at)
+        if not best:
+            clusters = [n.removeprefix("cluster=") for n in files.names("") if n.startswith("cluster=")]
+            raise none_found(cluster_id, request.group_id, target.at, manifests, clusters)
+        rows = _read(spark, files, target, best[0], request.group_id)
+    except StorageFailure as failure:
+        raise PlanRefused(SNAPSHOT_NOT_FOUND, str(failure)) from failure
+    return restored(best[0], request.group_id, rows, topics)
+
+
+def _look_around(request: RunRequest) -> tuple[str, Mapping[str, Topic]]:
+    with closing(KafkaClient(request.connection)) as kafka:
+        return kafka.cluster().cluster_id, kafka.topics()
+
+
+def read_manifests(files: Files, cluster_id: str) -> list[Manifest]:
+    """Those of all schedules of a cluster. Raises ``StorageFailure``, also for one that can't be understood: a newer
+    one may be what was meant."""
+    found = []
+    for folder in files.names(cluster_folder(cluster_id)):
+        if folder.startswith("schedule="):
+            found += manifests_of(files, schedule_folder(cluster_id, folder.removeprefix("schedule=")))
+    return found
+
+
+def manifests_of(files: Files, folder: str) -> list[Manifest]:
+    """Those of one schedule, as ``read_manifests``."""
+    found = []
+    for last in files.names(f"{folder}/manifests"):
+        name = f"{folder}/manifests/{last}"
+        if due_of(last) is None or not last.endswith(".json"):
+            continue
+        text = files.read(name)
+        if text is None:  # compacted away meanwhile
+            continue
+        try:
+            found.append(decode(text))
+        except BadManifest as bad:
+            raise StorageFailure(f"can't use {files.uri(name)}: {bad}") from bad
+    return found
+
+
+def _read(spark: SparkSession, files: Files, target: FromSnapshot, manifest: Manifest, group_id: str) -> list[Row]:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+    from pyspark.errors import PySparkException
+    from pyspark.sql.functions import col
+
+    uri = files.uri(f"{schedule_folder(manifest.cluster_id, manifest.schedule)}/{manifest.data}")
+    try:
+        table = spark.read.options(**hadoop_options(target.storage)).parquet(uri)
+        rows = table.where(col("group_id") == group_id).select("topic", "partition", "committed", "topic_id").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise StorageFailure(f"can't read {uri}: {spoken(error)}") from error
+    return [Row(TopicPartition(r["topic"], r["partition"]), r["committed"], r["topic_id"]) for r in rows]
