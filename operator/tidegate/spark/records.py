@@ -37,8 +37,9 @@ _TUNING: Final = {
     "max.poll.records": "5000",
     "max.partition.fetch.bytes": str(2 << 20),
     "receive.buffer.bytes": str(1 << 20),
-    # A window may be a handful of records: nobody gains by waiting for more.
-    "fetch.max.wait.ms": "50",
+    # What is read is there. At a log's end the client fetches ahead all the same, and whatever Spark asks next, where
+    # that log begins and ends, waits behind it.
+    "fetch.max.wait.ms": "1",
     "allow.auto.create.topics": "false",
 }
 
