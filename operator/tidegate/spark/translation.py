@@ -200,7 +200,7 @@ class _Comparison:
         )
 
     def result(self) -> Compared:
-        contributions = self._contributions()
+        contributions, furthest = self._contributions()
         proven = [proofs(pair, contributions[n]) for n, pair in enumerate(self._pairs)]
         found = self._found(proven)
         places = {
@@ -208,7 +208,7 @@ class _Comparison:
             for n, pair in enumerate(self._pairs)
             for d in pair.destinations
         }
-        seen, to_come = self._seen(places), self._to_come()
+        seen, to_come = self._seen(places), self._to_come(furthest)
         return Compared(
             tuple(
                 counted(pair, places[n, d.partition], d, seen.get((n, d.partition), 0), to_come[n])
@@ -288,25 +288,34 @@ class _Comparison:
         at = {(r["pair"], r["partition"]): r for r in rows}
         return {k: r["next"] for k, r in at.items() if r["next"] is not None}, {k: r["inside"] for k, r in at.items()}
 
-    def _contributions(self) -> list[list[Contribution]]:
+    def _contributions(self) -> tuple[list[list[Contribution]], dict[tuple[int, int], int]]:
+        """By pair; and by pair and partition over there, the last record that is surely here, −1 for none."""
         from pyspark.sql import functions as f
 
         proves = f.col("young") & ((f.col("open") == 0) | ((f.col("done") == 0) & f.col("anchors")))
         rows = (
             self._joined.where(f.col("i") == f.col("other"))
             .groupBy(*_SAME, "q")
-            .agg(f.min("at").alias("at"), f.first("i").alias("i"), f.first(proves).alias("proves"))
+            .agg(
+                f.min("at").alias("at"),
+                f.first("i").alias("i"),
+                f.first(proves).alias("proves"),
+                f.first(f.when((f.col("done") == 1) & (f.col("open") == 0), f.col("offset"))).alias("copied"),
+            )
             .groupBy("pair", "q", "i")
             .agg(
                 f.min(f.when(f.col("proves"), f.col("at"))).alias("first"),
                 f.max(f.when(f.col("proves"), f.col("at"))).alias("last"),
+                f.coalesce(f.max("copied"), f.lit(-1)).alias("furthest"),
             )
             .collect()
         )
         found: list[list[Contribution]] = [[] for _ in self._pairs]
+        furthest = {(n, o.partition): -1 for n, pair in enumerate(self._pairs) for o in pair.origins}
         for r in rows:
             found[r["pair"]].append(Contribution(r["q"], r["i"], r["first"], r["last"]))
-        return found
+            furthest[r["pair"], r["i"]] = max(furthest[r["pair"], r["i"]], r["furthest"])
+        return found, furthest
 
     def _found(self, proven: Sequence[Mapping[int, Proof]]) -> dict[tuple[int, int], Found]:
         from pyspark.sql import functions as f
@@ -373,18 +382,10 @@ class _Comparison:
         )
         return {(r["pair"], r["q"]): r["count"] for r in rows}
 
-    def _to_come(self) -> list[dict[int, int]]:
+    def _to_come(self, furthest: Mapping[tuple[int, int], int]) -> list[dict[int, int]]:
         """By pair and partition over there: done records behind the last one that is surely here."""
         from pyspark.sql import functions as f
 
-        furthest = {(n, o.partition): -1 for n, pair in enumerate(self._pairs) for o in pair.origins}
-        rows = (
-            self._joined.where((f.col("done") == 1) & (f.col("open") == 0))
-            .groupBy("pair", "i")
-            .agg(f.max("offset").alias("furthest"))
-            .collect()
-        )
-        furthest |= {(r["pair"], r["i"]): r["furthest"] for r in rows}
         rules = [(n, i, offset) for (n, i), offset in furthest.items()]
         found: list[dict[int, int]] = [{} for _ in self._pairs]
         for r in (
