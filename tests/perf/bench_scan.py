@@ -1,22 +1,20 @@
 """How fast is a full scan by content?
 
 Ours: a search that finds nothing, so that every record is looked at, in a session that has just started and looked
-through a small topic. Anchors: Kafka's own ConsumerPerformance, which looks at nothing (its ``nMsg.sec``: the whole
-run, its JVM's start apart), and a loop over librdkafka's batches that looks for a text (``kcat | grep``). In turns on
-the same broker.
+through a tenth as many records by each condition. Anchors: Kafka's own ConsumerPerformance, which looks at nothing (its
+``nMsg.sec``: the whole run, its JVM's start apart), and a loop over librdkafka's batches that looks for a text
+(``kcat | grep``). In turns on the same broker.
 """
 
 from __future__ import annotations
 
 import argparse
-from statistics import median
 
 from perf.record_stage import (
     broker,
     consumer_performance,
     fill,
     librdkafka_grep,
-    peak_mib,
     search,
     session,
 )
@@ -29,7 +27,7 @@ CASES = {
     "string: contains": ToRecord("contains(value, binary('OutOfStock'))"),
     "json: get_json_object": ToRecord("get_json_object(string(value), '$.status') = '500'"),
     "json: valueSchema": ToRecord("record.status = 500", schema=SCHEMA),
-    "json: like first": ToRecord("value like '%500%' and get_json_object(string(value), '$.status') = '500'"),
+    "json: each document read": ToRecord("get_json_object(string(value), '$.status') >= 500"),
 }
 
 
@@ -48,7 +46,6 @@ def main(arguments: list[str]) -> None:
         try:
             for target in CASES.values():
                 search(spark, small, target)
-            small_mib = peak_mib(spark)
             for partitions in options.partitions:
                 stage = fill(bootstrap, f"scan-{partitions}", options.records, partitions)
                 cases = CASES if partitions == options.partitions[0] else dict(list(CASES.items())[:1])
@@ -56,22 +53,22 @@ def main(arguments: list[str]) -> None:
                 anchor, grep = [], []
                 for run in range(options.runs):
                     anchor.append(consumer_performance(stage))
-                    grep.append(librdkafka_grep(stage, partitions, b"OutOfStock"))
+                    if not grep:  # by far the slowest
+                        grep.append(librdkafka_grep(stage, partitions, b"OutOfStock"))
                     for case, target in cases.items():
                         seconds, found = search(spark, stage, target)
                         if set(found.findings.offsets.values()) != {None}:
                             raise SystemExit(f"{case} has found {found.findings}, and there is nothing to be found")
                         ours[case].append(options.records / seconds)
                     print(
-                        f"run {run + 1}: ConsumerPerformance {anchor[-1]:,.0f}, librdkafka {grep[-1]:,.0f}, "
+                        f"run {run + 1}: ConsumerPerformance {anchor[-1]:,.0f}, "
                         + ", ".join(f"{case} {rates[-1]:,.0f}" for case, rates in ours.items()),
                         flush=True,
                     )
                 for case, rates in ours.items():
                     extra = {
-                        "librdkafka, grep": round(median(grep)),
-                        "JVM's peak, a tenth of it (MiB)": small_mib,
-                        "JVM's peak (MiB)": peak_mib(spark),
+                        "librdkafka, grep": round(grep[0]),
+                        "the first run": round(rates[0]),
                     }
                     rows.append(Row(f"{case}, {partitions} partition(s)", tuple(rates), tuple(anchor), extra))
         finally:

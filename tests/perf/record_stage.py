@@ -153,3 +153,13 @@ def peak_mib(spark: Any) -> int:
     """The most memory that the driver's JVM, which holds the executor too, has had so far."""
     status = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def live_mib(spark: Any) -> int:
+    """What that JVM needs: its heap once it is swept, and the buffers outside of it."""
+    java: Any = spark.sparkContext._jvm.java.lang
+    java.System.gc()
+    factory = java.management.ManagementFactory
+    outside = factory.getPlatformMXBeans(java.Class.forName("java.lang.management.BufferPoolMXBean"))
+    used = factory.getMemoryMXBean().getHeapMemoryUsage().getUsed() + sum(pool.getMemoryUsed() for pool in outside)
+    return int(used) >> 20
