@@ -46,7 +46,7 @@ from tidegate.reset.request import Refusal
 from tidegate.reset.runner import RunnerState, RunnerStatus
 from tidegate.reset.store import Run
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
-from tidegate.resources.conditions import RETAINED, with_condition
+from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetPhase, ResetStatus, RunHistory
@@ -365,6 +365,17 @@ def _policies() -> Iterator[Written]:
     )
     going = succeeded.model_copy(update={"conditions": place_going})
     yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
+    not_backed_up = with_condition(
+        succeeded.conditions,
+        BACKED_UP,
+        False,
+        reason="SnapshotLate",
+        message="a snapshot is late: there is no snapshot yet",
+        generation=_GENERATION,
+        now=_NOW,
+    )
+    late = succeeded.model_copy(update={"conditions": not_backed_up})
+    yield row("snapshot_late", late, current, "Degraded", BACKED_UP)
 
 
 def _fleets() -> Iterator[Written]:

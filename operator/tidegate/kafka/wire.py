@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -285,15 +285,17 @@ class Wire:
 
     def fetch_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
         """All committed offsets of many groups; one request a coordinator and up to 200 groups."""
-        commits = self.commits_of_many(group_ids)
-        return {group_id: {p: commit.offset for p, commit in those.items()} for group_id, those in commits.items()}
+        return {group_id: _offsets_of(group)[0] for group_id, group in self._fetch_groups(group_ids)}
 
     def commits_of_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, Committed]]:
         """As :meth:`fetch_many`, with all that the coordinators tell of a commit."""
+        return {group_id: _commits(group) for group_id, group in self._fetch_groups(group_ids)}
+
+    def _fetch_groups(self, group_ids: Collection[str]) -> Iterator[tuple[str, Any]]:
+        """Each group's part of an OffsetFetch answer."""
         by_node: defaultdict[int, list[str]] = defaultdict(list)
         for group_id, node in self._find(list(group_ids)).items():
             by_node[node].append(group_id)
-        result: dict[str, dict[TopicPartition, Committed]] = {}
         for node, ids in by_node.items():
             for start in range(0, len(ids), 200):
                 batch = ids[start : start + 200]
@@ -307,10 +309,8 @@ class Wire:
                     groups = {}
                 for group_id in batch:
                     # One by one where the batch did not answer: that follows moved coordinators and names errors.
-                    result[group_id] = _commits(
-                        groups[group_id] if group_id in groups else self._fetch_group(group_id, None, stable=False)
-                    )
-        return result
+                    group = groups[group_id] if group_id in groups else self._fetch_group(group_id, None, stable=False)
+                    yield group_id, group
 
     def offset_fetch(self, group_id: str) -> Any:
         """An OffsetFetch request for all that a group has; see :func:`commits_of`."""
@@ -568,8 +568,9 @@ def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicP
             partition = TopicPartition(topic.name, row.partition_index)
             if row.error_code == UNSTABLE_OFFSET_COMMIT:
                 pending.add(partition)
-            else:
+                continue
+            if row.error_code:
                 check(row.error_code, f"{what} ({partition})", needs, *on_topics("Describe", [topic.name]))
-                if row.committed_offset >= 0:
-                    offsets[partition] = row.committed_offset
+            if row.committed_offset >= 0:
+                offsets[partition] = row.committed_offset
     return offsets, frozenset(pending)

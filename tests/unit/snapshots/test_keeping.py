@@ -381,6 +381,18 @@ def test_a_schedule_that_is_taken_away_ends_its_job(world: World, restarted: boo
     assert world.attempts() == ["1", "2"]
 
 
+def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World) -> None:
+    world.kube.dies_in = 0.5
+    with pytest.raises(Killed):
+        world.keep(4)
+    world.kube.dies_in = None
+    world.restart()
+    world.snapshots = None
+    world.keep(2)
+    assert world.document.result is not None
+    assert world.document.result.withdrawn
+
+
 def test_the_job_of_a_policy_that_is_gone_is_ended(world: World) -> None:
     world.keep(4)
     world.run(world.keeper.forget(world.uid))
