@@ -111,6 +111,28 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
     assert "tidegate.io/approve=one" in shown.stdout
 
 
+def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_policy(
+    spark_operator: OperatorProcess, resources: Resources, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, base = make_topic(2), unique("payments")
+    produce(kafka.bootstrap, topic, 2, 100)
+    for name in ("a", "b", "c"):
+        commit(kafka.bootstrap, f"{base}-{name}", topic, AT_50)
+    resources.fleet("p", [f"{base}-*"], {"id": "one", "to": {"offset": 10}, "failurePolicy": "All"})
+
+    done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
+
+    reset = done["status"]["reset"]
+    assert (reset["phase"], reset["engine"], reset["fleet"]["reset"]) == ("Succeeded", "Spark", 3), done["status"]
+    assert reset["application"].endswith("-1")
+    assert [committed(kafka.bootstrap, f"{base}-{name}", topic, 2) for name in ("a", "b", "c")] == [AT_10] * 3
+    documents = resources.core.list_namespaced_config_map(
+        resources.namespace, label_selector="tidegate.io/policy=p"
+    ).items
+    assert len(documents) == 1 + 3
+    assert {document.metadata.owner_references[0].uid for document in documents} == {done["metadata"]["uid"]}
+
+
 def _driver(runs: Path) -> int | None:
     """The process group of the launch that was started last."""
     for record in runs.rglob("process.json"):

@@ -6,12 +6,12 @@ May be started again at any point, by anybody, as those.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
 from tidegate.kafka.ports import Kafka
@@ -69,11 +69,14 @@ Check = Callable[[], None]
 class Resets(Protocol):
     """Resets groups, several side by side or one after another."""
 
-    def apply(self, groups: Sequence[RunStore], check: Check, *, hold: bool) -> None:
-        """``apply_group`` for each; with ``hold``, none is begun after one has failed. Raises what the last raised."""
+    def apply(self, groups: Mapping[str, RunStore], check: Check, *, hold: bool) -> bool:
+        """``apply_group`` for each, by its id. With ``hold``, none is begun after one has failed.
+
+        Returns whether all stand at their targets. Raises what one raised, after the others that were begun have ended.
+        """
         ...
 
-    def settle(self, groups: Sequence[RunStore], check: Check, reason: str, message: str) -> None:
+    def settle(self, groups: Mapping[str, RunStore], check: Check, reason: str, message: str) -> None:
         """``settle_group`` for each."""
         ...
 
@@ -227,7 +230,7 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
             case Begin():
                 store.append(Progress(Phase.APPLYING, clock.now(), attempt), attempt=attempt)
             case Apply(groups=names, hold=hold):
-                parts.resets.apply([opened[g] for g in names], check, hold=hold)
+                parts.resets.apply({g: opened[g] for g in names}, check, hold=hold)
             case PutBack(reason, message):
                 intent = Progress(Phase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
                 store.append(intent, attempt=attempt)
@@ -235,7 +238,7 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
                 message = "every group stands at its targets"
                 store.append(Progress(Phase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
             case Settle(groups=names, reason=reason, message=message):
-                parts.resets.settle([opened[g] for g in names], check, reason, message)
+                parts.resets.settle({g: opened[g] for g in names}, check, reason, message)
             case Release(groups=names):
                 for name in names:
                     _release(opened[name])
@@ -313,6 +316,33 @@ def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[st
     )
 
 
+_T = TypeVar("_T")
+
+
+def side_by_side(items: Sequence[_T], do: Callable[[_T], bool], *, threads: int) -> bool:
+    """``do`` each, which says whether others may be begun; none is after one that raised. Raises what the first did.
+
+    Returns whether all were done, and said so.
+    """
+    over = threading.Event()
+
+    def one(item: _T) -> None:
+        if over.is_set():
+            return
+        go_on = False
+        try:
+            go_on = do(item)
+        finally:
+            if not go_on:
+                over.set()
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="fleet") as pool:
+        done = [pool.submit(one, item) for item in items]
+    for future in done:
+        future.result()
+    return not over.is_set()
+
+
 class SideBySide:
     """Implements ``Resets`` in threads. ``lend``: a connection for one thread at a time."""
 
@@ -329,78 +359,79 @@ class SideBySide:
         self._threads = threads
         self._tuning = tuning
 
-    def apply(self, groups: Sequence[RunStore], check: Check, *, hold: bool) -> None:
+    def apply(self, groups: Mapping[str, RunStore], check: Check, *, hold: bool) -> bool:
         unended: list[KafkaFailure] = []
+        failed: list[str] = []
 
-        def reset(group: RunStore, kafka: Kafka) -> bool:
+        def reset(group: RunStore) -> bool:
+            check()
+            succeeded = False
             try:
-                succeeded = apply_group(group, kafka, self._clock, hold=hold, tuning=self._tuning)
+                with self._lend() as kafka:
+                    succeeded = apply_group(group, kafka, self._clock, hold=hold, tuning=self._tuning)
             except KafkaFailure as failure:
                 # Its gates could not be opened, so it is not over; the next job goes on with it.
                 unended.append(failure)
-                succeeded = False
+            if not succeeded:
+                failed.append(group.location)
             return succeeded or not hold
 
-        self._each(groups, check, reset)
+        side_by_side(list(groups.values()), reset, threads=self._threads)
         if unended:
             raise unended[0]
+        return not failed
 
-    def settle(self, groups: Sequence[RunStore], check: Check, reason: str, message: str) -> None:
-        def end(group: RunStore, kafka: Kafka) -> bool:
-            settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
+    def settle(self, groups: Mapping[str, RunStore], check: Check, reason: str, message: str) -> None:
+        def end(group: RunStore) -> bool:
+            check()
+            with self._lend() as kafka:
+                settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
             return True
 
-        self._each(groups, check, end)
-
-    def _each(self, groups: Sequence[RunStore], check: Check, do: Callable[[RunStore, Kafka], bool]) -> None:
-        """``do`` says whether others may be begun; none is after one that raised. Raises what the first of them did."""
-        over = threading.Event()
-
-        def one(group: RunStore) -> None:
-            if over.is_set():
-                return
-            go_on = False
-            try:
-                check()
-                with self._lend() as kafka:
-                    go_on = do(group, kafka)
-            finally:
-                if not go_on:
-                    over.set()
-
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="fleet") as pool:
-            done = [pool.submit(one, group) for group in groups]
-        for future in done:
-            future.result()
+        side_by_side(list(groups.values()), end, threads=self._threads)
 
 
-# --- in the operator --------------------------------------------------------------------------------------------------
+# --- in one process ---------------------------------------------------------------------------------------------------
 
 _PLAN_TRIES: Final = 5
 
 
-def plan_one_by_one(kafka: Kafka, clock: Clock) -> PlanGroups:
-    """A group that a rebalance hides is looked at a few times."""
-
+def plan_one_by_one(kafka: Kafka) -> PlanGroups:
     def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
         for request in requests:
-            yield _planned_soon(request, kafka, now, clock)
+            try:
+                yield make_plan(request, kafka, now)
+            except (PlanRefused, KafkaFailure) as failure:
+                yield failure
 
     return plan
 
 
-def _planned_soon(request: RunRequest, kafka: Kafka, now: datetime, clock: Clock) -> Plan | PlanRefused | KafkaFailure:
-    for _ in range(_PLAN_TRIES - 1):
-        try:
-            return make_plan(request, kafka, now)
-        except Unavailable:
+def patiently(plan: PlanGroups, clock: Clock) -> PlanGroups:
+    """Groups that a rebalance hides, or whose coordinator is away, are planned again, a few times."""
+
+    def again(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+        found = list(plan(requests, now))
+        for _ in range(_PLAN_TRIES - 1):
+            hidden = [n for n, answer in enumerate(found) if isinstance(answer, Unavailable)]
+            if not hidden:
+                break
             clock.sleep(1.0)
-        except (PlanRefused, KafkaFailure) as failure:
-            return failure
-    try:
-        return make_plan(request, kafka, now)
-    except (PlanRefused, KafkaFailure) as failure:
-        return failure
+            for n, answer in zip(hidden, plan([requests[n] for n in hidden], now), strict=True):
+                found[n] = answer
+        yield from found
+
+    return again
+
+
+def beneath(document: str, confines: Confines, open_document: Callable[[str], RunStore]) -> OpenGroup:
+    """The groups' documents beneath the one of a fleet's run, each within its confines."""
+
+    def opened(uid: str) -> RunStore:
+        group_id = uid.split("/", 2)[2]
+        return ConfinedRunStore(open_document(group_document(document, uid)), confines.of_group(uid, group_id))
+
+    return opened
 
 
 def parts_of(
@@ -413,19 +444,11 @@ def parts_of(
     resets: Resets,
 ) -> Parts:
     """A fleet in this process. ``document``: of its run, ``undoes``: of the one it undoes; each group's are beneath."""
-
-    def beneath(parent: str) -> OpenGroup:
-        def opened(uid: str) -> RunStore:
-            group_id = uid.split("/", 2)[2]
-            return ConfinedRunStore(open_document(group_document(parent, uid)), confines.of_group(uid, group_id))
-
-        return opened
-
     return Parts(
-        open_group=beneath(document),
-        open_undone=beneath(undoes),
+        open_group=beneath(document, confines, open_document),
+        open_undone=beneath(undoes, confines, open_document),
         group_ids=kafka.group_ids,
-        plan=plan_one_by_one(kafka, clock),
+        plan=patiently(plan_one_by_one(kafka), clock),
         resets=resets,
         clock=clock,
     )

@@ -412,14 +412,6 @@ class PolicyReconciler:
                 f"spec.reset.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
                 "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
             )
-        if spec.groups is not None:
-            # Its groups have documents beneath that of the run, which Spark's jobs do not know of.
-            if reset.engine is not Engine.SPARK:
-                return Engine.DIRECT
-            return Refusal(
-                SPARK_UNAVAILABLE,
-                "spec.reset.engine is Spark, and a fleet is reset by the operator itself: use engine Auto or Direct",
-            )
         if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
             return Engine.DIRECT
         if Engine.SPARK not in self._parts.runners:

@@ -527,6 +527,11 @@ class ConfigMapRunStore(_Document):
     def load(self) -> Run:
         return self._read().run
 
+    def read_owner(self) -> Mapping[str, Any] | None:
+        """The owner reference of the ConfigMap, as the API has it; ``None`` where it has none."""
+        stored = self._core.api_client.sanitize_for_serialization(self._read().config_map.metadata)
+        return next(iter(stored.get("ownerReferences") or ()), None)
+
     def _change(self, change: Change) -> Run:
         for conflicts in range(MAX_CONFLICTS):
             stored = self._read()
@@ -692,3 +697,16 @@ def open_store(location: str, *, api_client: Any = None, owner: Mapping[str, Any
         case "configmap" if url.netloc and re.fullmatch(r"/[^/]+", url.path):
             return ConfigMapRunStore(url.netloc, url.path[1:], api_client=api_client, owner=owner)
     raise ValueError(f"{location!r} is not a run store: file:///folder/name or configmap://namespace/name")
+
+
+def open_beside(location: str, *, owned: bool = False) -> Callable[[str], RunStore]:
+    """Opens other runs' documents by name, next to the one at ``location``. ``owned``: with its owner, if it has one,
+    so that what is created there goes with it as well; that is read at once, and raises as ``RunStore.load``.
+    """
+    folder, _, name = location.rpartition("/")
+    if not location.startswith("configmap://"):
+        return lambda other: open_store(f"{folder}/{other}")
+    client = default_api_client()
+    here = ConfigMapRunStore(urlsplit(location).netloc, name, api_client=client)
+    owner = here.read_owner() if owned else None
+    return lambda other: open_store(f"{folder}/{other}", api_client=client, owner=owner)

@@ -31,8 +31,8 @@ from tidegate.reset.model import (
     ToOffset,
     ToTimestamp,
 )
-from tidegate.reset.store import RunNotFound, StaleAttempt
-from tidegate.reset.stores import StoreFailure
+from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
+from tidegate.reset.stores import StoreFailure, open_store
 from tidegate.snapshots.document import Result, snapshot_of
 from tidegate.snapshots.manifest import Manifest, encode
 from tidegate.snapshots.order import Order, decode_order
@@ -40,6 +40,7 @@ from tidegate.snapshots.store import SCHEME, OrderStore
 from tidegate.spark.application import ORDER_VARIABLE, STORE_VARIABLE
 from tidegate.spark.backup import take_snapshot
 from tidegate.spark.files import StorageFailure
+from tidegate.spark.fleet import carry_out_fleet
 from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
 from tidegate.spark.parity import compare_logs, find_pairs
 from tidegate.spark.session import start_session
@@ -53,7 +54,8 @@ _CONNECTION = TypeAdapter(Connection)
 def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Carry out one run. The exit code is for people: what was achieved is in the run's store.
 
-    0: it ended, well or not, or waits for approval, or another attempt has taken over. 2: bad usage. 1: the store.
+    0: it ended, well or not, or waits for approval, or another attempt has taken over. 2: bad usage. 1: it has to be
+    gone on with by another job.
     """
     location = arguments[0] if arguments else environment.get(STORE_VARIABLE, "")
     if not location:
@@ -61,11 +63,12 @@ def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return 2
     spark = start_session("tidegate-reset")
     try:
-        result = carry_out(spark, location, SystemClock())
+        of_fleet = open_store(location).load().request.fleet is not None
+        result = (carry_out_fleet if of_fleet else carry_out)(spark, location, SystemClock())
     except StaleAttempt as stale:
         _say(f"another attempt has taken over: {stale}")
         return 0
-    except (StoreFailure, RunNotFound, ValueError) as failure:
+    except (StoreFailure, RunNotFound, ForeignRun, KafkaFailure, ValueError) as failure:
         _say(str(failure))
         return 1
     finally:

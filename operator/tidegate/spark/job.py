@@ -179,14 +179,28 @@ def collect_plan(plans: DataFrame, request: RunRequest) -> Plan:
     """One group's plan from its rows. Raises what its planning raised: ``PlanRefused`` or a ``KafkaFailure``."""
     from pyspark.sql.functions import col
 
-    rows = plans.where(col("run_uid") == request.run_uid).toArrow().to_pylist()
+    found = _plan_of(request, plans.where(col("run_uid") == request.run_uid).toArrow().to_pylist())
+    if not isinstance(found, Plan):
+        raise found
+    return found
+
+
+def collect_plans(plans: DataFrame, requests: Sequence[RunRequest]) -> list[Plan | PlanRefused | KafkaFailure]:
+    """Each group's plan, or why it has none, in the requests' order."""
+    rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in plans.toArrow().to_pylist():
+        rows[row["run_uid"]].append(row)
+    return [_plan_of(request, rows[request.run_uid]) for request in requests]
+
+
+def _plan_of(request: RunRequest, rows: Sequence[Mapping[str, Any]]) -> Plan | PlanRefused | KafkaFailure:
     if not rows:
-        raise KafkaFailure(f"Spark returned no rows for run {request.run_uid}")
+        return KafkaFailure(f"Spark returned no rows for run {request.run_uid}")
     head = rows[0]
     if head["refused"] is not None:
-        raise PlanRefused(head["refused"], head["message"])
+        return PlanRefused(head["refused"], head["message"])
     if head["failure"] is not None:
-        raise _revived(head["failure"], head["message"])
+        return _revived(head["failure"], head["message"])
     partitions = sorted(
         (
             PartitionPlan(

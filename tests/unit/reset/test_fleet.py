@@ -20,7 +20,7 @@ from tidegate.packed import pack
 from tidegate.reset import fleet_job
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.fleet_job import Parts, SideBySide, plan_one_by_one
+from tidegate.reset.fleet_job import Parts, SideBySide, patiently, plan_one_by_one
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -137,7 +137,7 @@ class World:
             open_group=lambda uid: life.opened(beneath(uid)),
             open_undone=self._beneath(undone),
             group_ids=self.kafka.group_ids,
-            plan=plan_one_by_one(self.kafka, self.clock),
+            plan=patiently(plan_one_by_one(self.kafka), self.clock),
             # One thread: the fake's clock knows no others.
             resets=SideBySide(lambda: nullcontext(kafka), self.clock, threads=1),
             clock=self.clock,
@@ -349,13 +349,13 @@ def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
     begun = []
 
     class Overtaken(SideBySide):
-        def apply(self, groups: Any, check: Any, *, hold: bool) -> None:
+        def apply(self, groups: Any, check: Any, *, hold: bool) -> bool:
             def then() -> None:
                 check()
                 begun.append(True)
                 store.begin_attempt()
 
-            super().apply(groups, then, hold=hold)
+            return super().apply(groups, then, hold=hold)
 
     parts = replace(world.parts(Mortal()), resets=Overtaken(lambda: nullcontext(world.kafka), world.clock, threads=1))
     with pytest.raises(StaleAttempt):

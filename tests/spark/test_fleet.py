@@ -1,0 +1,129 @@
+"""A fleet in real Spark on a real broker: planned as one DataFrame, each group reset by a transaction of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from apiserver.offsets import commit, committed, produce
+from support.operator_process import until
+from support.stack_fixtures import MakeTopic, Unique
+from tidegate.kafka.connection import Connection
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import (
+    ApplySettings,
+    FailurePolicy,
+    FleetRequest,
+    Phase,
+    RunRequest,
+    RunResult,
+    Target,
+    ToOffset,
+    Undo,
+)
+from tidegate.reset.stores import DirectoryRunStore
+from tidegate.spark.fleet import AT_ONCE, carry_out_fleet
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+AT_10, AT_50 = {0: 10, 1: 10}, {0: 50, 1: 50}
+
+
+class World:
+    """Groups `<base>-a` and so on that stand at 50 of 100 in two partitions, and runs that send them to 10."""
+
+    def __init__(self, spark: Any, bootstrap: str, topic: str, base: str, folder: Path) -> None:
+        self.spark, self.bootstrap, self.topic, self.base, self.folder = spark, bootstrap, topic, base, folder
+        produce(bootstrap, topic, 2, 100)
+
+    def stand(self, *names: str, topic: str = "") -> None:
+        for name in names:
+            commit(self.bootstrap, f"{self.base}-{name}", topic or self.topic, AT_50)
+
+    def at(self, name: str) -> dict[int, int]:
+        return committed(self.bootstrap, f"{self.base}-{name}", self.topic, 2)
+
+    def ask(self, policy: FailurePolicy, run_id: str = "one", target: Target | None = None, **fleet: Any) -> None:
+        asked = replace(FleetRequest((f"{self.base}-*",), policy), **fleet)
+        self.store(run_id).create(
+            RunRequest(
+                run_uid=f"uid/{run_id}",
+                run_id=run_id,
+                group_id="",
+                connection=Connection(self.bootstrap),
+                selections=(),
+                target=target or ToOffset(10),
+                settings=ApplySettings(deadline=datetime.now(UTC) + timedelta(minutes=5)),
+                manual_approval=run_id == "one",
+                fleet=asked,
+            )
+        )
+
+    def store(self, run_id: str = "one") -> DirectoryRunStore:
+        return DirectoryRunStore(self.folder, f"p-{run_id}")
+
+    def go(self, run_id: str = "one") -> RunResult | None:
+        return carry_out_fleet(self.spark, self.store(run_id).location, SystemClock())
+
+
+@pytest.fixture
+def world(spark: Any, kafka: Any, make_topic: MakeTopic, unique: Unique, tmp_path: Path) -> World:
+    return World(spark, kafka.bootstrap, make_topic(2), unique("payments"), tmp_path)
+
+
+def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world: World) -> None:
+    world.stand("a", "b", "secret")
+    names = (f"{world.base}-a", f"{world.base}-b")
+    world.ask(FailurePolicy.ALL, allowed_groups=(*names, "other"))
+
+    assert world.go() is None
+    planned = world.store().load().fleet
+    assert planned is not None
+    assert (planned.planned, planned.records_replayed) == (names, 160)
+    assert world.at("a") == AT_50
+    world.store().approve()
+    result = world.go()
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.phase, result.counts.reset) == (Phase.SUCCEEDED, 2), result
+    assert [world.at(name) for name in ("a", "b", "secret")] == [AT_10, AT_10, AT_50]
+
+    world.ask(FailurePolicy.ISOLATE, "two", Undo("one", ()), groups=names, undoes="p-one")
+    undone = world.go("two")
+
+    assert undone is not None
+    assert undone.phase is Phase.SUCCEEDED, undone
+    assert [world.at(name) for name in ("a", "b")] == [AT_50, AT_50]
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase", "left"),
+    [(FailurePolicy.ISOLATE, Phase.FAILED, AT_10), (FailurePolicy.ALL, Phase.ROLLED_BACK, AT_50)],
+)
+def test_a_group_that_fails_in_an_executor_leaves_the_others_as_planned_or_puts_all_back(
+    world: World, make_topic: MakeTopic, policy: FailurePolicy, phase: Phase, left: dict[int, int]
+) -> None:
+    own, names = make_topic(2), [f"e{n}" for n in range(AT_ONCE)]
+    world.stand(*names)
+    world.stand("z", topic=own)
+    world.ask(policy)
+    world.go()
+    # What was planned for the last one is void: the topic is another one of the same name.
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})
+    admin.delete_topics([own])[own].result(30)
+    until(lambda: own not in admin.list_topics(timeout=10).topics, f"{own} is gone")
+    make_topic(2, name=own)
+    world.store().approve()
+
+    result = world.go()
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.phase, [t.group_id for t in result.counts.troubles]) == (phase, [f"{world.base}-z"]), result
+    assert [world.at(name) for name in names] == [left] * AT_ONCE
