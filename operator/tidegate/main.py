@@ -378,6 +378,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
                 live=live,
                 observer=observer,
                 open_store=store_of,
+                open_kafka=KafkaClient,
                 runners=runners,
                 executor=executor,
                 patient_executor=patient_executor,

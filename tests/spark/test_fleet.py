@@ -15,6 +15,7 @@ from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
 from tidegate.reset.clock import SystemClock
+from tidegate.reset.fleet_job import FLEET_THREADS
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -27,7 +28,7 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.stores import DirectoryRunStore
-from tidegate.spark.fleet import AT_ONCE, carry_out_fleet
+from tidegate.spark.fleet import carry_out_fleet
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -109,7 +110,7 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
 def test_a_group_that_fails_in_an_executor_leaves_the_others_as_planned_or_puts_all_back(
     world: World, make_topic: MakeTopic, policy: FailurePolicy, phase: Phase, left: dict[int, int]
 ) -> None:
-    own, names = make_topic(2), [f"e{n}" for n in range(AT_ONCE)]
+    own, names = make_topic(2), [f"e{n}" for n in range(FLEET_THREADS)]
     world.stand(*names)
     world.stand("z", topic=own)
     world.ask(policy)
@@ -126,4 +127,4 @@ def test_a_group_that_fails_in_an_executor_leaves_the_others_as_planned_or_puts_
     assert result is not None
     assert result.counts is not None
     assert (result.phase, [t.group_id for t in result.counts.troubles]) == (phase, [f"{world.base}-z"]), result
-    assert [world.at(name) for name in names] == [left] * AT_ONCE
+    assert [world.at(name) for name in names] == [left] * FLEET_THREADS

@@ -24,9 +24,6 @@ from tidegate.reset.store import ForeignRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
 
-FLEET_THREADS: Final = 8
-"""Groups of one fleet that are reset side by side, each through a connection of its own."""
-
 _STOP_LIMIT_S: Final = 20.0
 _REMEMBERED: Final = 200
 """Ended launches whose end is remembered; older ones are LOST, which says the same to whoever asks."""
@@ -175,7 +172,9 @@ class DirectRunner:
         if connection is None or fleet is None:
             raise ValueError(f"job {launch.name} is not of a fleet that can be reached")
         folder, _, document = launch.store.rpartition("/")
-        resets = fleet_job.SideBySide(lambda: closing(self._open_kafka(connection)), clock, threads=FLEET_THREADS)
+        resets = fleet_job.SideBySide(
+            lambda: closing(self._open_kafka(connection)), clock, threads=fleet_job.FLEET_THREADS
+        )
         parts = fleet_job.parts_of(
             document,
             confines,

@@ -17,6 +17,7 @@ from typing import Final
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model import (
+    EvidenceSettings,
     FailurePolicy,
     FleetCounts,
     FleetPlan,
@@ -95,13 +96,14 @@ def group_document(fleet_document: str, run_uid: str) -> str:
 
 
 def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunRequest:
-    """The run of one group. The fleet's plan is what is approved."""
+    """The run of one group. The fleet's plan is what is approved; nothing is gathered beside it."""
     return replace(
         fleet,
         run_uid=group_run_uid(fleet.run_uid, group_id),
         group_id=group_id,
         target=target,
         manual_approval=False,
+        evidence=EvidenceSettings(),
         fleet=None,
     )
 
@@ -244,9 +246,16 @@ def _message(run: Run) -> str:
 def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
     """The groups by outcome. A group that was put back because of another is not one that failed."""
     results = {name: run.result for name, run in groups.items() if run.result is not None}
-    reason = next((line.putting_back for line in fleet.journal if line.putting_back), "")
+    decided = next((line for line in fleet.journal if line.putting_back), None)
     reset = [name for name, result in results.items() if result.phase is Phase.SUCCEEDED]
-    put_back = [name for name, result in results.items() if name not in reset and result.reason == reason]
+    put_back = [
+        name
+        for name, result in results.items()
+        if name not in reset
+        and decided is not None
+        # One that had failed by then for that reason, such as its deadline, had failed.
+        and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
+    ]
     failed = [name for name in sorted(results) if name not in reset and name not in put_back]
     held = [name for name, run in groups.items() if run.result is None and held_result(run) is not None]
     return FleetCounts(

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol, TypeVar, assert_never
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
-from tidegate.kafka.ports import Kafka
+from tidegate.kafka.ports import ClusterReader, Kafka
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
@@ -26,6 +26,7 @@ from tidegate.reset.fleet import (
     PutBack,
     Release,
     Settle,
+    Step,
     counts,
     group_document,
     group_plan,
@@ -39,6 +40,7 @@ from tidegate.reset.fleet import (
     roster_of,
 )
 from tidegate.reset.model import (
+    FleetCounts,
     FleetPlan,
     GroupPlan,
     Phase,
@@ -53,7 +55,15 @@ from tidegate.reset.pacing import Tuning
 from tidegate.reset.plan import PlanRefused
 from tidegate.reset.planning import make_plan
 from tidegate.reset.request import NOT_PUT_BACK, Refusal, undo_target
+from tidegate.reset.snapshot import read_ahead
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
+
+FLEET_THREADS: Final = 8
+"""Groups that one process resets side by side, each through a connection of its own: mostly each is waited for."""
+
+_TELL_EVERY_S: Final = 1.0
+
+_T = TypeVar("_T")
 
 OpenGroup = Callable[[str], RunStore]
 """The document of the run with this uid, beneath the fleet's."""
@@ -62,28 +72,39 @@ PlanGroups = Callable[[Sequence[RunRequest], datetime], Iterator[Plan | PlanRefu
 """A plan for each request, in their order. Raises nothing that concerns one group only."""
 
 
-Check = Callable[[], None]
-"""Called before each group; raises ``StaleAttempt`` when the fleet was taken over, whose groups are another's then."""
+class Coordinator(Protocol):
+    """Whoever a fleet's groups are reset for."""
+
+    def check(self) -> None:
+        """Before each group. Raises ``StaleAttempt`` when the fleet was taken over, whose groups are another's then."""
+        ...
+
+    def ended(self, succeeded: bool) -> None:
+        """After each group. Raises ``StaleAttempt``."""
+        ...
 
 
 class Resets(Protocol):
     """Resets groups, several side by side or one after another."""
 
-    def apply(self, groups: Mapping[str, RunStore], check: Check, *, hold: bool) -> bool:
+    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
         """``apply_group`` for each, by its id. With ``hold``, none is begun after one has failed.
 
         Returns whether all stand at their targets. Raises what one raised, after the others that were begun have ended.
         """
         ...
 
-    def settle(self, groups: Mapping[str, RunStore], check: Check, reason: str, message: str) -> None:
+    def settle(self, groups: Mapping[str, RunStore], coordinator: Coordinator, reason: str, message: str) -> None:
         """``settle_group`` for each."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a fleet is carried out through. ``open_undone``: documents beneath that of the run which is undone."""
+    """What a fleet is carried out through. ``open_undone``: documents beneath that of the run which is undone.
+
+    ``readers``: how many groups' documents are read or written at a time.
+    """
 
     open_group: OpenGroup
     open_undone: OpenGroup
@@ -91,6 +112,7 @@ class Parts:
     plan: PlanGroups
     resets: Resets
     clock: Clock
+    readers: int = 16
 
 
 def carry_out(store: RunStore, parts: Parts) -> RunResult | None:
@@ -140,7 +162,8 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
         if roster is None:
             # A fleet that undoes another has its groups named.
             named = run.request.fleet is not None and run.request.fleet.groups is not None
-            roster = roster_of(run.request, () if named else parts.group_ids(), clock.now())
+            there = () if named else job.while_away(parts.group_ids, run.request, clock)
+            roster = roster_of(run.request, there, clock.now())
             store.write_roster(roster, attempt=attempt)
         plan = _planned(run.request, roster, parts)
         store.write_fleet_plan(plan, attempt=attempt)
@@ -160,30 +183,38 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
 def _planned(request: RunRequest, roster: Roster, parts: Parts) -> FleetPlan:
     """Every group's plan is in its document before any is in the fleet's."""
     found: dict[str, GroupPlan] = {}
-    asked: list[tuple[RunRequest, RunStore]] = []
-    for group_id in roster.groups:
+    asked: dict[str, tuple[RunRequest, RunStore]] = {}
+
+    def ask(group_id: str) -> None:
         wanted = _group_request(request, group_id, parts)
         if isinstance(wanted, Refusal):
             found[group_id] = GroupPlan(group_id, refused=wanted.reason, message=wanted.message)
-            continue
+            return
         store = parts.open_group(wanted.run_uid)
         there = store.create(wanted)
         if there.plan is not None:
             found[group_id] = group_plan(there.plan)
         else:
-            asked.append((wanted, store))
-    plans = parts.plan([wanted for wanted, _ in asked], roster.at)
-    for (wanted, store), plan in zip(asked, plans, strict=True):
+            asked[group_id] = (wanted, store)
+
+    def keep(planned: tuple[str, Plan | PlanRefused | KafkaFailure]) -> None:
+        group_id, plan = planned
         match plan:
             case Plan():
+                store = asked[group_id][1]
                 store.write_plan(plan, attempt=store.begin_attempt())
-                found[wanted.group_id] = group_plan(plan)
+                found[group_id] = group_plan(plan)
             case PlanRefused(reason=reason, message=message):
-                found[wanted.group_id] = GroupPlan(wanted.group_id, refused=reason, message=message)
+                found[group_id] = GroupPlan(group_id, refused=reason, message=message)
             case KafkaFailure():
-                found[wanted.group_id] = GroupPlan(wanted.group_id, refused=job.reason_of(plan), message=str(plan))
+                found[group_id] = GroupPlan(group_id, refused=job.reason_of(plan), message=str(plan))
             case _:
                 assert_never(plan)
+
+    _for_all(roster.groups, ask, parts)
+    names = sorted(asked)
+    plans = parts.plan([asked[group_id][0] for group_id in names], roster.at)
+    _for_all(list(zip(names, plans, strict=True)), keep, parts)
     return FleetPlan(request.run_id, roster.at, tuple(found[group_id] for group_id in roster.groups), roster.notes)
 
 
@@ -206,12 +237,6 @@ def _group_request(request: RunRequest, group_id: str, parts: Parts) -> RunReque
 def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
     """Step by step until it has ended. Each step is decided from what is stored, and may be taken again."""
     clock = parts.clock
-
-    def check() -> None:
-        newest = store.load().attempt
-        if newest != attempt:
-            raise StaleAttempt(f"attempt {attempt} of a fleet's run was followed by attempt {newest}")
-
     while True:
         run = store.load()
         if run.result is not None:
@@ -219,18 +244,17 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
         if run.fleet is None:
             raise ValueError(f"fleet {run.request.run_uid} has no plan yet")
         opened = {g: parts.open_group(group_run_uid(run.request.run_uid, g)) for g in run.fleet.planned}
-        groups = {g: opened[g].load() for g in opened} if has_begun(run) else {}
+        groups = _loaded(opened, parts) if has_begun(run) else {}
         step = next_step(run, groups, clock.now())
+        teller = _Teller(store, attempt, clock, counts(run, groups))
         if isinstance(step, Apply | Settle | Release):
             # Before the step, so that a writer that was taken over is told before it touches a group.
-            phase = Phase.RESUMING if is_kept(run) else Phase.VERIFYING if isinstance(step, Settle) else Phase.APPLYING
-            told = Progress(phase, clock.now(), attempt, counts=counts(run, groups))
-            store.append(told, attempt=attempt)
+            teller.tell(Phase.RESUMING if is_kept(run) else _PHASES[type(step)])
         match step:
             case Begin():
                 store.append(Progress(Phase.APPLYING, clock.now(), attempt), attempt=attempt)
             case Apply(groups=names, hold=hold):
-                parts.resets.apply({g: opened[g] for g in names}, check, hold=hold)
+                parts.resets.apply({g: opened[g] for g in names}, teller, hold=hold)
             case PutBack(reason, message):
                 intent = Progress(Phase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
                 store.append(intent, attempt=attempt)
@@ -238,14 +262,79 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
                 message = "every group stands at its targets"
                 store.append(Progress(Phase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
             case Settle(groups=names, reason=reason, message=message):
-                parts.resets.settle({g: opened[g] for g in names}, check, reason, message)
+                parts.resets.settle({g: opened[g] for g in names}, teller, reason, message)
             case Release(groups=names):
-                for name in names:
-                    _release(opened[name])
+                _for_all([opened[name] for name in names], _release, parts)
             case End(result):
                 store.finish(result, attempt=attempt)
             case _:
                 assert_never(step)
+
+
+_PHASES: Final[Mapping[type[Step], Phase]] = {
+    Apply: Phase.APPLYING,
+    Settle: Phase.VERIFYING,
+    Release: Phase.RESUMING,
+}
+
+
+class _Teller:
+    """Implements ``Coordinator``: counts groups as they end, and notes it at most once a second. Thread-safe."""
+
+    def __init__(self, store: RunStore, attempt: int, clock: Clock, counted: FleetCounts) -> None:
+        self._store = store
+        self._attempt = attempt
+        self._clock = clock
+        self._counts = counted
+        self._phase = Phase.APPLYING
+        self._told_at_s = clock.monotonic()
+        self._lock = threading.Lock()
+
+    def tell(self, phase: Phase) -> None:
+        self._phase = phase
+        self._write()
+
+    def check(self) -> None:
+        newest = self._store.load().attempt
+        if newest != self._attempt:
+            raise StaleAttempt(f"attempt {self._attempt} of a fleet's run was followed by attempt {newest}")
+
+    def ended(self, succeeded: bool) -> None:
+        with self._lock:
+            counted = self._counts
+            if self._phase is Phase.VERIFYING:
+                self._counts = replace(counted, put_back=counted.put_back + 1)
+            elif succeeded:
+                self._counts = replace(counted, reset=counted.reset + 1)
+            else:
+                self._counts = replace(counted, failed=counted.failed + 1)
+            if self._clock.monotonic() - self._told_at_s >= _TELL_EVERY_S:
+                self._write()
+
+    def _write(self) -> None:
+        self._told_at_s = self._clock.monotonic()
+        line = Progress(self._phase, self._clock.now(), self._attempt, counts=self._counts)
+        self._store.append(line, attempt=self._attempt)
+
+
+def _loaded(opened: Mapping[str, RunStore], parts: Parts) -> dict[str, Run]:
+    found: dict[str, Run] = {}
+
+    def load(group_id: str) -> None:
+        found[group_id] = opened[group_id].load()
+
+    _for_all(sorted(opened), load, parts)
+    return found
+
+
+def _for_all(items: Sequence[_T], do: Callable[[_T], None], parts: Parts) -> None:
+    """Several at a time. Raises what the first raised; then not all are done."""
+
+    def done(item: _T) -> bool:
+        do(item)
+        return True
+
+    side_by_side(items, done, threads=parts.readers)
 
 
 def _release(group: RunStore) -> None:
@@ -316,9 +405,6 @@ def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[st
     )
 
 
-_T = TypeVar("_T")
-
-
 def side_by_side(items: Sequence[_T], do: Callable[[_T], bool], *, threads: int) -> bool:
     """``do`` each, which says whether others may be begun; none is after one that raised. Raises what the first did.
 
@@ -359,12 +445,12 @@ class SideBySide:
         self._threads = threads
         self._tuning = tuning
 
-    def apply(self, groups: Mapping[str, RunStore], check: Check, *, hold: bool) -> bool:
+    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
         unended: list[KafkaFailure] = []
         failed: list[str] = []
 
         def reset(group: RunStore) -> bool:
-            check()
+            coordinator.check()
             succeeded = False
             try:
                 with self._lend() as kafka:
@@ -372,6 +458,8 @@ class SideBySide:
             except KafkaFailure as failure:
                 # Its gates could not be opened, so it is not over; the next job goes on with it.
                 unended.append(failure)
+            else:
+                coordinator.ended(succeeded)
             if not succeeded:
                 failed.append(group.location)
             return succeeded or not hold
@@ -381,11 +469,12 @@ class SideBySide:
             raise unended[0]
         return not failed
 
-    def settle(self, groups: Mapping[str, RunStore], check: Check, reason: str, message: str) -> None:
+    def settle(self, groups: Mapping[str, RunStore], coordinator: Coordinator, reason: str, message: str) -> None:
         def end(group: RunStore) -> bool:
-            check()
+            coordinator.check()
             with self._lend() as kafka:
                 settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
+            coordinator.ended(False)
             return True
 
         side_by_side(list(groups.values()), end, threads=self._threads)
@@ -396,26 +485,54 @@ class SideBySide:
 _PLAN_TRIES: Final = 5
 
 
-def plan_one_by_one(kafka: Kafka) -> PlanGroups:
+def plan_together(kafka: ClusterReader) -> PlanGroups:
+    """States and offsets of all groups are read at once, and each partition's log once. The times of the records that
+    would be replayed are not looked up: one would be read for each partition of each group."""
+
     def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+        if not requests:
+            return
+        try:
+            reader = read_ahead(kafka, requests, now)
+        except KafkaFailure as failure:
+            if len(requests) == 1 or not _answers(kafka):
+                yield from [failure] * len(requests)
+                return
+            # Whose failure it is, is found by halves.
+            half = len(requests) // 2
+            yield from plan(requests[:half], now)
+            yield from plan(requests[half:], now)
+            return
         for request in requests:
             try:
-                yield make_plan(request, kafka, now)
+                yield make_plan(request, reader, now)
             except (PlanRefused, KafkaFailure) as failure:
                 yield failure
 
     return plan
 
 
+def _answers(kafka: ClusterReader) -> bool:
+    try:
+        kafka.topics()
+    except KafkaFailure:
+        return False
+    return True
+
+
 def patiently(plan: PlanGroups, clock: Clock) -> PlanGroups:
-    """Groups that a rebalance hides, or whose coordinator is away, are planned again, a few times."""
+    """Groups that a rebalance hides, or whose coordinator is away, are planned again, a few times; where nothing is to
+    be had of any of them, until the deadline."""
 
     def again(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
         found = list(plan(requests, now))
-        for _ in range(_PLAN_TRIES - 1):
-            hidden = [n for n, answer in enumerate(found) if isinstance(answer, Unavailable)]
-            if not hidden:
+        deadline = next((r.settings.deadline for r in requests), None) or now
+        tries = 1
+        while hidden := [n for n, answer in enumerate(found) if isinstance(answer, Unavailable)]:
+            is_away = len(hidden) == len(found) and clock.now() < deadline
+            if tries >= _PLAN_TRIES and not is_away:
                 break
+            tries += 1
             clock.sleep(1.0)
             for n, answer in zip(hidden, plan([requests[n] for n in hidden], now), strict=True):
                 found[n] = answer
@@ -448,7 +565,7 @@ def parts_of(
         open_group=beneath(document, confines, open_document),
         open_undone=beneath(undoes, confines, open_document),
         group_ids=kafka.group_ids,
-        plan=patiently(plan_one_by_one(kafka), clock),
+        plan=patiently(plan_together(kafka), clock),
         resets=resets,
         clock=clock,
     )
@@ -459,7 +576,7 @@ def fence(store: RunStore, parts: Parts, kafka: Kafka) -> None:
     run = store.load()
     if run.fleet is None or run.result is not None or not has_begun(run):
         return
-    for group_id in run.fleet.planned:
-        group = parts.open_group(group_run_uid(run.request.run_uid, group_id))
-        if was_touched(group.load()):
-            job.fence(group, kafka, parts.clock)
+    opened = {g: parts.open_group(group_run_uid(run.request.run_uid, g)) for g in run.fleet.planned}
+    for group_id, group in _loaded(opened, parts).items():
+        if was_touched(group) and group.result is None:
+            job.fence(opened[group_id], kafka, parts.clock)

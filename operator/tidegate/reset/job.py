@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.ports import Kafka
@@ -18,6 +19,8 @@ from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunReques
 from tidegate.reset.pacing import Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
+
+T = TypeVar("T")
 
 Tell = Callable[[Searched], None]
 Planner = Callable[[RunRequest, datetime, Tell], Plan]
@@ -83,7 +86,7 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
         store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
 
     try:
-        plan = _while_away(lambda: planner(request, clock.now(), tell), request, clock)
+        plan = while_away(lambda: planner(request, clock.now(), tell), request, clock)
     except PlanRefused as refused:
         result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
     except KafkaFailure as failure:
@@ -144,7 +147,7 @@ def group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tunin
     return GroupReset(run, run.plan, attempt, store, kafka, clock, tuning)
 
 
-def _while_away(call: Callable[[], Plan], request: RunRequest, clock: Clock) -> Plan:
+def while_away(call: Callable[[], T], request: RunRequest, clock: Clock) -> T:
     """Try again while Kafka does not answer, until the run's deadline."""
     deadline = request.settings.deadline
     while True:

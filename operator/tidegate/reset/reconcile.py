@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, assert_never
@@ -25,6 +25,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic
 from tidegate.kafka.names import is_pattern
+from tidegate.kafka.ports import Kafka
 from tidegate.keeping import Keeper, KeptPolicy
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import (
@@ -47,7 +48,7 @@ from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import group_document, group_run_uid
-from tidegate.reset.fleet_job import undone_groups
+from tidegate.reset.fleet_job import FLEET_THREADS, undone_groups
 from tidegate.reset.model import (
     FailurePolicy,
     FleetRequest,
@@ -146,6 +147,7 @@ class Parts:
     live: LiveConnections
     observer: Observer
     open_store: OpenStore
+    open_kafka: Callable[[Connection], Kafka]
     runners: Mapping[Engine, Runner]
     executor: Executor
     patient_executor: Executor
@@ -520,7 +522,9 @@ class PolicyReconciler:
             lambda document: self._parts.open_store(namespace_of(body), document, owner),
             live.kafka,
             self._parts.clock,
-            fleet_job.SideBySide(lambda: nullcontext(live.kafka), self._parts.clock, threads=1),
+            fleet_job.SideBySide(
+                lambda: closing(self._parts.open_kafka(live.connection)), self._parts.clock, threads=FLEET_THREADS
+            ),
         )
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:

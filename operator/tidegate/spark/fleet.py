@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
@@ -21,7 +21,7 @@ from tidegate.reset import fleet_job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import group_run_uid
-from tidegate.reset.fleet_job import Check, Parts, SideBySide, beneath, patiently, side_by_side
+from tidegate.reset.fleet_job import FLEET_THREADS, Coordinator, Parts, SideBySide, beneath, patiently, side_by_side
 from tidegate.reset.model import Plan, RunRequest, RunResult
 from tidegate.reset.plan import PlanRefused
 from tidegate.reset.store import RunStore, StaleAttempt
@@ -31,9 +31,6 @@ from tidegate.spark.job import collect_plans, plan_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-AT_ONCE: Final = 8
-"""Groups that one task resets side by side. It takes no more, so that none is begun once another has failed."""
 
 
 def carry_out_fleet(spark: SparkSession, location: str, clock: Clock) -> RunResult | None:
@@ -79,6 +76,28 @@ def _plan(
     yield from collect_plans(plan_groups(spark, requests, now, spans=False), requests) if requests else ()
 
 
+@dataclass(slots=True)
+class _Ended:
+    """Implements ``Coordinator`` in an executor; the driver has checked just before it sent the task."""
+
+    outcomes: list[bool] = field(default_factory=list)
+
+    def check(self) -> None:
+        pass
+
+    def ended(self, succeeded: bool) -> None:
+        self.outcomes.append(succeeded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Of a task: whether all its groups stand at their targets, and how each of those that have ended did."""
+
+    all_well: bool
+    outcomes: tuple[bool, ...]
+    stale: StaleAttempt | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """A fleet's groups, as an executor finds them. Holds no secrets."""
@@ -86,34 +105,32 @@ class Groups:
     location: str
     confines: Confines
 
-    def apply(self, group_ids: Sequence[str], *, hold: bool) -> bool | StaleAttempt:
-        return self._ended(lambda resets, groups: resets.apply(groups, _no_check, hold=hold), group_ids)
+    def apply(self, group_ids: Sequence[str], *, hold: bool) -> _Answer:
+        return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold), group_ids)
 
-    def settle(self, group_ids: Sequence[str], reason: str, message: str) -> bool | StaleAttempt:
-        def end(resets: SideBySide, groups: Mapping[str, RunStore]) -> bool:
-            resets.settle(groups, _no_check, reason, message)
+    def settle(self, group_ids: Sequence[str], reason: str, message: str) -> _Answer:
+        def end(resets: SideBySide, groups: Mapping[str, RunStore], told: _Ended) -> bool:
+            resets.settle(groups, told, reason, message)
             return True
 
         return self._ended(end, group_ids)
 
     def _ended(
-        self, do: Callable[[SideBySide, Mapping[str, RunStore]], bool], group_ids: Sequence[str]
-    ) -> bool | StaleAttempt:
+        self, do: Callable[[SideBySide, Mapping[str, RunStore], _Ended], bool], group_ids: Sequence[str]
+    ) -> _Answer:
         """An attempt that was followed by another is an answer: whatever is raised here ends the whole Spark job."""
         connection = self.confines.connection
         if connection is None:
             raise ValueError("a fleet's groups are reset through a connection")
         opened = beneath(_name(self.location), self.confines, open_beside(self.location))
         groups = {g: opened(group_run_uid(self.confines.run_uid, g)) for g in group_ids}
-        resets = SideBySide(lambda: closing(KafkaClient(connection)), SystemClock(), threads=AT_ONCE)
+        resets = SideBySide(lambda: closing(KafkaClient(connection)), SystemClock(), threads=FLEET_THREADS)
+        told = _Ended()
         try:
-            return do(resets, groups)
+            all_well = do(resets, groups, told)
         except StaleAttempt as stale:
-            return stale
-
-
-def _no_check() -> None:
-    """The driver has looked, just before it sent the task."""
+            return _Answer(False, tuple(told.outcomes), stale)
+        return _Answer(all_well, tuple(told.outcomes))
 
 
 class InExecutors:
@@ -123,28 +140,34 @@ class InExecutors:
         self._spark = spark
         self._groups = groups
 
-    def apply(self, groups: Mapping[str, RunStore], check: Check, *, hold: bool) -> bool:
-        def reset(group_ids: Sequence[str]) -> bool:
-            check()
-            return _fresh(in_executor(self._spark, partial(self._groups.apply, group_ids, hold=hold))) or not hold
+    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
+        tasks = [partial(self._groups.apply, names, hold=hold) for names in _by_task(groups)]
+        return self._each(tasks, coordinator, hold=hold)
 
-        return self._each(groups, reset)
+    def settle(self, groups: Mapping[str, RunStore], coordinator: Coordinator, reason: str, message: str) -> None:
+        tasks = [partial(self._groups.settle, names, reason, message) for names in _by_task(groups)]
+        self._each(tasks, coordinator, hold=False)
 
-    def settle(self, groups: Mapping[str, RunStore], check: Check, reason: str, message: str) -> None:
-        def end(group_ids: Sequence[str]) -> bool:
-            check()
-            return _fresh(in_executor(self._spark, partial(self._groups.settle, group_ids, reason, message)))
+    def _each(self, tasks: Sequence[Callable[[], _Answer]], coordinator: Coordinator, *, hold: bool) -> bool:
+        failed: list[_Answer] = []
 
-        self._each(groups, end)
+        def one(task: Callable[[], _Answer]) -> bool:
+            coordinator.check()
+            answer = in_executor(self._spark, task)
+            for succeeded in answer.outcomes:
+                coordinator.ended(succeeded)
+            if answer.stale is not None:
+                raise answer.stale
+            if not answer.all_well:
+                failed.append(answer)
+            return answer.all_well or not hold
 
-    def _each(self, groups: Mapping[str, RunStore], do: Callable[[Sequence[str]], bool]) -> bool:
-        names = sorted(groups)
-        tasks = [names[n : n + AT_ONCE] for n in range(0, len(names), AT_ONCE)]
         # A driver's thread waits for each task.
-        return side_by_side(tasks, do, threads=max(1, self._spark.sparkContext.defaultParallelism))
+        side_by_side(tasks, one, threads=max(1, self._spark.sparkContext.defaultParallelism))
+        return not failed
 
 
-def _fresh(answer: bool | StaleAttempt) -> bool:
-    if isinstance(answer, StaleAttempt):
-        raise answer
-    return answer
+def _by_task(groups: Mapping[str, RunStore]) -> list[list[str]]:
+    """As many a task as it begins at once, and no more: none is begun once another has failed."""
+    names = sorted(groups)
+    return [names[n : n + FLEET_THREADS] for n in range(0, len(names), FLEET_THREADS)]

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -45,13 +44,13 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.snapshot import Snapshot, concerned
 from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
 from tidegate.spark.evidence import gather
 from tidegate.spark.find import find_records
 from tidegate.spark.restore import find_snapshot
-from tidegate.spark.snapshot import Snapshot
 from tidegate.spark.translation import find_place
 
 if TYPE_CHECKING:
@@ -298,7 +297,7 @@ class _PlanJob:
             yield (number, cluster, None, None, None, -1, _GROUP.dump_json(group).decode(), None, None)
             at = asked_time(request.target, self.now)
             at_us = -1 if at is None else _microseconds(at)
-            for p in sorted(_concerned(request, group, committed, topics)):
+            for p in sorted(concerned(request, group, committed, topics)):
                 yield (number, cluster, p.topic, p.partition, committed.get(p), at_us, None, None, None)
 
     # --- step 2 -------------------------------------------------------------------------------------------------------
@@ -400,8 +399,8 @@ class _PlanJob:
                 if at is not None:
                     found[partition] = row["found"]
         return Snapshot(
-            group=_GROUP.validate_json(head["group_json"]),
-            committed=committed,
+            groups={request.group_id: _GROUP.validate_json(head["group_json"])},
+            committed={request.group_id: committed},
             topics=clients.topics(cluster),
             bounds=bounds,
             found=found,
@@ -409,20 +408,6 @@ class _PlanJob:
             live=lambda: clients[cluster],
             spans=self.spans,
         )
-
-
-def _concerned(
-    request: RunRequest, group: Group, committed: Offsets, topics: Mapping[str, Topic]
-) -> frozenset[TopicPartition]:
-    """Every partition that planning may want to know about: rather too many than too few."""
-    concerned = set(committed)
-    for member in group.members:
-        concerned |= member.assignment
-    owned = {p.topic for p in concerned}
-    for topic in topics.values():
-        if topic.name in owned or any(fnmatchcase(topic.name, s.topic) for s in request.selections):
-            concerned.update(topic.all_partitions())
-    return frozenset(concerned)
 
 
 def _observe_all(client: KafkaClient, names: Sequence[str]) -> Mapping[str, tuple[Group, Offsets] | KafkaFailure]:

@@ -12,7 +12,7 @@ from support.fake_kafka import FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import Kafka
-from tidegate.reset import direct
+from tidegate.reset import fleet_job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import Confines
 from tidegate.reset.direct import DirectRunner
@@ -120,7 +120,7 @@ def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One thread: the fake is for one.
-    monkeypatch.setattr(direct, "FLEET_THREADS", 1)
+    monkeypatch.setattr(fleet_job, "FLEET_THREADS", 1)
     kafka, partition = FakeKafka(), TopicPartition("orders", 0)
     kafka.create_topic("orders", 1)
     kafka.fill("orders", 100)

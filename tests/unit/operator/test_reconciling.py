@@ -146,6 +146,7 @@ class World:
                 live=self.live,
                 observer=observer,
                 open_store=self.open_store,
+                open_kafka=lambda _connection: self.kafka,
                 runners=self.engines,
                 executor=self.executor,
                 patient_executor=self.executor,
@@ -654,15 +655,15 @@ def test_a_fleet_that_is_not_approved_goes_with_its_policy(fleet_world: FleetWor
     assert world.offsets == [50, 50, 50]
 
 
-def test_a_fleet_is_not_given_to_spark(fleet_world: FleetWorld) -> None:
+def test_a_fleet_is_given_to_spark_where_there_is_a_runner_and_is_one_job(fleet_world: FleetWorld) -> None:
     world = fleet_world
     world.engines[Engine.SPARK] = world.runner
 
-    world.ask(engine="Spark")
-    world.some_passes(2)
+    world.ask()
+    world.passes()
 
-    assert world.condition("Ready")["reason"] == "SparkUnavailable"
-    assert "a fleet is reset by the operator itself" in world.condition("Ready")["message"]
+    assert (world.reset["engine"], world.reset["phase"], world.offsets) == ("Spark", "Succeeded", [10, 10, 10])
+    assert len(world.runner.started) == 1
 
 
 # --- from a snapshot --------------------------------------------------------------------------------------------------

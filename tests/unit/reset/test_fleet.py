@@ -14,13 +14,13 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.packed import pack
 from tidegate.reset import fleet_job
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.fleet_job import Parts, SideBySide, patiently, plan_one_by_one
+from tidegate.reset.fleet_job import Parts, SideBySide, patiently, plan_together
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -137,10 +137,11 @@ class World:
             open_group=lambda uid: life.opened(beneath(uid)),
             open_undone=self._beneath(undone),
             group_ids=self.kafka.group_ids,
-            plan=patiently(plan_one_by_one(self.kafka), self.clock),
+            plan=patiently(plan_together(self.kafka), self.clock),
             # One thread: the fake's clock knows no others.
             resets=SideBySide(lambda: nullcontext(kafka), self.clock, threads=1),
             clock=self.clock,
+            readers=1,
         )
 
     def execute(self, life: Mortal | None = None, run_id: str = "one", undone: str = "") -> RunResult | None:
@@ -343,19 +344,110 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     assert world.offsets == all_at(BEFORE)
 
 
+def test_all_groups_are_planned_from_one_look(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    for n in range(20):
+        world.kafka.commit_directly(f"payments-{n}", {TOPIC: BEFORE, TopicPartition("gone", 0): 1})
+    world.create(manual_approval=True)
+    world.kafka.calls.clear()
+
+    world.execute()
+
+    plan = world.store().load().fleet
+    assert plan is not None
+    assert (len(plan.planned), plan.moved) == (23, 23)
+    looks = {name: world.kafka.calls.count(name) for name in ("committed", "committed_of", "log_bounds", "topics")}
+    assert looks == {"committed": 0, "committed_of": 1, "log_bounds": 2, "topics": 1}
+
+
+@pytest.mark.parametrize("call", ["group_ids", "committed_of", "topics"])
+def test_a_cluster_that_is_away_is_waited_for_until_the_deadline(tmp_path: Path, call: str) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    world.create()
+    world.kafka.fail(call, *[Unavailable("the broker is away")] * 60)
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+
+
+def test_what_is_wrong_with_one_group_is_its_own(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(manual_approval=True)
+
+    class Closed:
+        """Lets nobody see one of the groups, so that they can't be read together."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.kafka, name)
+
+        def committed_of(self, group_ids: Any) -> Any:
+            if "payments-b" in group_ids:
+                raise NotAuthorized("may not describe group payments-b")
+            return world.kafka.committed_of(group_ids)
+
+    closed: Any = Closed()
+    fleet_job.carry_out(store, replace(world.parts(Mortal()), plan=patiently(plan_together(closed), world.clock)))
+
+    plan = store.load().fleet
+    assert plan is not None
+    assert plan.planned == ("payments-a", "payments-c")
+    assert [(g.group_id, g.refused) for g in plan.refused] == [("payments-b", "NotAuthorized")]
+
+
+def test_groups_are_counted_while_they_are_reset_at_most_once_a_second(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE, "payments-b")
+    store, told = world.create(), []
+
+    class Slow(SideBySide):
+        def apply(self, groups: Any, coordinator: Any, *, hold: bool) -> bool:
+            for name in groups:
+                super().apply({name: groups[name]}, coordinator, hold=hold)
+                told.append(store.load().journal[-1].counts)
+                world.clock.sleep(0.6)
+            return False
+
+    slow = Slow(lambda: nullcontext(_Sick(world.kafka, world.sick)), world.clock, threads=1)  # type: ignore[arg-type]
+    fleet_job.carry_out(store, replace(world.parts(Mortal()), resets=slow))
+
+    assert [(c.reset, c.failed) for c in told if c is not None] == [(0, 0), (0, 0), (2, 1)]
+    assert len(store.load().journal) == 3
+
+
+def test_a_group_that_failed_before_the_fleet_was_put_back_for_the_same_reason_has_failed(tmp_path: Path) -> None:
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create()
+    with pytest.raises(Killed):
+        world.execute(Mortal(17))
+    late = world.group("payments-a")
+    ended = RunResult(Phase.FAILED, "DeadlineExceeded", "too late", world.clock.now())
+    late.finish(ended, attempt=late.begin_attempt())
+    world.clock.sleep(1)
+
+    result = world.settle("DeadlineExceeded", "too late")
+
+    assert store.load().fleet is not None
+    assert result.counts is not None
+    assert (result.counts.failed, result.counts.put_back) == (1, 2)
+
+
 def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
     world = World(tmp_path, FailurePolicy.ISOLATE)
     store = world.create()
     begun = []
 
     class Overtaken(SideBySide):
-        def apply(self, groups: Any, check: Any, *, hold: bool) -> bool:
-            def then() -> None:
-                check()
-                begun.append(True)
-                store.begin_attempt()
+        def apply(self, groups: Any, coordinator: Any, *, hold: bool) -> bool:
+            class Overtaking:
+                ended = coordinator.ended
 
-            return super().apply(groups, then, hold=hold)
+                def check(self) -> None:
+                    coordinator.check()
+                    begun.append(True)
+                    store.begin_attempt()
+
+            return super().apply(groups, Overtaking(), hold=hold)
 
     parts = replace(world.parts(Mortal()), resets=Overtaken(lambda: nullcontext(world.kafka), world.clock, threads=1))
     with pytest.raises(StaleAttempt):
