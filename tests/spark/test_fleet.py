@@ -25,6 +25,7 @@ from tidegate.reset.model import (
     RunResult,
     Target,
     ToOffset,
+    ToRecord,
     Undo,
 )
 from tidegate.reset.stores import DirectoryRunStore
@@ -101,6 +102,39 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
     assert undone is not None
     assert undone.phase is Phase.SUCCEEDED, undone
     assert [world.at(name) for name in ("a", "b")] == [AT_50, AT_50]
+
+
+def test_records_are_searched_once_for_all_groups_of_a_topic(world: World, make_topic: MakeTopic) -> None:
+    other, names = make_topic(2), ("a", "b", "c")
+    produce(world.bootstrap, other, 2, 20)
+    world.stand(*names)
+    commit(world.bootstrap, f"{world.base}-c", other, {0: 20, 1: 20})
+    # The tests' values are numbers that go on from partition to partition.
+    world.ask(FailurePolicy.ISOLATE, target=ToRecord("string(value) in ('30', '31')"))
+
+    assert world.go() is None
+    run = world.store().load()
+    searched = [line.searched for line in run.journal if line.searched is not None]
+    world.store().approve()
+    result = world.go()
+
+    assert run.fleet is not None
+    assert (run.fleet.planned, run.fleet.partitions) == (tuple(f"{world.base}-{name}" for name in names), 8)
+    assert [s.total for s in searched] == [200 + 40]
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    assert [world.at(name) for name in names] == [{0: 15, 1: 15}] * 3
+    assert committed(world.bootstrap, f"{world.base}-c", other, 2) == {0: 15, 1: 15}
+
+
+def test_a_condition_that_cannot_be_read_refuses_the_whole_fleet(world: World) -> None:
+    world.stand("a", "b")
+    world.ask(FailurePolicy.ISOLATE, target=ToRecord("no_such_column = 1"))
+
+    result = world.go()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "BadExpression"), result
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from tidegate.reset.model import (
     Roster,
     RunRequest,
     RunResult,
+    Searched,
     Undo,
 )
 from tidegate.reset.pacing import Tuning
@@ -68,8 +69,9 @@ _T = TypeVar("_T")
 OpenGroup = Callable[[str], RunStore]
 """The document of the run with this uid, beneath the fleet's."""
 
-PlanGroups = Callable[[Sequence[RunRequest], datetime], Iterator[Plan | PlanRefused | KafkaFailure]]
-"""A plan for each request, in their order. Raises nothing that concerns one group only."""
+PlanGroups = Callable[[Sequence[RunRequest], datetime, job.Tell], Iterator[Plan | PlanRefused | KafkaFailure]]
+"""A plan for each request, in their order. Raises ``PlanRefused`` for what concerns the whole fleet, and nothing that
+concerns one group only."""
 
 
 class Coordinator(Protocol):
@@ -157,6 +159,10 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
     """Make and store the plan; the stored result instead when the fleet was refused."""
     clock, run = parts.clock, store.load()
     store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+
+    def tell(searched: Searched) -> None:
+        store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
+
     try:
         roster = run.roster
         if roster is None:
@@ -165,7 +171,7 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
             there = () if named else job.while_away(parts.group_ids, run.request, clock)
             roster = roster_of(run.request, there, clock.now())
             store.write_roster(roster, attempt=attempt)
-        plan = _planned(run.request, roster, parts)
+        plan = _planned(run.request, roster, parts, tell)
         store.write_fleet_plan(plan, attempt=attempt)
         refused = refused_fleet(run.request, plan)
         if refused is not None:
@@ -180,7 +186,7 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
     return result
 
 
-def _planned(request: RunRequest, roster: Roster, parts: Parts) -> FleetPlan:
+def _planned(request: RunRequest, roster: Roster, parts: Parts, tell: job.Tell) -> FleetPlan:
     """Every group's plan is in its document before any is in the fleet's."""
     found: dict[str, GroupPlan] = {}
     asked: dict[str, tuple[RunRequest, RunStore]] = {}
@@ -213,7 +219,7 @@ def _planned(request: RunRequest, roster: Roster, parts: Parts) -> FleetPlan:
 
     _for_all(roster.groups, ask, parts)
     names = sorted(asked)
-    plans = parts.plan([asked[group_id][0] for group_id in names], roster.at)
+    plans = parts.plan([asked[group_id][0] for group_id in names], roster.at, tell)
     _for_all(list(zip(names, plans, strict=True)), keep, parts)
     return FleetPlan(request.run_id, roster.at, tuple(found[group_id] for group_id in roster.groups), roster.notes)
 
@@ -489,7 +495,9 @@ def plan_together(kafka: ClusterReader) -> PlanGroups:
     """States and offsets of all groups are read at once, and each partition's log once. The times of the records that
     would be replayed are not looked up: one would be read for each partition of each group."""
 
-    def plan(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+    def plan(
+        requests: Sequence[RunRequest], now: datetime, tell: job.Tell
+    ) -> Iterator[Plan | PlanRefused | KafkaFailure]:
         if not requests:
             return
         try:
@@ -500,8 +508,8 @@ def plan_together(kafka: ClusterReader) -> PlanGroups:
                 return
             # Whose failure it is, is found by halves.
             half = len(requests) // 2
-            yield from plan(requests[:half], now)
-            yield from plan(requests[half:], now)
+            yield from plan(requests[:half], now, tell)
+            yield from plan(requests[half:], now, tell)
             return
         for request in requests:
             try:
@@ -524,8 +532,10 @@ def patiently(plan: PlanGroups, clock: Clock) -> PlanGroups:
     """Groups that a rebalance hides, or whose coordinator is away, are planned again, a few times; where nothing is to
     be had of any of them, until the deadline."""
 
-    def again(requests: Sequence[RunRequest], now: datetime) -> Iterator[Plan | PlanRefused | KafkaFailure]:
-        found = list(plan(requests, now))
+    def again(
+        requests: Sequence[RunRequest], now: datetime, tell: job.Tell
+    ) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+        found = list(plan(requests, now, tell))
         deadline = next((r.settings.deadline for r in requests), None) or now
         tries = 1
         while hidden := [n for n, answer in enumerate(found) if isinstance(answer, Unavailable)]:
@@ -534,7 +544,7 @@ def patiently(plan: PlanGroups, clock: Clock) -> PlanGroups:
                 break
             tries += 1
             clock.sleep(1.0)
-            for n, answer in zip(hidden, plan([requests[n] for n in hidden], now), strict=True):
+            for n, answer in zip(hidden, plan([requests[n] for n in hidden], now, tell), strict=True):
                 found[n] = answer
         yield from found
 

@@ -680,7 +680,7 @@ def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, A
 
 MAX_GROUP_PATTERNS: Final = 20
 
-_OF_ONE_GROUP: Final = (TargetKind.RECORD, TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
+_OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
 
 
 class OffsetResetPolicySpec(SpecModel):
@@ -763,8 +763,8 @@ class OffsetResetPolicySpec(SpecModel):
             )
         if reset is not None and (reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None):
             yield (
-                "reset.to.record, cluster, configMap, snapshot and reset.evidence are for one group: use another "
-                "target, or a policy with group for each"
+                "reset.to.cluster, configMap, snapshot and reset.evidence are for one group: use another target, or a "
+                "policy with group for each"
             )
 
 

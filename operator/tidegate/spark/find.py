@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -29,14 +29,16 @@ from uuid import uuid4
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
+from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.clock import Clock
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
-from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused
+from tidegate.reset.plan import TOPIC_RECREATED, Asked, PlanRefused
 from tidegate.reset.planning import look_around
 from tidegate.reset.scope import listed
+from tidegate.reset.snapshot import read_ahead
 from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import BAD_EXPRESSION, SETTINGS, Condition, bind, spoken
 from tidegate.spark.records import read_records
@@ -98,14 +100,31 @@ def find_records(
 ) -> Found:
     """The offset of the first record by partition for which the condition holds; behind the last one with ``after``.
 
+    Raises as ``find_for_groups``, and as planning of this one group.
+    """
+    return find_for_groups(spark, [request], target, tell, clock, pace=pace)
+
+
+def find_for_groups(
+    spark: SparkSession,
+    requests: Sequence[RunRequest],
+    target: ToRecord,
+    tell: Tell,
+    clock: Clock,
+    *,
+    pace: Pace | None = None,
+) -> Found:
+    """``find_records`` for groups of one cluster: a partition is searched once, however many of them read it. Of
+    several groups, one that has no plan is left out: its own planning says why.
+
     ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``, and at its end. Raises ``PlanRefused``
     and ``KafkaFailure`` as planning does, and what ``tell`` raises.
     """
     with with_settings(spark, {**COMPILED, **SETTINGS}):
         condition = bind(spark, target.where, target.schema)
-        ground = in_executor(spark, lambda: _look_around(request, target))
+        ground = in_executor(spark, lambda: _look_around(requests, target))
         teller = _Teller(tell, clock, ground.total)
-        scan = _Scan(spark, request.connection, condition, target, clock, teller)
+        scan = _Scan(spark, requests[0].connection, condition, target, clock, teller)
         order = (ground.beyond, ground.inside) if target.after else (ground.inside, ground.beyond)
         found: dict[TopicPartition, int] = {}
         for ranges in order:
@@ -137,10 +156,10 @@ class Ground:
         return sum(r.size for ranges in (self.inside, self.beyond) for r in ranges.values())
 
 
-def _look_around(request: RunRequest, target: ToRecord) -> Ground:
-    with closing(KafkaClient(request.connection)) as kafka:
-        asked, _ = look_around(request, kafka)
-        partitions = asked.scope.partitions
+def _look_around(requests: Sequence[RunRequest], target: ToRecord) -> Ground:
+    with closing(KafkaClient(requests[0].connection)) as kafka:
+        asked = _asked(requests, kafka)
+        partitions = sorted({p for each in asked for p in each.scope.partitions})
         # Times first: the ends only grow, so that what is found is inside.
         since = kafka.offsets_at(dict.fromkeys(partitions, target.since)) if target.since is not None else None
         until = kafka.offsets_at(dict.fromkeys(partitions, target.until)) if target.until is not None else None
@@ -160,8 +179,25 @@ def _look_around(request: RunRequest, target: ToRecord) -> Ground:
         inside,
         beyond if until is not None else {},
         {p: bounds[p].latest - stable[p] for p in partitions if bounds[p].latest > stable[p]},
-        {p.topic: asked.topics[p.topic].topic_id for p in partitions},
+        {p.topic: each.topics[p.topic].topic_id for each in asked for p in each.scope.partitions},
     )
+
+
+def _asked(requests: Sequence[RunRequest], kafka: KafkaClient) -> list[Asked]:
+    if len(requests) == 1:
+        return [look_around(requests[0], kafka)[0]]
+    reader: ClusterReader = kafka
+    try:
+        reader = read_ahead(kafka, requests, datetime.now(UTC))
+    except Unavailable:
+        raise
+    except KafkaFailure:
+        reader = kafka  # something of one group may not be read: they are looked at one by one
+    found = []
+    for request in requests:
+        with suppress(KafkaFailure, PlanRefused):
+            found.append(look_around(request, reader)[0])
+    return found
 
 
 def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> Offsets:

@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING
 
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.reset import fleet_job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import group_run_uid
 from tidegate.reset.fleet_job import FLEET_THREADS, Coordinator, Parts, SideBySide, beneath, patiently, side_by_side
-from tidegate.reset.model import Plan, RunRequest, RunResult
+from tidegate.reset.job import Tell
+from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
 from tidegate.reset.plan import PlanRefused
 from tidegate.reset.store import RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
 from tidegate.spark.executors import in_executor
+from tidegate.spark.find import Found, find_for_groups
 from tidegate.spark.job import collect_plans, plan_groups
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def carry_out_fleet(spark: SparkSession, location: str, clock: Clock) -> RunResu
         open_group=beneath(_name(location), confines, opened),
         open_undone=beneath(request.fleet.undoes, confines, opened),
         group_ids=lambda: in_executor(spark, partial(_group_ids, request.connection)),
-        plan=patiently(partial(_plan, spark), clock),
+        plan=patiently(partial(_plan, spark, clock), clock),
         resets=InExecutors(spark, Groups(location, confines)),
         clock=clock,
     )
@@ -70,10 +72,28 @@ def _group_ids(connection: Connection) -> frozenset[str]:
 
 
 def _plan(
-    spark: SparkSession, requests: Sequence[RunRequest], now: datetime
+    spark: SparkSession, clock: Clock, requests: Sequence[RunRequest], now: datetime, tell: Tell
 ) -> Iterator[Plan | PlanRefused | KafkaFailure]:
+    """Records are searched once for all groups of a topic. Raises ``PlanRefused`` where nobody can be searched for."""
+    target = requests[0].target if requests else None
+    found: Found | None = None
+    if isinstance(target, ToRecord):
+        try:
+            found = find_for_groups(spark, requests, target, tell, clock)
+        except Unavailable as away:
+            yield from [away] * len(requests)
+            return
+    findings = {r.run_uid: found.findings for r in requests} if found is not None else {}
     # Without the times of records: one would be read for each partition of each group.
-    yield from collect_plans(plan_groups(spark, requests, now, spans=False), requests) if requests else ()
+    rows = plan_groups(spark, requests, now, spans=False, findings=findings) if requests else None
+    for plan in collect_plans(rows, requests) if rows is not None else ():
+        try:
+            if isinstance(plan, Plan) and found is not None:
+                found.check(plan)
+        except PlanRefused as refused:
+            yield refused
+        else:
+            yield plan
 
 
 @dataclass(slots=True)
