@@ -244,7 +244,8 @@ def _message(run: Run) -> str:
 
 
 def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
-    """The groups by outcome. A group that was put back because of another is not one that failed."""
+    """The groups by outcome. A group that was put back because of another is not one that failed, and one that holds
+    its result back counts as reset until the fleet is put back."""
     results = {name: run.result for name, run in groups.items() if run.result is not None}
     decided = next((line for line in fleet.journal if line.putting_back), None)
     reset = [name for name, result in results.items() if result.phase is Phase.SUCCEEDED]
@@ -257,7 +258,8 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
         and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
     ]
     failed = [name for name in sorted(results) if name not in reset and name not in put_back]
-    held = [name for name, run in groups.items() if run.result is None and held_result(run) is not None]
+    going_back = decided is not None and not is_kept(fleet)
+    held = [n for n, run in groups.items() if run.result is None and held_result(run) is not None and not going_back]
     return FleetCounts(
         reset=len(reset) + len(held),
         failed=len(failed),
