@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.reset import fleet_job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
@@ -74,14 +74,19 @@ def _group_ids(connection: Connection) -> frozenset[str]:
 def _plan(
     spark: SparkSession, clock: Clock, requests: Sequence[RunRequest], now: datetime, tell: Tell
 ) -> Iterator[Plan | PlanRefused | KafkaFailure]:
-    """Records are searched once for all groups of a topic. Raises ``PlanRefused`` where nobody can be searched for."""
+    """Records are searched once for all groups of a topic. Raises ``PlanRefused`` for a bad condition."""
     target = requests[0].target if requests else None
     found: Found | None = None
     if isinstance(target, ToRecord):
         try:
             found = find_for_groups(spark, requests, target, tell, clock)
-        except Unavailable as away:
-            yield from [away] * len(requests)
+        except KafkaFailure as failure:
+            yield from [failure] * len(requests)
+            return
+        except PlanRefused as refused:
+            if len(requests) > 1:
+                raise
+            yield refused  # which may be this group's only
             return
     findings = {r.run_uid: found.findings for r in requests} if found is not None else {}
     # Without the times of records: one would be read for each partition of each group.
