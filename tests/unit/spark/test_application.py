@@ -46,11 +46,12 @@ LAUNCHES = {
         connection_secrets={"kafka-user": ("password",), "kafka-ca": ("ca.crt", "ca.crt", "extra.crt")},
     ),
     "snapshot": Launch(
-        "payments-restore-1",
+        "backup-snapshot-0a1b2c3d-1",
         "prod",
-        "configmap://prod/payments-restore",
+        "configmap://prod/backup-snapshot-0a1b2c3d",
         connection_secrets={"s3-backups": ("credentials",)},
         claims={"backups": False, "archive": True},
+        job="snapshot",
         environment={"AWS_SHARED_CREDENTIALS_FILE": "/etc/tidegate/secrets/s3-backups/credentials"},
     ),
     # Nothing that a resource contains is ever text of the template.
