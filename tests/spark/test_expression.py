@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -137,7 +138,24 @@ def test_what_reads_more_than_the_record_is_refused(spark: Any, where: str) -> N
 
 
 SPELLINGS = [
-    *("500", "5e2", "5.0e2", "500.0", "0500", "+500", "-500", "50", "1500", "5000", "-0", "0", "0.0", "1e999", "true"),
+    *(
+        "500",
+        "5e2",
+        "5.0e2",
+        "500.0",
+        "0500",
+        "+500",
+        "-500",
+        "50",
+        "1500",
+        "5000",
+        "-0",
+        "0",
+        "0.0",
+        "1e999",
+        "1e-10",
+        "true",
+    ),
     *(
         '"500"',
         '"5\\u00300"',
@@ -204,6 +222,7 @@ NOT_IMPLYING = [
     f"{TEXT} = '500.0'",
     f"{TEXT} = '[500]'",
     f"{TEXT} = 'NaN'",
+    f"{TEXT} = '1E-10'",
     f"{TEXT} = 'Infinity'",
     f"{TEXT} != '500'",
     f"not ({TEXT} = '500')",
@@ -237,3 +256,9 @@ def test_bytes_that_are_looked_at_first_change_no_answer(spark: Any) -> None:
     assert not differing
     never = [where for where in IMPLYING if not any(row[f"plain: {where}"] for row in rows)]
     assert not never
+
+    field = {"name": "status", "type": "integer", "nullable": True, "metadata": {"EXISTS_DEFAULT": "500"}}
+    filled = RecordSchema(SchemaFormat.JSON, json.dumps({"type": "struct", "fields": [field]}), "the test")
+    condition = bind(spark, "record.status = 500", filled)
+    nothing = condition.with_value(records.where("offset = 0").withColumn("value", expr("binary('{}')")).drop(RECORD))
+    assert [row["found"] for row in nothing.select(condition.holds().alias("found")).collect()] == [True]

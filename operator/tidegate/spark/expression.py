@@ -136,7 +136,9 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
             columns.add(_column(str(node.name())))
     if RECORD in columns:
         columns = columns - {RECORD} | {"value"}
-    return Condition(where, frozenset(columns), schema, implied(tree, understood, record=RECORD))
+    # A schema may have values for fields that documents lack, which no byte of theirs tells of.
+    defaults = schema is not None and "EXISTS_DEFAULT" in schema.text
+    return Condition(where, frozenset(columns), schema, () if defaults else implied(tree, understood, record=RECORD))
 
 
 def _with_value(records: DataFrame, schema: RecordSchema) -> DataFrame:
