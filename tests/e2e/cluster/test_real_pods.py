@@ -75,6 +75,19 @@ def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: 
     assert verdict.clean, verdict.complaints()
 
 
+def test_a_place_is_found_by_content_in_pods(stage: PodStage) -> None:
+    record = {"where": "string(value) like '% 37'"}
+    found = stage.reset("by-content", {"to": {"record": record}}, name="reset to a record, from apply to Ready")
+
+    assert (found["phase"], found["engine"]) == ("Succeeded", "Spark")
+    assert found["search"]["recordsRead"] > 0
+    # What is sent to a partition is numbered from 0.
+    assert stage.runs[-1].targets == dict.fromkeys(stage.application.partitions, 37)
+    stage.caught_up()
+    verdict = stage.verdict()
+    assert verdict.clean, verdict.complaints()
+
+
 def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: PodStage) -> None:
     topic, number = held = stage.application.partitions[0]
     began = time.monotonic()
