@@ -22,7 +22,7 @@ from tidegate.snapshots.manifest import Keep, manifest_name, schedule_folder
 from tidegate.snapshots.order import Order
 from tidegate.snapshots.storage import Folder
 from tidegate.spark.backup import take_snapshot
-from tidegate.spark.files import Files
+from tidegate.spark.files import Files, StorageFailure
 from tidegate.spark.restore import find_snapshot, manifests_of
 
 DUE = datetime(2020, 1, 1, tzinfo=UTC)
@@ -73,3 +73,8 @@ def test_groups_are_found_where_a_snapshot_has_them(
     assert manifests_of(files, folder) == [later], "what is over is removed"
     assert files.read(f"{folder}/{manifest_name(DUE)}") is None
     assert files.names(f"{folder}/data") == (later.data.removeprefix("data/"),)
+
+    (tmp_path / "file").write_text("where a folder should be")
+    says = r"^can't write \S+: \S+ParentNotDirectoryException: Parent path is not a directory: \S+$"
+    with pytest.raises(StorageFailure, match=says):
+        Files(spark, Folder(tmp_path / "file" / "x")).publish("a/b.json", b"x")

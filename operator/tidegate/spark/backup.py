@@ -31,8 +31,7 @@ from tidegate.snapshots.manifest import (
 from tidegate.snapshots.order import Order, wanted_groups
 from tidegate.snapshots.storage import hadoop_options
 from tidegate.spark.executors import in_executor
-from tidegate.spark.expression import spoken
-from tidegate.spark.files import Files, StorageFailure
+from tidegate.spark.files import Files, StorageFailure, why
 from tidegate.spark.job import as_batches
 from tidegate.spark.restore import manifests_of
 
@@ -78,7 +77,7 @@ def take_snapshot(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
         failed = {r["group_id"]: r["failure"] for r in read.where("failure is not null").collect()}
         offsets, with_offsets = rows.count(), rows.select(col("group_id")).distinct().count()
     except (PySparkException, Py4JJavaError) as error:
-        raise StorageFailure(f"can't write {files.uri(f'{folder}/{data}')}: {spoken(error)}") from error
+        raise StorageFailure(f"can't write {files.uri(f'{folder}/{data}')}: {why(error)}") from error
     finally:
         read.unpersist()
     if groups and len(failed) == len(groups):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_FOUND: Final = "java.io.FileNotFoundException"
+_LONGEST: Final = 500
 
 
 class StorageFailure(Exception):
@@ -99,4 +100,14 @@ class Files:
             hint = ""
             if "S3AFileSystem" in str(error) and "ClassNotFoundException" in str(error):
                 hint = ": the job's image lacks Hadoop's connector to S3 (hadoop-aws)"
-            raise StorageFailure(f"can't {what} {self.uri(name)}: {spoken(error)}{hint}") from error
+            raise StorageFailure(f"can't {what} {self.uri(name)}: {why(error)}{hint}") from error
+
+
+def why(error: Any) -> str:
+    """What a person needs of a failure of Hadoop or Spark: Java's exception in one line, without its trace."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+
+    if not isinstance(error, Py4JJavaError):
+        return spoken(error)
+    text = str(error.java_exception.toString()).partition("\n")[0]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

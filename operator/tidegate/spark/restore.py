@@ -22,8 +22,7 @@ from tidegate.snapshots.manifest import (
 from tidegate.snapshots.restore import SNAPSHOT_NOT_FOUND, Restored, Row, none_found, restored
 from tidegate.snapshots.storage import hadoop_options
 from tidegate.spark.executors import in_executor
-from tidegate.spark.expression import spoken
-from tidegate.spark.files import Files, StorageFailure
+from tidegate.spark.files import Files, StorageFailure, why
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,5 +86,5 @@ def _read(spark: SparkSession, files: Files, target: FromSnapshot, manifest: Man
         table = spark.read.options(**hadoop_options(target.storage)).parquet(uri)
         rows = table.where(col("group_id") == group_id).select("topic", "partition", "committed", "topic_id").collect()
     except (PySparkException, Py4JJavaError) as error:
-        raise StorageFailure(f"can't read {uri}: {spoken(error)}") from error
+        raise StorageFailure(f"can't read {uri}: {why(error)}") from error
     return [Row(TopicPartition(r["topic"], r["partition"]), r["committed"], r["topic_id"]) for r in rows]
