@@ -76,7 +76,8 @@ class SparkSettings:
     """The local runner's launches: command, pid, log."""
 
     local_master: str = "local[2]"
-    """The local runner's master."""
+    """The local runner's master. For searches, two tasks a core are faster than one: while one waits for the broker,
+    another works."""
 
     class_archive: Path | None = None
     """An archive of loaded classes, made on this machine by ``python -m tidegate.spark.archive``, that the local
