@@ -136,8 +136,8 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
             columns.add(_column(str(node.name())))
     if RECORD in columns:
         columns = columns - {RECORD} | {"value"}
-    # A schema may have values for fields that documents lack, which no byte of theirs tells of.
-    defaults = schema is not None and "EXISTS_DEFAULT" in schema.text
+    # A schema may have values for fields that documents lack, which no byte of theirs tells of; and say so in escapes.
+    defaults = schema is not None and any(sign in schema.text for sign in ("EXISTS_DEFAULT", "\\"))
     return Condition(where, frozenset(columns), schema, () if defaults else implied(tree, understood, record=RECORD))
 
 
