@@ -59,6 +59,11 @@ LONGEST = (
     "tests/agent/kafka/test_python_clients.py",
     "tests/kafka/test_reset_hard_cases.py",
     "tests/e2e/test_demo.py",
+    "tests/apiserver/test_operator_snapshots.py",
+    "tests/apiserver/test_operator_fleet.py",
+    "tests/spark/test_losses.py",
+    "tests/spark/test_two_clusters.py",
+    "tests/spark/test_find.py",
 )
 """Files that take minutes, each of which one worker does as a whole: first, so that none is left for the end."""
 
