@@ -34,7 +34,7 @@ CASES = {
 def main(arguments: list[str]) -> None:
     """``--records N --partitions N --cores N --runs N``."""
     parser = argparse.ArgumentParser("scan", description=__doc__)
-    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--records", type=int, default=8_000_000)
     parser.add_argument("--partitions", type=int, nargs="+", default=[8, 1])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)

@@ -98,9 +98,9 @@ def fill(
 
 
 def session(cores: int) -> Any:
-    """As a job that reads records runs here. Two tasks a core: while one waits for the broker, another works."""
+    """As a job that reads records runs here: a task a core."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return local_session(f"local[{2 * cores}]", jars=spark_jars(), reads_records=True)
+    return local_session(f"local[{cores}]", jars=spark_jars(), reads_records=True)
 
 
 def search(spark: Any, stage: Stage, target: ToRecord, pace: Pace | None = None) -> tuple[float, Found]:
