@@ -109,7 +109,8 @@ class Installed:
     def _kubectl(self, verb: str, manifests: list[Manifest]) -> None:
         done = subprocess.run(
             ["kubectl", verb, "-f", "-"],
-            input=yaml.safe_dump_all(manifests),
+            # As JSON: YAML may take a name such as 12e-3 for a number.
+            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
             env={**os.environ, "KUBECONFIG": str(self._apiserver.kubeconfig)},
             capture_output=True,
             text=True,

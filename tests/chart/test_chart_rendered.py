@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render
+from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render, template
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
@@ -75,6 +75,35 @@ def test_every_label_and_name_is_of_the_release() -> None:
         assert labels["team"] == "streams"
         if manifest["kind"] != "CustomResourceDefinition":
             assert manifest["metadata"]["name"].startswith("tidegate")
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_names_that_yaml_takes_for_numbers_are_quoted(values: dict[str, Any]) -> None:
+    """A release may be called 1e7, and its namespace 123."""
+    numbers = {"release": "1e7", "namespace": "123", "name": "2e7", "served": "456", "reader": "3e7", "jobs": "789"}
+    named = {
+        **values,
+        "fullnameOverride": numbers["name"],
+        "nameOverride": numbers["name"],
+        "watchNamespaces": [numbers["served"]],
+        "priorityClassName": numbers["reader"],
+        "serviceAccount": {"name": numbers["reader"]},
+        "metrics": {
+            **values.get("metrics", {}),
+            "readers": [{"name": numbers["reader"], "namespace": numbers["served"]}],
+            "tokenSecret": {"name": numbers["reader"]},
+        },
+    }
+    named["spark"] = {**values.get("spark", {}), "serviceAccount": {"name": numbers["jobs"]}}
+    text = template(named, SPARK, release=numbers["release"], namespace=numbers["namespace"])
+
+    lines = text.splitlines()
+    unquoted = [
+        lines[event.start_mark.line]
+        for event in yaml.parse(text)
+        if isinstance(event, yaml.ScalarEvent) and event.style is None and event.value in numbers.values()
+    ]
+    assert not unquoted
 
 
 def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:

@@ -15,16 +15,16 @@
 
 {{/* What selects the operator's pod. Never changes: a Deployment's selector can't. */}}
 {{- define "tidegate.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tidegate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tidegate.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
 {{- define "tidegate.labels" -}}
-app.kubernetes.io/name: {{ include "tidegate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tidegate.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/part-of: tidegate
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}
@@ -162,18 +162,18 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 - name: TIDEGATE_NAMESPACES
   value: {{ join "," .Values.watchNamespaces | quote }}
 - name: TIDEGATE_LOG_LEVEL
-  value: {{ .Values.operator.logLevel }}
+  value: {{ .Values.operator.logLevel | quote }}
 - name: TIDEGATE_RUNTIME_DIRECTORY
   value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
 - name: TIDEGATE_SPARK_RUNNER
-  value: {{ include "tidegate.sparkRunner" . }}
+  value: {{ include "tidegate.sparkRunner" . | quote }}
 {{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
 - name: TIDEGATE_SPARK_IMAGE
   value: {{ include "tidegate.image" (list . .Values.spark.image) | quote }}
 - name: TIDEGATE_SPARK_IMAGE_PULL_POLICY
-  value: {{ .Values.spark.image.pullPolicy }}
+  value: {{ .Values.spark.image.pullPolicy | quote }}
 - name: TIDEGATE_SPARK_SERVICE_ACCOUNT
-  value: {{ .Values.spark.serviceAccount.name }}
+  value: {{ .Values.spark.serviceAccount.name | quote }}
 - name: TIDEGATE_SPARK_DRIVER_CORES
   value: {{ .Values.spark.driver.cores | quote }}
 - name: TIDEGATE_SPARK_DRIVER_MEMORY
