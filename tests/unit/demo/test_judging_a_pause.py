@@ -9,6 +9,8 @@ from support.deliveries import Delivery, Partition
 
 PAUSED: Partition = ("access-log", 0)
 OTHER: Partition = ("access-log", 1)
+QUIET: Partition = ("access-log", 2)
+"""Has no record while the first one is paused."""
 FACTS = PauseFacts(
     partition=PAUSED,
     applied_at=10.0,
@@ -20,6 +22,7 @@ FACTS = PauseFacts(
     message="",
     target=40,
     expected=40,
+    ends={PAUSED: 110, OTHER: 170, QUIET: 7},
     released_at=20.0,
 )
 
@@ -28,8 +31,9 @@ def _reading(*, during: tuple[Delivery, ...] = (), first: int = 40, others_until
     paused = [Delivery(o * 0.1, "c0", *PAUSED, o) for o in range(100)]
     again = [Delivery(20.5 + (o - first) * 0.01, "c0", *PAUSED, o) for o in range(first, 120)]
     others = [Delivery(o * 0.1, "c1", *OTHER, o) for o in range(others_until)]
-    acked = {PAUSED: range(120), OTHER: range(250)}
-    return Reading([*paused, *during, *again, *others], acked, {PAUSED: 120, OTHER: 250})
+    quiet = [Delivery(o * 0.1, "c1", *QUIET, o) for o in range(7)]
+    acked = {PAUSED: range(120), OTHER: range(250), QUIET: range(7)}
+    return Reading([*paused, *during, *again, *others, *quiet], acked, {PAUSED: 120, OTHER: 250, QUIET: 7})
 
 
 def _wrong(facts: PauseFacts, read: Reading) -> list[str]:
@@ -47,7 +51,13 @@ def test_a_record_of_the_paused_partition_is_wrong() -> None:
 
 
 def test_others_that_stop_as_well_are_wrong() -> None:
-    assert any("0 of 1 other partitions" in s for s in _wrong(FACTS, _reading(others_until=105)))
+    assert "other partitions did not flow meanwhile: access-log-1" in _wrong(FACTS, _reading(others_until=169))
+
+
+def test_others_that_had_nothing_to_deliver_show_nothing() -> None:
+    facts = replace(FACTS, ends={PAUSED: 110, OTHER: 100, QUIET: 7})
+
+    assert any("nothing was delivered" in s for s in _wrong(facts, _reading(others_until=100)))
 
 
 def test_going_on_elsewhere_than_at_the_target_is_wrong() -> None:
@@ -65,4 +75,5 @@ def test_a_reset_that_failed_is_wrong() -> None:
 def test_offsets_short_of_the_end_are_wrong() -> None:
     read = _reading()
 
-    assert any("not at the end" in s for s in _wrong(FACTS, replace(read, committed={PAUSED: 120, OTHER: 249})))
+    behind = replace(read, committed={**read.committed, OTHER: 249})
+    assert any("not at the end" in s for s in _wrong(FACTS, behind))
