@@ -172,6 +172,7 @@ class _Play:
             expected=expected,
             standstill=f"status: {still['p50']}, {still['max']}" if still else "none in the status",
             message=run.result.message,
+            redone=run.result.redone,
         )
         self.screen.say(f"reset {run_id}: {facts.phase}: {facts.message}")
         self.screen.table(self.lookout.look())

@@ -174,6 +174,15 @@ def test_a_doctored_history_is_not_well(doctored: Callable[[History], History], 
     assert any(f.passed is False and complaint in f.sentence for f in judgement.findings), judgement.findings
 
 
+def test_a_partition_that_was_done_again_is_told_and_well_where_the_run_says_so() -> None:
+    read_twice = also(*(delivery(ASKED, n, 24.6 + n * 0.1) for n in range(5, 30)))(history())
+    told = judge(with_run(redone=1)(read_twice))
+
+    assert told.well, told.findings
+    assert any("25 of them twice: an owner had committed an old position" in f.sentence for f in told.findings)
+    assert not judge(read_twice).well
+
+
 def test_where_a_group_stood_is_read_from_what_its_consumers_were_given() -> None:
     assert stood_at(history().deliveries, [ASKED], at(19.5)) == {ASKED: 20}
     assert stood_at(history().deliveries, [OTHER], at(19.5)) == {OTHER: 30}
