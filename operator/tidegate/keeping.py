@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.connection.live import Live
 from tidegate.kube.ports import Happening, Object
+from tidegate.resources.conditions import ConditionStatus, with_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 
@@ -29,6 +30,20 @@ class KeptPolicy:
     live: Live
     now: datetime
     resetting: bool
+
+    def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
+        """The status with a keeper's condition (its type; status, reason, message) and its ``part`` in it."""
+        status, reason, message = verdict
+        conditions = with_condition(
+            self.status.conditions,
+            condition,
+            status,
+            reason=reason,
+            message=message,
+            generation=int(self.body["metadata"]["generation"]),
+            now=self.now,
+        )
+        return self.status.model_copy(update={**part, "conditions": conditions})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, spark_jars
+from support.operator_process import until
 from support.stack_fixtures import Unique
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
@@ -31,13 +31,6 @@ RECORDS = 800_000
 
 SLOWLY = "sha2(repeat(string(value), 60), 256) <> ''"
 """True of every record, after a while."""
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -78,13 +71,13 @@ def test_a_search_outlives_an_executor_and_a_broker(
         assert runner.status(driver).state is RunnerState.RUNNING, runner.status(driver).message
         return any(line.searched is not None for line in store.load().journal)
 
-    until(told, "the first window")
+    until(told, "the first window", timeout_s=240, pause_s=0.02)
     executor = next(p.pid for p in runner_local._processes_of(folder) if _is_executor(p.pid))
     leader = admin.list_topics(topic).topics[topic].partitions[0].leader
     os.kill(executor, signal.SIGKILL)
     kafka3.kill(leader)
     try:
-        until(lambda: runner.status(driver).state is RunnerState.EXITED, "the job")
+        until(lambda: runner.status(driver).state is RunnerState.EXITED, "the job", timeout_s=240)
     finally:
         kafka3.restart(leader)
     run = store.load()

@@ -21,8 +21,8 @@ from tidegate.inject.wish import Surroundings
 from tidegate.keeping import Kept, KeptPolicy
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.reset.clock import Clock
-from tidegate.resources.conditions import INJECTED, ConditionStatus, with_condition, without_condition
-from tidegate.resources.policy import ConsumersSpec, InjectionStatus, PolicyStatus
+from tidegate.resources.conditions import INJECTED, ConditionStatus, without_condition
+from tidegate.resources.policy import ConsumersSpec, InjectionStatus
 
 _log = logging.getLogger(__name__)
 
@@ -90,10 +90,11 @@ class InjectionKeeper:
             # A right is missing, most likely. Nothing here will change that soon.
             self._looked[uid] = _Looked(generation, now_s, _AGAIN_S)
             told = (ConditionStatus.UNKNOWN, PODS_NOT_READ, str(failure))
-            return Kept(_told(policy, policy.status.injection, told), again_after_s=_AGAIN_S)
+            return Kept(policy.told(INJECTED, told, injection=policy.status.injection), again_after_s=_AGAIN_S)
         again_after_s = self._again_s(seen, decision)
         self._looked[uid] = _Looked(generation, now_s, again_after_s)
-        return Kept(_told(policy, decision.status, decision.condition), decision.happenings, again_after_s)
+        status = policy.told(INJECTED, decision.condition, injection=decision.status)
+        return Kept(status, decision.happenings, again_after_s)
 
     async def forget(self, uid: str) -> None:
         self._looked.pop(uid, None)
@@ -152,19 +153,3 @@ def _named(policy: KeptPolicy, around: Surroundings | None) -> NamedPolicy | Non
     """The policy as the webhook knows it; ``None`` before it does."""
     known = around.policies if around is not None else ()
     return next((p for p in known if p.name == name_of(policy.body) and p.spec == policy.spec), None)
-
-
-def _told(
-    policy: KeptPolicy, injection: InjectionStatus | None, condition: tuple[ConditionStatus, str, str]
-) -> PolicyStatus:
-    status, reason, message = condition
-    conditions = with_condition(
-        policy.status.conditions,
-        INJECTED,
-        status,
-        reason=reason,
-        message=message,
-        generation=int(policy.body["metadata"]["generation"]),
-        now=policy.now,
-    )
-    return policy.status.model_copy(update={"injection": injection, "conditions": conditions})

@@ -209,8 +209,8 @@ def _settings(config: Mapping[str, Any]) -> RetentionSettings:
 
 
 def _commits(answer: Any) -> Commits:
-    offsets, pending = commits_of(answer)
-    return Commits({p: Commit(*row) for p, row in offsets.items()}, pending)
+    commits, pending = commits_of(answer)
+    return Commits({p: Commit(told.offset, told.metadata) for p, told in commits.items()}, pending)
 
 
 def _code_of_fetch(answer: Any) -> int:

@@ -289,7 +289,7 @@ class Wire:
 
     def commits_of_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, Committed]]:
         """As :meth:`fetch_many`, with all that the coordinators tell of a commit."""
-        return {group_id: _commits(group) for group_id, group in self._fetch_groups(group_ids)}
+        return {group_id: _commits(group)[0] for group_id, group in self._fetch_groups(group_ids)}
 
     def _fetch_groups(self, group_ids: Collection[str]) -> Iterator[tuple[str, Any]]:
         """Each group's part of an OffsetFetch answer."""
@@ -534,10 +534,16 @@ def _fetch_group(group_id: str, partitions: Collection[TopicPartition] | None) -
     )
 
 
-def _commits(group: Any) -> dict[TopicPartition, Committed]:
-    offsets, _ = _offsets_of(group)
+def commits_of(answer: Any) -> tuple[dict[TopicPartition, Committed], frozenset[TopicPartition]]:
+    """What an OffsetFetch answer about one group tells by partition, and the partitions that are not decided yet."""
+    [group] = answer.groups
+    return _commits(group)
+
+
+def _commits(group: Any) -> tuple[dict[TopicPartition, Committed], frozenset[TopicPartition]]:
+    offsets, pending = _offsets_of(group)
     rows = {TopicPartition(topic.name, row.partition_index): row for topic in group.topics for row in topic.partitions}
-    return {
+    commits = {
         p: Committed(
             offset,
             rows[p].committed_leader_epoch if rows[p].committed_leader_epoch >= 0 else None,
@@ -545,14 +551,7 @@ def _commits(group: Any) -> dict[TopicPartition, Committed]:
         )
         for p, offset in offsets.items()
     }
-
-
-def commits_of(answer: Any) -> tuple[dict[TopicPartition, tuple[int, str]], frozenset[TopicPartition]]:
-    """(offset, metadata) by partition of an OffsetFetch answer, and the partitions that are not decided yet."""
-    [group] = answer.groups
-    offsets, pending = _offsets_of(group)
-    rows = {TopicPartition(topic.name, row.partition_index): row for topic in group.topics for row in topic.partitions}
-    return {p: (offset, rows[p].metadata or "") for p, offset in offsets.items()}, pending
+    return commits, pending
 
 
 def _offsets_of(group: Any) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:

@@ -27,11 +27,13 @@ from tidegate.reset.model import (
     GroupTrouble,
     Phase,
     Plan,
+    Progress,
     Roster,
     RunRequest,
     RunResult,
     Standstill,
     Target,
+    span,
 )
 from tidegate.reset.plan import PlanRefused
 from tidegate.reset.request import NOT_PUT_BACK
@@ -113,8 +115,7 @@ def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunReques
 
 def group_plan(plan: Plan) -> GroupPlan:
     """A group's plan in numbers."""
-    starts = [p.span_from for p in plan.partitions if p.span_from is not None]
-    ends = [p.span_to for p in plan.partitions if p.span_to is not None]
+    span_from, span_to = span(plan.partitions)
     return GroupPlan(
         group_id=plan.group_id,
         partitions=len(plan.partitions),
@@ -122,8 +123,8 @@ def group_plan(plan: Plan) -> GroupPlan:
         clamped=plan.clamped,
         records_replayed=plan.records_replayed,
         records_skipped=plan.records_skipped,
-        span_from=min(starts, default=None),
-        span_to=max(ends, default=None),
+        span_from=span_from,
+        span_to=span_to,
         way=plan.way,
     )
 
@@ -206,13 +207,18 @@ def has_begun(fleet: Run) -> bool:
     return any(line.phase is Phase.APPLYING for line in fleet.journal)
 
 
+def put_back_by(fleet: Run) -> Progress | None:
+    """The decision to put the groups back, if that was taken."""
+    return next((line for line in fleet.journal if line.putting_back), None)
+
+
 def is_kept(fleet: Run) -> bool:
     return any(line.phase is Phase.RESUMING for line in fleet.journal)
 
 
 def next_step(fleet: Run, groups: Mapping[str, Run], now: datetime) -> Step:
     """``groups``: the runs of those that have a plan; may be empty as long as the fleet has not begun."""
-    put_back = next((line for line in fleet.journal if line.putting_back), None)
+    put_back = put_back_by(fleet)
     if not has_begun(fleet):
         return Begin() if put_back is None else End(_untouched(put_back.putting_back, put_back.message, now))
     left = tuple(name for name in sorted(groups) if groups[name].result is None)
@@ -247,7 +253,7 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
     """The groups by outcome. A group that was put back because of another is not one that failed, and one that holds
     its result back counts as reset until the fleet is put back."""
     results = {name: run.result for name, run in groups.items() if run.result is not None}
-    decided = next((line for line in fleet.journal if line.putting_back), None)
+    decided = put_back_by(fleet)
     reset = [name for name, result in results.items() if result.phase is Phase.SUCCEEDED]
     put_back = [
         name
@@ -303,7 +309,7 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
     lost = [name for name in sorted(groups) if (r := groups[name].result) is not None and r.reason == NOT_PUT_BACK]
     if lost:
         return Phase.FAILED, NOT_PUT_BACK, f"Not put back: {listed(lost)}; group {lost[0]}: {_message(groups[lost[0]])}"
-    put_back = next((line for line in fleet.journal if line.putting_back), None)
+    put_back = put_back_by(fleet)
     if put_back is not None and not is_kept(fleet):
         changed = any(r.phase is Phase.ROLLED_BACK for run in groups.values() if (r := run.result) is not None)
         phase = Phase.ROLLED_BACK if changed and not counted.reset else Phase.FAILED

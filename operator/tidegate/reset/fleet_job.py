@@ -36,6 +36,7 @@ from tidegate.reset.fleet import (
     held_result,
     is_kept,
     next_step,
+    put_back_by,
     refused_fleet,
     roster_of,
 )
@@ -146,7 +147,7 @@ def settle(store: RunStore, parts: Parts, *, reason: str, message: str) -> RunRe
         result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", parts.clock.now())
         store.finish(result, attempt=attempt)
         return result
-    if not is_kept(run) and not any(line.putting_back for line in run.journal):
+    if not is_kept(run) and put_back_by(run) is None:
         phase = Phase.VERIFYING if has_begun(run) else Phase.PLANNING
         store.append(Progress(phase, parts.clock.now(), attempt, message=message, putting_back=reason), attempt=attempt)
     return _go_on(store, attempt, parts)
@@ -176,10 +177,8 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
         refused = refused_fleet(run.request, plan)
         if refused is not None:
             raise refused
-    except PlanRefused as refused:
-        result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
-    except KafkaFailure as failure:
-        result = RunResult(Phase.FAILED, job.reason_of(failure), f"{failure}. Nothing was changed", clock.now())
+    except (PlanRefused, KafkaFailure) as failure:
+        result = job.unplanned(failure, clock.now())
     else:
         return None
     store.finish(result, attempt=attempt)
@@ -205,17 +204,13 @@ def _planned(request: RunRequest, roster: Roster, parts: Parts, tell: job.Tell) 
 
     def keep(planned: tuple[str, Plan | PlanRefused | KafkaFailure]) -> None:
         group_id, plan = planned
-        match plan:
-            case Plan():
-                store = asked[group_id][1]
-                store.write_plan(plan, attempt=store.begin_attempt())
-                found[group_id] = group_plan(plan)
-            case PlanRefused(reason=reason, message=message):
-                found[group_id] = GroupPlan(group_id, refused=reason, message=message)
-            case KafkaFailure():
-                found[group_id] = GroupPlan(group_id, refused=job.reason_of(plan), message=str(plan))
-            case _:
-                assert_never(plan)
+        if isinstance(plan, Plan):
+            store = asked[group_id][1]
+            store.write_plan(plan, attempt=store.begin_attempt())
+            found[group_id] = group_plan(plan)
+        else:
+            reason, message = job.why_unplanned(plan)
+            found[group_id] = GroupPlan(group_id, refused=reason, message=message)
 
     _for_all(roster.groups, ask, parts)
     names = sorted(asked)
@@ -249,7 +244,7 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
             return run.result
         if run.fleet is None:
             raise ValueError(f"fleet {run.request.run_uid} has no plan yet")
-        opened = {g: parts.open_group(group_run_uid(run.request.run_uid, g)) for g in run.fleet.planned}
+        opened = _opened(run, run.fleet, parts)
         groups = _loaded(opened, parts) if has_begun(run) else {}
         step = next_step(run, groups, clock.now())
         teller = _Teller(store, attempt, clock, counts(run, groups))
@@ -321,6 +316,11 @@ class _Teller:
         self._told_at_s = self._clock.monotonic()
         line = Progress(self._phase, self._clock.now(), self._attempt, counts=self._counts)
         self._store.append(line, attempt=self._attempt)
+
+
+def _opened(fleet: Run, plan: FleetPlan, parts: Parts) -> dict[str, RunStore]:
+    """The documents of the groups that have a plan."""
+    return {g: parts.open_group(group_run_uid(fleet.request.run_uid, g)) for g in plan.planned}
 
 
 def _loaded(opened: Mapping[str, RunStore], parts: Parts) -> dict[str, Run]:
@@ -586,7 +586,7 @@ def fence(store: RunStore, parts: Parts, kafka: Kafka) -> None:
     run = store.load()
     if run.fleet is None or run.result is not None or not has_begun(run):
         return
-    opened = {g: parts.open_group(group_run_uid(run.request.run_uid, g)) for g in run.fleet.planned}
+    opened = _opened(run, run.fleet, parts)
     for group_id, group in _loaded(opened, parts).items():
         if was_touched(group) and group.result is None:
             job.fence(opened[group_id], kafka, parts.clock)

@@ -87,10 +87,8 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
 
     try:
         plan = while_away(lambda: planner(request, clock.now(), tell), request, clock)
-    except PlanRefused as refused:
-        result = RunResult(Phase.FAILED, refused.reason, f"{refused.message}. Nothing was changed", clock.now())
-    except KafkaFailure as failure:
-        result = RunResult(Phase.FAILED, reason_of(failure), f"{failure}. Nothing was changed", clock.now())
+    except (PlanRefused, KafkaFailure) as failure:
+        result = unplanned(failure, clock.now())
     else:
         store.write_plan(plan, attempt=attempt)
         return None
@@ -98,11 +96,20 @@ def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> R
     return result
 
 
-def reason_of(failure: KafkaFailure) -> str:
-    """PascalCase, of a plan that could not be made."""
-    return {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
+def why_unplanned(failure: PlanRefused | KafkaFailure) -> tuple[str, str]:
+    """Reason (PascalCase) and message for a plan that could not be made."""
+    if isinstance(failure, PlanRefused):
+        return failure.reason, failure.message
+    reason = {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
         type(failure), "KafkaUnavailable" if isinstance(failure, Unavailable) else "RefusedByKafka"
     )
+    return reason, str(failure)
+
+
+def unplanned(failure: PlanRefused | KafkaFailure, at: datetime) -> RunResult:
+    """How a run without a plan ends."""
+    reason, message = why_unplanned(failure)
+    return RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", at)
 
 
 def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:

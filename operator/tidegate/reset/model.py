@@ -6,7 +6,7 @@ operator, the Spark driver and its executors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -323,6 +323,14 @@ class Roster:
     at: datetime
     groups: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def span(parts: Iterable[PartitionPlan | GroupPlan]) -> tuple[datetime | None, datetime | None]:
+    """The earliest and the latest of the times that are known."""
+    parts = tuple(parts)
+    starts = [p.span_from for p in parts if p.span_from is not None]
+    ends = [p.span_to for p in parts if p.span_to is not None]
+    return min(starts, default=None), max(ends, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,11 @@ def _something_matches(asked: Asked) -> Refusal | None:
             )
 
 
+def recreated(plan: Plan, topic_ids: Mapping[str, str]) -> list[str]:
+    """Topics of the plan that had these ids and were deleted and created again since: offsets mean other records."""
+    return sorted({p.topic for p in plan.partitions if topic_ids.get(p.topic, p.topic_id) != p.topic_id})
+
+
 def _topics_are_the_same_ones(asked: Asked) -> Refusal | None:
     target = asked.request.target
     if not isinstance(target, Undo):

@@ -44,13 +44,12 @@ from tidegate.resources.policy import (
     SnapshotTarget,
 )
 from tidegate.resources.policy import EvidenceLevel as SpecLevel
-from tidegate.snapshots.places import JobPlaces, snapshot_storage
+from tidegate.snapshots.places import BAD_SNAPSHOT_STORAGE, JobPlaces, snapshot_storage
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
 
 UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
-BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
 NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.apply``)."""

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, Happening
-from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult
+from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
 from tidegate.reset.request import Refusal, launch_name, launch_number, run_uid
 from tidegate.reset.runner import RunnerState, RunnerStatus
 from tidegate.reset.store import Run
@@ -651,8 +651,7 @@ def plan_status(document: str, plan: Plan | FleetPlan | None) -> PlanStatus:
     if plan is None:
         return PlanStatus(config_map=document)
     parts = plan.partitions if isinstance(plan, Plan) else plan.groups
-    starts = [p.span_from for p in parts if p.span_from is not None]
-    ends = [p.span_to for p in parts if p.span_to is not None]
+    span_from, span_to = span(parts)
     return PlanStatus(
         config_map=document,
         partitions=len(plan.partitions) if isinstance(plan, Plan) else plan.partitions,
@@ -661,8 +660,8 @@ def plan_status(document: str, plan: Plan | FleetPlan | None) -> PlanStatus:
         clamped=plan.clamped,
         records_replayed=plan.records_replayed,
         records_skipped=plan.records_skipped,
-        from_=min(starts, default=None),
-        to=max(ends, default=None),
+        from_=span_from,
+        to=span_to,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.keeping import KeptPolicy
 from tidegate.kube.ports import EventType, Happening
-from tidegate.resources.conditions import RETAINED, ConditionStatus, with_condition, without_condition
+from tidegate.resources.conditions import RETAINED, ConditionStatus, without_condition
 from tidegate.resources.policy import PolicyStatus, RetentionSpec, RetentionStatus
 from tidegate.retention.plan import Plan, Seen
 
@@ -60,7 +60,7 @@ def without_retention(status: PolicyStatus) -> PolicyStatus:
 
 def refused(policy: KeptPolicy, reason: str, message: str) -> PolicyStatus:
     """The connection does not allow it."""
-    return _with(policy, ConditionStatus.FALSE, reason, message, RetentionStatus())
+    return policy.told(RETAINED, (ConditionStatus.FALSE, reason, message), retention=RetentionStatus())
 
 
 def retained(
@@ -82,22 +82,7 @@ def retained(
     if done.trouble:
         message = f"{message}. {done.trouble}"
     happenings = tuple(_happenings(spec, seen, plan, done))
-    return _with(policy, status, reason, message, retention), happenings
-
-
-def _with(
-    policy: KeptPolicy, status: ConditionStatus, reason: str, message: str, retention: RetentionStatus
-) -> PolicyStatus:
-    conditions = with_condition(
-        policy.status.conditions,
-        RETAINED,
-        status,
-        reason=reason,
-        message=message,
-        generation=int(policy.body["metadata"]["generation"]),
-        now=policy.now,
-    )
-    return policy.status.model_copy(update={"retention": retention, "conditions": conditions})
+    return policy.told(RETAINED, (status, reason, message), retention=retention), happenings
 
 
 def _judged(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> tuple[ConditionStatus, str, str]:

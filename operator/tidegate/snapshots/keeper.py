@@ -35,7 +35,7 @@ from tidegate.snapshots.document import (
 from tidegate.snapshots.manifest import Keep
 from tidegate.snapshots.metrics import SnapshotMetrics
 from tidegate.snapshots.order import Order
-from tidegate.snapshots.places import JobPlaces, claims_of, secrets_of, snapshot_storage
+from tidegate.snapshots.places import BAD_SNAPSHOT_STORAGE, JobPlaces, claims_of, secrets_of, snapshot_storage
 from tidegate.snapshots.schedule import Attempt, Take, Wait, decide, due_at
 from tidegate.snapshots.status import Standing, backed_up, refused, without_snapshots
 from tidegate.snapshots.storage import environment
@@ -45,8 +45,6 @@ from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.settings import SparkSettings
 
 _log = logging.getLogger(__name__)
-
-BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
 
 JOB_LIMIT: Final = timedelta(hours=1)
 """How long a job may take. It takes a minute: one that does not end waits for what does not come."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from tidegate.resources.policy import SnapshotStorage
 from tidegate.snapshots.storage import S3, Folder, Storage
+
+BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
 
 
 @dataclass(frozen=True, slots=True)

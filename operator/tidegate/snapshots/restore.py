@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.reset.model import Findings, Plan, Selection
-from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused
+from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused, recreated
 from tidegate.reset.scope import listed
 from tidegate.resources.timestamps import format_timestamp
 from tidegate.snapshots.manifest import Manifest
@@ -37,11 +37,10 @@ class Restored:
 
     def check(self, plan: Plan) -> None:
         """Raises ``PlanRefused`` where a topic was made anew since: then the offsets mean other records."""
-        recreated = {p.topic for p in plan.partitions if self.topic_ids.get(p.topic, p.topic_id) != p.topic_id}
-        if recreated:
+        if topics := recreated(plan, self.topic_ids):
             raise PlanRefused(
                 TOPIC_RECREATED,
-                f"deleted and created again since the snapshot: {listed(sorted(recreated))}. Offsets of then mean "
+                f"deleted and created again since the snapshot: {listed(topics)}. Offsets of then mean "
                 "other records: reset the other topics, or take another target for these",
             )
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.keeping import Kept, KeptPolicy
 from tidegate.kube.ports import EventType, Happening
-from tidegate.resources.conditions import BACKED_UP, ConditionStatus, with_condition, without_condition
+from tidegate.resources.conditions import BACKED_UP, ConditionStatus, without_condition
 from tidegate.resources.policy import PolicyStatus, SnapshotsSpec, SnapshotsStatus, SnapshotStatus
 from tidegate.resources.timestamps import format_timestamp
 from tidegate.snapshots.document import Document, Snapshot
@@ -45,7 +45,7 @@ def refused(policy: KeptPolicy, reason: str, message: str) -> Kept:
     )
     generation = policy.body["metadata"]["generation"]
     happening = Happening(EventType.WARNING, reason, message, f"snapshots/{reason}/{generation}")
-    return Kept(_with(policy, snapshots, ConditionStatus.FALSE, reason, message), (happening,))
+    return Kept(policy.told(BACKED_UP, (ConditionStatus.FALSE, reason, message), snapshots=snapshots), (happening,))
 
 
 def backed_up(
@@ -62,8 +62,8 @@ def backed_up(
         failures=document.failures if document is not None else None,
         launch=document.order.attempt if document is not None else None,
     )
-    status, reason, message = _judged(policy, spec, standing, snapshots)
-    return _with(policy, snapshots, status, reason, message), tuple(_happenings(standing, before, snapshots))
+    verdict = _judged(policy, spec, standing, snapshots)
+    return policy.told(BACKED_UP, verdict, snapshots=snapshots), tuple(_happenings(standing, before, snapshots))
 
 
 def _last(made: Snapshot) -> SnapshotStatus:
@@ -76,21 +76,6 @@ def _last(made: Snapshot) -> SnapshotStatus:
         bytes=made.size,
         unread=made.unread,
     )
-
-
-def _with(
-    policy: KeptPolicy, snapshots: SnapshotsStatus, status: ConditionStatus, reason: str, message: str
-) -> PolicyStatus:
-    conditions = with_condition(
-        policy.status.conditions,
-        BACKED_UP,
-        status,
-        reason=reason,
-        message=message,
-        generation=int(policy.body["metadata"]["generation"]),
-        now=policy.now,
-    )
-    return policy.status.model_copy(update={"snapshots": snapshots, "conditions": conditions})
 
 
 def _judged(

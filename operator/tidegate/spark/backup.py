@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
-from tidegate.kafka.model import Committed, Group, LogBounds, Topic, TopicPartition
+from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.wire import Wire
 from tidegate.reset.clock import Clock, SystemClock
@@ -32,7 +32,7 @@ from tidegate.snapshots.order import Order, wanted_groups
 from tidegate.snapshots.storage import hadoop_options
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
-from tidegate.spark.job import as_batches
+from tidegate.spark.job import as_batches, together_or_each
 from tidegate.spark.restore import manifests_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def take_snapshot(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
     from pyspark.errors import PySparkException
-    from pyspark.sql.functions import col
+    from pyspark.sql.functions import count, count_distinct
 
     files = Files(spark, order.storage)
     cluster_id, groups = in_executor(spark, lambda: _list(order))
@@ -75,7 +75,7 @@ def take_snapshot(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
             **hadoop_options(order.storage)
         ).parquet(files.uri(f"{folder}/{data}"))
         failed = {r["group_id"]: r["failure"] for r in read.where("failure is not null").collect()}
-        offsets, with_offsets = rows.count(), rows.select(col("group_id")).distinct().count()
+        [(offsets, with_offsets)] = rows.agg(count("*"), count_distinct("group_id")).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise StorageFailure(f"can't write {files.uri(f'{folder}/{data}')}: {why(error)}") from error
     finally:
@@ -148,7 +148,7 @@ class _Reading:
     def _batch(
         self, kafka: KafkaClient, topics: Mapping[str, Topic], names: Sequence[str]
     ) -> Iterator[tuple[object, ...]]:
-        seen = _observe(kafka, names)
+        seen = together_or_each(lambda some: (kafka.groups(some), kafka.commits_of(some)), names)
         observed_at = SystemClock().now()
         wanted = {
             p
@@ -174,20 +174,6 @@ class _Reading:
                     *((ends.earliest, ends.latest) if ends is not None else (None, None)),
                     *(observed_at, None),
                 )
-
-
-_Found = tuple[Group, Mapping[TopicPartition, Committed]]
-
-
-def _observe(kafka: KafkaClient, names: Sequence[str]) -> dict[str, _Found | KafkaFailure]:
-    """By group; one by one where they can't be read together, so that each gets its own failure."""
-    try:
-        groups, commits = kafka.groups(names), kafka.commits_of(names)
-    except KafkaFailure as failure:
-        if len(names) == 1:
-            return {names[0]: failure}
-        return {name: found for n in names for name, found in _observe(kafka, [n]).items()}
-    return {name: (groups[name], commits[name]) for name in names}
 
 
 def _bounds(kafka: KafkaClient, partitions: set[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:

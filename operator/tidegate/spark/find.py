@@ -35,7 +35,7 @@ from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.clock import Clock
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
-from tidegate.reset.plan import TOPIC_RECREATED, Asked, PlanRefused
+from tidegate.reset.plan import TOPIC_RECREATED, Asked, PlanRefused, recreated
 from tidegate.reset.planning import look_around
 from tidegate.reset.scope import listed
 from tidegate.reset.snapshot import read_ahead
@@ -80,11 +80,10 @@ class Found:
 
     def check(self, plan: Plan) -> None:
         """Raises ``PlanRefused`` if a topic was recreated meanwhile: then the offsets mean other records."""
-        recreated = {p.topic for p in plan.partitions if self.topic_ids.get(p.topic, p.topic_id) != p.topic_id}
-        if recreated:
+        if topics := recreated(plan, self.topic_ids):
             raise PlanRefused(
                 TOPIC_RECREATED,
-                f"deleted and created again while records were searched: {listed(sorted(recreated))}. "
+                f"deleted and created again while records were searched: {listed(topics)}. "
                 "Ask again under a new reset.id",
             )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def implied(tree: Tree, condition: Any, *, record: str) -> Implied:
 
 def holds(demands: Implied) -> Column | None:
     """Whether a record has the bytes it has to have; ``None``: nothing is known of them."""
-    from functools import reduce
-
     from pyspark.sql import functions as f
 
     def has(column: str, text: bytes) -> Column:

@@ -14,12 +14,12 @@ needs, in three steps that are one job:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -27,7 +27,7 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
-from tidegate.kafka.model import Group, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
 from tidegate.reset import job
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.model import (
@@ -48,8 +48,9 @@ from tidegate.reset.snapshot import Snapshot, concerned
 from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
+from tidegate.snapshots.restore import Restored
 from tidegate.spark.evidence import gather
-from tidegate.spark.find import find_records
+from tidegate.spark.find import Found, find_records
 from tidegate.spark.restore import find_snapshot
 from tidegate.spark.translation import find_place
 
@@ -283,7 +284,7 @@ class _PlanJob:
         try:
             client = clients[cluster]
             topics = clients.topics(cluster)
-            seen = _observe_all(client, names)
+            seen = together_or_each(lambda some: (client.groups(some), client.committed_of(some)), names)
         except (KafkaFailure, BadConnection) as failure:
             for number in requests:
                 yield (number, cluster, None, None, None, -1, None, *_told(failure))
@@ -410,15 +411,21 @@ class _PlanJob:
         )
 
 
-def _observe_all(client: KafkaClient, names: Sequence[str]) -> Mapping[str, tuple[Group, Offsets] | KafkaFailure]:
-    """State and offsets by group; one by one where the groups can't be read together, so that each gets its own."""
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+def together_or_each(
+    read: Callable[[Sequence[str]], tuple[Mapping[str, _A], Mapping[str, _B]]], names: Sequence[str]
+) -> dict[str, tuple[_A, _B] | KafkaFailure]:
+    """Two things of each group; one by one where they can't be read together, so that each has its own failure."""
     try:
-        groups, committed = client.groups(names), client.committed_of(names)
+        first, second = read(names)
     except KafkaFailure as failure:
         if len(names) == 1:
             return {names[0]: failure}
-        return {name: found for n in names for name, found in _observe_all(client, [n]).items()}
-    return {name: (groups[name], committed[name]) for name in names}
+        return {name: found for n in names for name, found in together_or_each(read, [n]).items()}
+    return {name: (first[name], second[name]) for name in names}
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -443,30 +450,28 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
     """The plan of one run, after whatever its target has to find in records. Raises as ``make_plan``."""
     match request.target:
         case ToRecord() as target:
-            search = find_records(spark, request, target, tell, clock)
-            plan = collect_plan(
-                plan_groups(spark, [request], now, findings={request.run_uid: search.findings}), request
-            )
-            search.check(plan)
-            return plan
+            return _plan_with(spark, request, find_records(spark, request, target, tell, clock), now)
         case FromCluster() as target:
             place = find_place(spark, request, target, clock)
             # What was compared, and no partition that came up since.
             named = replace(
                 request, selections=tuple(Selection(p.topic, frozenset({p.partition})) for p in place.findings.offsets)
             )
-            plan = collect_plan(plan_groups(spark, [named], now, findings={request.run_uid: place.findings}), named)
-            place.check(plan)
-            return plan
+            return _plan_with(spark, named, place, now)
         case FromSnapshot() as target:
             stood = find_snapshot(spark, request, target)
             # Without a selection, what the snapshot has: an expired group reads nothing that could tell.
             named = request if request.selections else replace(request, selections=stood.selections)
-            plan = collect_plan(plan_groups(spark, [named], now, findings={request.run_uid: stood.findings}), named)
-            stood.check(plan)
-            return plan
+            return _plan_with(spark, named, stood, now)
         case _:
             return collect_plan(plan_groups(spark, [request], now), request)
+
+
+def _plan_with(spark: SparkSession, request: RunRequest, found: Found | Restored, now: datetime) -> Plan:
+    """With what was found beforehand, unless that is of other topics by now."""
+    plan = collect_plan(plan_groups(spark, [request], now, findings={request.run_uid: found.findings}), request)
+    found.check(plan)
+    return plan
 
 
 def _approved(store: RunStore) -> bool:
