@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--records", type=int, default=20_000_000)
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args(arguments)
     with broker() as bootstrap:
         small = fill(bootstrap, "small", options.records // 10, options.partitions)

@@ -23,7 +23,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import RunRequest, Selection, ToRecord
 from tidegate.spark.find import Found, find_records
-from tidegate.spark.session import local_session
+from tidegate.spark.session import TASKS_A_CORE, local_session
 
 PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 TIMEOUT_S = 1800
@@ -98,9 +98,9 @@ def fill(
 
 
 def session(cores: int) -> Any:
-    """As a job that reads records runs here: a task a core."""
+    """As the executors of a job that reads records."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return local_session(f"local[{cores}]", jars=spark_jars(), reads_records=True)
+    return local_session(f"local[{TASKS_A_CORE * cores}]", jars=spark_jars(), reads_records=True)
 
 
 def search(spark: Any, stage: Stage, target: ToRecord, pace: Pace | None = None) -> tuple[float, Found]:

@@ -73,6 +73,7 @@ class KafkaClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._refusal: str | None = None
+        self._awake = False
         self._patience_s = min(_TIMEOUT_S, int(connection.properties.get("socket.timeout.ms", "15000")) / 1000)
         try:
             self._admin = AdminClient(librdkafka_config(connection, error_cb=self._heard), logger=silent_logger())
@@ -134,12 +135,18 @@ class KafkaClient:
         refusal, self._refusal = self._refusal, None
         return NotAuthenticated(f"{what}: {refusal}") if refusal is not None else failed
 
+    def _wake(self, client: AdminClient) -> None:
+        """A new client lets 50 ms go by before it lists topics, or describes groups, for the first time (librdkafka
+        2.16), but not where a broker has answered it already. Raises ``KafkaException``."""
+        client.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
+
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def cluster(self) -> Cluster:
         what = f"describe the cluster at {self._connection.bootstrap_servers}"
         try:
             described = self._admin.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
+            self._awake = True
         except KafkaException as error:
             raise self._failure(error.args[0], what) from error
         return Cluster(
@@ -154,6 +161,9 @@ class KafkaClient:
     def topics(self) -> Mapping[str, Topic]:
         what = f"list the topics at {self._connection.bootstrap_servers}"
         try:
+            if not self._awake:
+                self._wake(self._admin)
+                self._awake = True
             names = [
                 name for name in self._admin.list_topics(timeout=self._patience_s).topics if not name.startswith("__")
             ]
@@ -198,6 +208,10 @@ class KafkaClient:
         if describer is None:
             config = librdkafka_config(self._connection, error_cb=self._heard)
             describer = self._describer = AdminClient(config, logger=silent_logger())
+            try:
+                self._wake(describer)
+            except KafkaException as error:
+                raise self._failure(error.args[0], f"describe {len(group_ids)} group(s)") from error
         futures = describer.describe_consumer_groups(list(group_ids), request_timeout=self._patience_s)
         groups: dict[str, Group] = {}
         for group_id, future in futures.items():

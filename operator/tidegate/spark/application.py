@@ -15,7 +15,7 @@ import yaml
 from tidegate.reset.runner import Launch
 from tidegate.reset.stores import label_value
 from tidegate.spark.errors import BadSparkSpec
-from tidegate.spark.session import common_options
+from tidegate.spark.session import TASKS_A_CORE, common_options
 from tidegate.spark.settings import IMAGE_FOLDER, SparkSettings
 
 GROUP: Final = "sparkoperator.k8s.io"
@@ -125,10 +125,13 @@ def refusals(spark_conf: Mapping[str, Any]) -> list[str]:
 # --- spec.spark -------------------------------------------------------------------------------------------------------
 
 
-def resources(spark: Mapping[str, Any], settings: SparkSettings, own: Mapping[str, str]) -> dict[str, Any]:
+def resources(
+    spark: Mapping[str, Any], settings: SparkSettings, own: Mapping[str, str], *, tasks_a_core: int = 1
+) -> dict[str, Any]:
     """The knobs by placeholder name: ``spec.spark`` over the settings over our ``own`` Spark options.
 
-    Raises ``BadSparkSpec``.
+    ``tasks_a_core``: how many tasks an executor does at a time for each core that its pod asks for. Raises
+    ``BadSparkSpec``.
     """
     _only_known(spark, "spec.spark", ("image", "driver", "executor", "sparkConf"))
     driver, executor = _section(spark, "driver"), _section(spark, "executor")
@@ -137,14 +140,17 @@ def resources(spark: Mapping[str, Any], settings: SparkSettings, own: Mapping[st
     conf = _section(spark, "sparkConf")
     if refused := refusals(conf):
         raise BadSparkSpec("spec.spark.sparkConf: " + "; ".join(refused))
+    cores = _count(executor, "executor.cores", settings.executor_cores)
+    # To Spark a core is a task's place; what the pod asks for is said beside it.
+    asked = {"spark.kubernetes.executor.request.cores": str(cores)} if tasks_a_core > 1 else {}
     return {
         "image": spark.get("image") or settings.image,
         "driver.cores": _count(driver, "driver.cores", settings.driver_cores),
         "driver.memory": _memory(driver, "driver.memory", settings.driver_memory),
         "executor.instances": _count(executor, "executor.instances", settings.executor_instances),
-        "executor.cores": _count(executor, "executor.cores", settings.executor_cores),
+        "executor.cores": cores * tasks_a_core,
         "executor.memory": _memory(executor, "executor.memory", settings.executor_memory),
-        "sparkConf": {**own, **_KUBERNETES, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
+        "sparkConf": {**own, **_KUBERNETES, **asked, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
     }
 
 
@@ -210,7 +216,12 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
     secrets = sorted(launch.connection_secrets.items())
     claims = sorted(launch.claims.items())
     policy = {"tidegate.io/policy": label_value(str(launch.owner["name"]))} if launch.owner else {}
-    values = resources(launch.spark, settings, common_options(reads_records=launch.reads_records)) | {
+    values = resources(
+        launch.spark,
+        settings,
+        common_options(reads_records=launch.reads_records),
+        tasks_a_core=TASKS_A_CORE if launch.reads_records else 1,
+    ) | {
         "name": launch.name,
         "namespace": launch.namespace,
         "labels": {

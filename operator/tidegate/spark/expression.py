@@ -121,7 +121,7 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
         parsed = tree.parse(where)
     for node in tree.nodes(parsed):
         _check_written(tree, node)
-    nothing = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
+    nothing = spark.range(0).selectExpr(*(f"cast(null as {kind}) as `{name}`" for name, kind in COLUMNS.items()))
     if schema is not None:
         with _spark_objects(BAD_SCHEMA, schema.source):
             nothing = _with_value(nothing, schema)
@@ -221,8 +221,10 @@ class _Tree:
 
     def __init__(self, spark: SparkSession) -> None:
         self._session: Any = spark._jsparkSession
-        self._gateway: Any = spark.sparkContext._gateway
-        self._catalyst: Any = self._gateway.jvm.org.apache.spark.sql.catalyst
+        jvm: Any = spark.sparkContext._jvm
+        self._catalyst: Any = jvm.org.apache.spark.sql.catalyst
+        self._class: Any = jvm.java.lang.Class
+        self._classes: dict[str, Any] = {}
 
     def parse(self, where: str) -> Any:
         return self._session.sessionState().sqlParser().parseExpression(where)
@@ -256,9 +258,9 @@ class _Tree:
         return [found.apply(n) for n in range(found.size())]
 
     def is_a(self, node: Any, name: str) -> bool:
-        from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped,unused-ignore]
-
-        return bool(is_instance_of(self._gateway, node, name))
+        if name not in self._classes:  # to look one up takes longer than to ask it
+            self._classes[name] = self._class.forName(name)
+        return bool(self._classes[name].isInstance(node))
 
     @staticmethod
     def class_of(node: Any) -> str:

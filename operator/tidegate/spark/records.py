@@ -32,10 +32,11 @@ COLUMNS: Final = {
 _TUNING: Final = {
     # A transaction's records are there once it is committed, and those of an aborted one never (KIP-98).
     "isolation.level": "read_committed",
-    # More than the client's 500 records at a time, and no more than is good for a small heap: what a task leaves of a
-    # poll and of a fetch stays with its consumer, for the next task of this partition.
-    "max.poll.records": "5000",
-    "max.partition.fetch.bytes": str(2 << 20),
+    # A fetch a poll, rather than the client's 500 records, since Spark asks the broker twice after each poll where the
+    # log begins and ends; and no more than is good for a small heap: what a task leaves of a poll and of a fetch stays
+    # with its consumer, for the next task of this partition.
+    "max.poll.records": "20000",
+    "max.partition.fetch.bytes": str(3 << 20),
     "receive.buffer.bytes": str(1 << 20),
     # What is read is there. At a log's end the client fetches ahead all the same, and whatever Spark asks next, where
     # that log begins and ends, waits behind it.

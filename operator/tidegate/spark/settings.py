@@ -77,7 +77,7 @@ class SparkSettings:
 
     local_master: str = "local[2]"
     """The local runner's master. For searches, two tasks a core are faster than one: while one waits for the broker,
-    another works."""
+    another works. Executors in pods do so by themselves."""
 
     class_archive: Path | None = None
     """An archive of loaded classes, made on this machine by ``python -m tidegate.spark.archive``, that the local

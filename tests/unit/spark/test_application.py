@@ -54,6 +54,7 @@ LAUNCHES = {
         job="snapshot",
         environment={"AWS_SHARED_CREDENTIALS_FILE": "/etc/tidegate/secrets/s3-backups/credentials"},
     ),
+    "search": Launch("payments-replay-4", "prod", "configmap://prod/payments-replay", reads_records=True),
     # Nothing that a resource contains is ever text of the template.
     "hostile": Launch(
         "payments-replay-3",
