@@ -17,6 +17,7 @@ from agent.kafka.confluent_application import PROTOCOLS, Scene, links_of_its_own
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate_agent.adapters import confluent
 from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.control import plain
 
@@ -93,6 +94,21 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
     assert is_whole(application.offsets(0, acked))
     assert is_whole(application.offsets(1)), "the other partition notices nothing"
     assert application.error is None
+
+
+def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent, "_RESUME_AGAIN_S", 6.0)
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    # As if the resume after the assignment had been dropped: the agent knows nothing of it.
+    application.do(lambda consumer: plain(ManagedConsumer).pause(consumer, [TopicPartition(scene.topic, 0)]))
+    stopped = time.time()
+    application.wait_flowing(1, since=stopped + 1)
+    assert not application.offsets(0, stopped + 0.5)
+
+    application.wait_flowing(0, since=stopped + 1)
+    assert is_whole(application.offsets(0))
+    assert is_whole(application.offsets(1)), "of one that is not paused, resume does nothing"
 
 
 @pytest.mark.parametrize("commit", ["auto", "sync", "store"])

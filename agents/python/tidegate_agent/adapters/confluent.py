@@ -6,6 +6,8 @@
 * ``position`` is unknown (OFFSET_INVALID) from assignment or seek until a record is delivered.
 * It commits a stored offset only when that is beyond the newest offset it has committed itself. After the group was
   reset to an earlier offset, it would commit nothing until it has come by: so that offset is committed by it once.
+* It may drop a ``resume`` that crosses its own start of fetching: then the partition stands still for ever, without a
+  word (librdkafka issue 5591). Of one that is not paused, ``resume`` does nothing at all: so it is told once more.
 * With ``enable.auto.offset.store`` what is stored cannot be dropped, not even by a seek.
 * confluent-kafka lets one thread at a time into a consumer (2.16, "reentrancy gate"), and a poll may last for ever. The
   agent's calls go in as the polling thread's own, as a callback's calls do.
@@ -60,6 +62,7 @@ _LET_IN_S: Final = 0.005
 _BARGE_S: Final = 0.2
 _SETTLE_S: Final = 0.02
 _SETTLE_MAX_S: Final = 0.25
+_RESUME_AGAIN_S: Final = 1.0
 _KEPT_METADATA: Final = 64
 
 _identity_var: Final[Any] = getattr(cimpl, "_reentry_identity_var", None)
@@ -118,6 +121,8 @@ class _Driver:
         self._behind: dict[Partition, int] = {}
         """Reset to an earlier offset, which librdkafka has not committed itself yet."""
         self._settle_s = _SETTLE_S
+        self._resumed: dict[Partition, float] = {}
+        """When it is to be resumed once more."""
 
     # --- the application's side ---------------------------------------------------------------------------------------
 
@@ -174,6 +179,7 @@ class _Driver:
         for partition in gone:
             self._behind.pop(partition, None)
             self._highest.pop(partition, None)
+            self._resumed.pop(partition, None)
 
     def pass_commit(
         self, consumer: Any, offsets: Sequence[Any], send: Callable[[list[Any] | None], Any]
@@ -329,6 +335,9 @@ class _Driver:
         with self._state:
             at = self.core.wakes_at()
             behind = dict(self._behind)
+        again_at = self._resume_again(consumer)
+        if at is None or (again_at is not None and again_at < at):
+            at = again_at
         wait = None if at is None else max(0.001, at - time.monotonic())
         if behind:
             self._settle(consumer, behind)
@@ -338,6 +347,19 @@ class _Driver:
             self._settle_s = _SETTLE_S
         # ``None`` would mean: look again at once.
         return 3600.0 if wait is None else wait
+
+    def _resume_again(self, consumer: Any) -> float | None:
+        """What was resumed a while ago, and may still be delivered; when there will be more of it."""
+        now = time.monotonic()
+        with self._state:
+            stopped = self.core.stopped()
+            due = [partition for partition, at in self._resumed.items() if at <= now]
+        if again := [partition for partition in due if partition not in stopped]:
+            self._enter(_Consumer.resume, consumer, _listed(again))
+        with self._state:
+            for partition in due:
+                self._resumed.pop(partition, None)
+            return min(self._resumed.values(), default=None)
 
     def _carry_out(self, consumer: Any, effect: Effect) -> None:
         try:
@@ -357,6 +379,8 @@ class _Driver:
                 self._enter(_Consumer.pause, consumer, _listed(effect.partitions))
             case Resume():
                 self._enter(_Consumer.resume, consumer, _listed(effect.partitions))
+                with self._state:
+                    self._resumed |= dict.fromkeys(effect.partitions, time.monotonic() + _RESUME_AGAIN_S)
             case Position():
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
