@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, spark_jars, tool_command
@@ -27,6 +27,10 @@ from tidegate.spark.session import TASKS_A_CORE, local_session
 
 PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 TIMEOUT_S = 1800
+GROUP = "bench"
+"""Whose offsets a search is for; it has read nothing of any topic yet."""
+IDLE_S = 8.0
+"""After it, consumers that nobody uses are closed: Spark's cache keeps them for 5 s, and looks every 2 s."""
 FIRST = datetime(2026, 11, 20, tzinfo=UTC)
 """Time of the first record; one a millisecond follows, over all partitions."""
 
@@ -90,6 +94,8 @@ def fill(
             producer.poll(0)
     if producer.flush(TIMEOUT_S):
         raise SystemExit("not all records were produced")
+    starts = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, p, 0) for p in range(partitions)])
+    admin.alter_consumer_group_offsets([starts])[GROUP].result(30)
     print(f"{topic}: {records:,} records in {time.monotonic() - began:.0f} s", flush=True)
     return Stage(bootstrap, topic, records, marked)
 
@@ -105,7 +111,7 @@ def session(cores: int) -> Any:
 
 def search(spark: Any, stage: Stage, target: ToRecord, pace: Pace | None = None) -> tuple[float, Found]:
     """Seconds, and what was found."""
-    request = RunRequest("bench/r", "r", "bench", Connection(stage.bootstrap), (Selection(stage.topic),), target)
+    request = RunRequest("bench/r", "r", GROUP, Connection(stage.bootstrap), (Selection(stage.topic),), target)
     began = time.monotonic()
     found = find_records(spark, request, target, lambda _: None, SystemClock(), pace=pace)
     return time.monotonic() - began, found
@@ -156,7 +162,8 @@ def peak_mib(spark: Any) -> int:
 
 
 def live_mib(spark: Any) -> int:
-    """What that JVM needs: its heap once it is swept, and the buffers outside of it."""
+    """What that JVM needs between searches: its heap once it is swept, and the buffers outside of it."""
+    time.sleep(IDLE_S)
     java: Any = spark.sparkContext._jvm.java.lang
     java.System.gc()
     factory = java.management.ManagementFactory

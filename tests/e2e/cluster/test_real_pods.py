@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import pytest
 
+from apiserver.offsets import commit, committed
 from support.operator_process import until
 from support.pod_stage import (
     AGENT_INIT_CONTAINER,
     APPLICATION_NAMESPACE,
     ASKED_NAMESPACES,
+    RUN_S,
     SPARK_ACCOUNT,
     TIDEGATE_NAMESPACE,
     PodStage,
@@ -35,9 +37,13 @@ def pause(name: str, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "tidegate.io/v1alpha1",
         "kind": "ConsumerGroupPause",
-        "metadata": {"name": name, "namespace": APPLICATION_NAMESPACE},
+        "metadata": _named(name),
         "spec": spec,
     }
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": APPLICATION_NAMESPACE}
 
 
 def test_what_is_installed_is_ready_and_its_pods_are_restricted(stage: PodStage) -> None:
@@ -86,6 +92,31 @@ def test_a_place_is_found_by_content_in_pods(stage: PodStage) -> None:
     stage.caught_up()
     verdict = stage.verdict()
     assert verdict.clean, verdict.complaints()
+
+
+def test_a_fleet_goes_back_by_one_spark_application(stage: PodStage) -> None:
+    topic, partitions = stage.application.topic, len(stage.application.partitions)
+    groups = ("bygone-a", "bygone-b")
+    for group in groups:
+        commit(stage.kafka.bootstrap, group, topic, dict.fromkeys(range(partitions), 20))
+    spec = {
+        "connectionRef": {"name": "kafka"},
+        "groups": ["bygone-*"],
+        "failurePolicy": "All",
+        "topics": [topic],
+        "reset": {"id": "all-back", "to": {"offset": 10}, "engine": "Spark"},
+    }
+    stage.kubectl.apply(stage.policy_manifest() | {"metadata": _named("bygone"), "spec": spec})
+    body = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", timeout_s=RUN_S)
+
+    reset = body["status"]["reset"]
+    assert (reset["phase"], reset["engine"], reset["fleet"]["reset"]) == ("Succeeded", "Spark", len(groups))
+    for group in groups:
+        assert committed(stage.kafka.bootstrap, group, topic, partitions) == dict.fromkeys(range(partitions), 10)
+    labelled = ("-l", "tidegate.io/policy=bygone")
+    launched = stage.kubectl.get("sparkapplications", "-n", APPLICATION_NAMESPACE, *labelled)
+    assert len(launched["items"]) == 1
+    stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", f"--timeout={SETTLED}")
 
 
 def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: PodStage) -> None:
