@@ -102,9 +102,8 @@ def test_a_fleet_goes_back_by_one_spark_application(stage: PodStage) -> None:
     spec = {
         "connectionRef": {"name": "kafka"},
         "groups": ["bygone-*"],
-        "failurePolicy": "All",
         "topics": [topic],
-        "reset": {"id": "all-back", "to": {"offset": 10}, "engine": "Spark"},
+        "reset": {"id": "all-back", "to": {"offset": 10}, "engine": "Spark", "failurePolicy": "All"},
     }
     stage.kubectl.apply(stage.policy_manifest() | {"metadata": _named("bygone"), "spec": spec})
     body = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", timeout_s=RUN_S)
