@@ -135,18 +135,19 @@ class KafkaClient:
         refusal, self._refusal = self._refusal, None
         return NotAuthenticated(f"{what}: {refusal}") if refusal is not None else failed
 
-    def _wake(self, client: AdminClient) -> None:
-        """A new client lets 50 ms go by before it lists topics, or describes groups, for the first time (librdkafka
-        2.16), but not where a broker has answered it already. Raises ``KafkaException``."""
-        client.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
+    def _described(self, client: AdminClient) -> Any:
+        """The cluster's description. A new client lets 50 ms go by before it lists topics, or describes groups, for the
+        first time (librdkafka 2.16), but not where a broker has answered it already. Raises ``KafkaException``."""
+        described = client.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
+        self._awake = self._awake or client is self._admin
+        return described
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def cluster(self) -> Cluster:
         what = f"describe the cluster at {self._connection.bootstrap_servers}"
         try:
-            described = self._admin.describe_cluster(request_timeout=self._patience_s).result(_TIMEOUT_S + 5)
-            self._awake = True
+            described = self._described(self._admin)
         except KafkaException as error:
             raise self._failure(error.args[0], what) from error
         return Cluster(
@@ -162,8 +163,7 @@ class KafkaClient:
         what = f"list the topics at {self._connection.bootstrap_servers}"
         try:
             if not self._awake:
-                self._wake(self._admin)
-                self._awake = True
+                self._described(self._admin)
             names = [
                 name for name in self._admin.list_topics(timeout=self._patience_s).topics if not name.startswith("__")
             ]
@@ -209,7 +209,7 @@ class KafkaClient:
             config = librdkafka_config(self._connection, error_cb=self._heard)
             describer = self._describer = AdminClient(config, logger=silent_logger())
             try:
-                self._wake(describer)
+                self._described(describer)
             except KafkaException as error:
                 raise self._failure(error.args[0], f"describe {len(group_ids)} group(s)") from error
         futures = describer.describe_consumer_groups(list(group_ids), request_timeout=self._patience_s)

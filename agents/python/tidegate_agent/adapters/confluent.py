@@ -335,10 +335,8 @@ class _Driver:
         with self._state:
             at = self.core.wakes_at()
             behind = dict(self._behind)
-        again_at = self._resume_again(consumer)
-        if at is None or (again_at is not None and again_at < at):
-            at = again_at
-        wait = None if at is None else max(0.001, at - time.monotonic())
+        times = [each for each in (at, self._resume_again(consumer)) if each is not None]
+        wait = max(0.001, min(times) - time.monotonic()) if times else None
         if behind:
             self._settle(consumer, behind)
             self._settle_s = min(_SETTLE_MAX_S, self._settle_s * 1.5)
@@ -350,6 +348,8 @@ class _Driver:
 
     def _resume_again(self, consumer: Any) -> float | None:
         """What was resumed a while ago, and may still be delivered; when there will be more of it."""
+        if not self._resumed:
+            return None
         now = time.monotonic()
         with self._state:
             stopped = self.core.stopped()
