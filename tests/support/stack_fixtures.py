@@ -27,6 +27,7 @@ from kubernetes.dynamic import DynamicClient
 from devstack import ApiServer, KafkaCluster, spark_operator_crds
 from devstack.commands import crd_files
 from devstack.processes import eventually
+from support.on_request import deselect_on_request_only
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEST_LOGS = PROJECT / "build" / "test-logs"
@@ -90,7 +91,7 @@ class Unique(Protocol):
     def __call__(self, prefix: str = "") -> str: ...
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by folder (below ``tests/``) and by the fixtures they use; the longest files first."""
     rank = {PROJECT / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
@@ -103,6 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         wanted |= {FIXTURE_MARKERS[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURE_MARKERS}
         for marker in sorted(wanted):
             item.add_marker(marker)
+    deselect_on_request_only(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
