@@ -604,6 +604,7 @@ def test_a_hold_keeps_the_join_until_it_is_released(world: World) -> None:
         until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
         assert hold.blink()
         hold.release()
+    assert not hold.lapsed
     assert described(world, group_id).state is GroupState.STABLE
 
 
@@ -614,6 +615,25 @@ def test_a_hold_that_blinks_too_early_goes_on(world: World) -> None:
         assert not hold.blink()  # nobody has heard of the rebalance yet
         assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
     until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
+
+
+def test_a_hold_that_is_not_kept_lapses_and_says_so(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.hold(group_id) as hold:
+        until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the coordinator forgot it")
+        assert hold.blink()
+        assert hold.lapsed
+
+
+def test_a_hold_that_was_renewed_too_late_has_lapsed_all_the_same(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.hold(group_id) as hold:
+        until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the coordinator forgot it")
+        hold.keep()
+        assert hold.lapsed
+    assert hold.lapsed
 
 
 def test_offsets_committed_under_a_hold_are_where_the_owner_goes_on(world: World) -> None:

@@ -749,7 +749,12 @@ class FakeHold:
         self._kafka = kafka
         self._group = group
         self._pending: str | None = None
+        self._lapsed = False
         self._take()
+
+    @property
+    def lapsed(self) -> bool:
+        return self._lapsed
 
     def _take(self) -> None:
         member_id = f"pending-{next(self._kafka._numbers)}"
@@ -774,13 +779,16 @@ class FakeHold:
         if self._pending is not None:
             old = self._pending
             self._take()
-            self._group.pending_ids.pop(old, None)
+            self._forget(old)
 
     def release(self) -> None:
         if self._pending is not None:
-            self._group.pending_ids.pop(self._pending, None)
-            self._pending = None
+            held, self._pending = self._pending, None
+            self._forget(held)
             self._kafka._maybe_complete(self._group)
+
+    def _forget(self, member_id: str) -> None:
+        self._lapsed |= self._group.pending_ids.pop(member_id, None) is None
 
 
 # --- consumers --------------------------------------------------------------------------------------------------------

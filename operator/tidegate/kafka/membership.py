@@ -34,7 +34,7 @@ class KafkaMembership:
         self._reader = reader
 
     def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
-        wanted = list(members)
+        wanted = [(m.member_id, m.group_instance_id) for m in members]
         return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
 
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
@@ -92,6 +92,11 @@ class KafkaJoinHold:
         self._protocols = protocols
         self._pending: str | None = pending_member_id(wire, group_id, protocols)
         self._renewed = time.monotonic()
+        self._lapsed = False
+
+    @property
+    def lapsed(self) -> bool:
+        return self._lapsed
 
     def keep(self) -> None:
         if self._pending is None or time.monotonic() - self._renewed < RENEW_EVERY_S:
@@ -99,7 +104,7 @@ class KafkaJoinHold:
         # The new id before the old one goes: at no moment is the join unheld.
         old, self._pending = self._pending, pending_member_id(self._wire, self._group_id, self._protocols)
         self._renewed = time.monotonic()
-        _forget(self._wire, self._group_id, old)
+        self._let_go_of(old)
 
     def blink(self) -> bool:
         # To leave with a pending id once the join is over would start another rebalance, so there must be none then:
@@ -114,8 +119,11 @@ class KafkaJoinHold:
 
     def release(self) -> None:
         if self._pending is not None:
-            _forget(self._wire, self._group_id, self._pending)
-            self._pending = None
+            held, self._pending = self._pending, None
+            self._let_go_of(held)
+
+    def _let_go_of(self, member_id: str) -> None:
+        self._lapsed |= not _forget(self._wire, self._group_id, member_id)
 
 
 def _protocols(group: Group) -> list[str]:
@@ -139,7 +147,12 @@ def _member_id(answer: Any, group_id: str) -> str:
     return str(answer.member_id)
 
 
-def _forget(wire: Wire, group_id: str, member_id: str) -> None:
-    """Leave with a member id of ours. If that fails, the coordinator forgets it after its session timeout."""
-    with contextlib.suppress(KafkaFailure):
-        wire.exchange(group_id, lambda: wire.leave(group_id, [(member_id, None)]), what=f"leave group {group_id}")
+def _forget(wire: Wire, group_id: str, member_id: str) -> bool:
+    """Leave with a member id of ours; whether the coordinator is known to have remembered it until then.
+
+    Where it cannot be told to, it forgets the id after its session timeout.
+    """
+    try:
+        return bool(wire.leave_members(group_id, [(member_id, None)]))
+    except KafkaFailure:
+        return False

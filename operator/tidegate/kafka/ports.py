@@ -139,6 +139,15 @@ class OffsetWriter(Protocol):
 class JoinHold(Protocol):
     """A rebalance of a classic group, held at its join by a pending member id (KIP-394). See ``Membership.hold``."""
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether the coordinator had forgotten the hold before it was let go, or may have.
+
+        Then the join may have ended at any time since the hold was last known to stand. What the coordinator says when
+        a pending member id leaves decides: it also forgets them all when it moves to another broker.
+        """
+        ...
+
     def blink(self) -> bool:
         """Let the join go if everybody has rejoined, and hold it again at once if not.
 

@@ -32,7 +32,7 @@ from tidegate.kafka.client_config import BadConnection, kafka_python_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
-from tidegate.kafka.model import Committed, Member, TopicPartition
+from tidegate.kafka.model import Committed, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
@@ -412,10 +412,9 @@ class Wire:
             max_version=3,
         )
 
-    def leave_members(self, group_id: str, members: Collection[Member]) -> frozenset[str]:
-        """Leave in the members' names; the ids of those that the coordinator knew."""
-        what = f"leave group {group_id} in the name of {len(members)} member(s)"
-        identities = [(m.member_id, m.group_instance_id) for m in members]
+    def leave_members(self, group_id: str, identities: Collection[tuple[str, str | None]]) -> frozenset[str]:
+        """Leave in members' names, for (member id, group instance id) pairs; the ids that the coordinator knew."""
+        what = f"leave group {group_id} in the name of {len(identities)} member(s)"
         [answer] = self.exchange(group_id, lambda: self.leave(group_id, identities), what=what)
         if answer.error_code == UNKNOWN_MEMBER_ID:
             return frozenset()

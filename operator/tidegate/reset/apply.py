@@ -208,14 +208,17 @@ class GroupReset:
         )
 
     def _rounds(self, pending: Partitions) -> None:
+        overwritten = _NOBODY
         for attempt in range(MAX_ROUNDS):
             if not pending:
                 return
             self._round += 1
-            if attempt > 0 and not self._putting_back:
-                self._redone += len(pending - self._sequences.postponed)
+            if not self._putting_back:
+                self._redone += len(overwritten)
+            overwritten = _NOBODY
             try:
                 pending = self._one_round(pending)
+                overwritten = pending - self._sequences.postponed
             except Unavailable:
                 # A coordinator that moves, a broker that restarts: the same round again, as far as time allows.
                 if attempt == MAX_ROUNDS - 1:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.kafka.ports import Kafka
+from tidegate.kafka.ports import JoinHold, Kafka
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
@@ -162,7 +163,7 @@ class Sequences:
         targets are committed again whenever such a commit replaced one, until the join is let go with all in place.
         """
         tuning, clock = self._pace.tuning, self._pace.clock
-        with self._kafka.membership.hold(self._group_id) as hold:
+        with self._hold() as hold:
             started = clock.monotonic()
             self._times.stop(round_.pending, started)
 
@@ -295,7 +296,7 @@ class Sequences:
             yield
             return
         tuning = self._pace.tuning
-        with self._kafka.membership.hold(self._group_id, rebalance=not keeps) as hold:
+        with self._hold(rebalance=not keeps) as hold:
             yield
 
             def somebody_is_back() -> bool:
@@ -307,6 +308,21 @@ class Sequences:
             while self._pace.clock.monotonic() < until:
                 hold.keep()
                 self._pace.pause(min(tuning.look_s, self._hold_s))
+
+    @contextlib.contextmanager
+    def _hold(self, *, rebalance: bool = True) -> Iterator[JoinHold]:
+        """A join that was held all the time until it was let go. Raises ``Unavailable`` at its end where it was not.
+
+        Then owners may have gone on from their old positions before the targets were committed: nothing that was read
+        back since tells, so the round does not count.
+        """
+        with self._kafka.membership.hold(self._group_id, rebalance=rebalance) as hold:
+            yield hold
+        if hold.lapsed:
+            raise Unavailable(
+                f"the join of group {self._group_id} was not held to the end: its coordinator has moved, or did not "
+                "answer for too long"
+            )
 
     def _held_for(self) -> float:
         """How long to hold a join: an owner may notice a heartbeat later, and only then ``inFlight`` begins."""

@@ -21,6 +21,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset import job
+from tidegate.reset.apply import MAX_ROUNDS
 from tidegate.reset.gathering import gather_counts
 from tidegate.reset.model import (
     ApplySettings,
@@ -339,8 +340,12 @@ def test_owners_of_a_long_heartbeat_are_waited_for(tmp_path: Path) -> None:
     world.check_reset()
 
 
-def test_an_owner_that_keeps_its_position_is_handed_over(tmp_path: Path) -> None:
-    """It speaks a new subscription and yet carries its position through the rebalance: its next commit shows it."""
+@pytest.mark.parametrize("cut_short", [0, 2])
+def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_path: Path) -> None:
+    """It speaks a new subscription and yet carries its position through the rebalance: its next commit shows it.
+
+    ``cut_short``: how many rounds after that end early because the coordinator is away; its partitions count once.
+    """
     kind = Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),))
     world = World(kind, tmp_path)
     world.targets = {p: o.latest - 1 for p, o in world.kafka.log_bounds(RESET).items()}
@@ -354,9 +359,13 @@ def test_an_owner_that_keeps_its_position_is_handed_over(tmp_path: Path) -> None
     for consumer in world.consumers:
         consumer.records_per_poll = 2
     world.create()
-    result = world.execute()
+    away = [Unavailable("coordinator moves")] * cut_short
+    kafka: Any = Delayed(
+        world.kafka, world.clock, {"hold": lambda: world.clock.after(1, lambda: world.kafka.fail("hold", *away))}, 0.0
+    )
+    result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 3 + cut_short)
     assert result.redone == len(RESET)
     for consumer in world.consumers:
         consumer.records_per_poll = 10
@@ -511,6 +520,35 @@ def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> N
     world.check_nothing_missing()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(k for k in KINDS if k.name in ("eager", "eager-java", "eager-not-waiting", "cooperative", "before-kip-429")),
+        Kind("static", Way.HANDOVER, consumer=(("group_instance_id", "static"),)),
+    ],
+    ids=lambda k: k.name,
+)
+def test_a_join_that_was_not_held_until_all_was_committed_does_not_count(kind: Kind, tmp_path: Path) -> None:
+    """The coordinator does not take our commit for longer than it remembers the hold: owners went on meanwhile."""
+    world = World(kind, tmp_path)
+    world.create()
+    held: list[str] = []
+
+    def away() -> None:
+        held.append("held")
+        world.kafka.fail("send", *[Unavailable("the coordinator is away")] * 20)
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"hold": away}, describe_s=0.0)
+
+    result = job.execute(world.store, kafka, world.clock)
+
+    assert held
+    assert result is not None
+    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, kind.way, 0)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
 def test_an_owner_that_does_not_obey_costs_time_only(tmp_path: Path) -> None:
     """It runs the agent and never acks: the gates are opened, and the next way is taken."""
     kind = Kind("managed-deaf", Way.BARRIER, consumer=(("managed", True), ("drain_s", 1e9)))
@@ -580,6 +618,46 @@ def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     assert result.phase is Phase.SUCCEEDED
     world.settle()
     world.check_reset()
+
+
+def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: Path) -> None:
+    """Nothing was committed in them, so no record was delivered again."""
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    world.kafka.fail("hold", Unavailable("coordinator moves"), Unavailable("coordinator moves"))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.rounds, result.redone) == (Phase.SUCCEEDED, 3, 0)
+    world.settle()
+    world.check_reset()
+
+
+def test_only_rounds_of_the_reset_itself_count_as_done_again(tmp_path: Path) -> None:
+    """An owner overwrites one partition until the run gives up, and another one while all is put back."""
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    before = world.kafka.committed(GROUP)
+    stubborn, another = RESET[:2]
+    overwritten: list[int] = []
+
+    def overwrite() -> None:
+        if not world.producing:
+            return
+        world.kafka.commit_directly(GROUP, {stubborn: 1})
+        last = world.store.load().journal[-1:]
+        if last and last[0].putting_back and not overwritten:
+            overwritten.append(last[0].round)
+            world.kafka.commit_directly(GROUP, {another: 1})
+        world.clock.after(0.2, overwrite)
+
+    world.clock.after(0.2, overwrite)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert overwritten == [MAX_ROUNDS + 1]
+    assert result.rounds == MAX_ROUNDS + 2
+    assert result.redone == MAX_ROUNDS - 1
+    assert world.kafka.committed(GROUP)[another] >= before[another]
 
 
 def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
