@@ -38,8 +38,8 @@ kubectl:
 	    || { echo "missing: kubectl, which the tests use as a user does; install it: e.g. apt-get install kubernetes-client" >&2; exit 2; }
 
 .PHONY: test-fast
-test-fast: setup ## the tests that need neither broker, API server nor Spark
-	@$(BIN)/pytest -m "not kafka and not apiserver and not spark and not e2e and not e2e_cluster" $(ARGS)
+test-fast: setup ## the tests that need neither broker, API server, Spark nor Helm
+	@$(BIN)/pytest -m pure $(ARGS)
 
 .PHONY: property-seed
 property-seed: setup build ## replay one seed of the random sequences on real Kafka: SEED=7

@@ -1,5 +1,7 @@
 """The fixtures and hooks of every test."""
 
+from support.needs import pytest_runtest_call, pytest_runtest_setup
+from support.selection import pytest_collection_modifyitems
 from support.stack_fixtures import (
     apiserver,
     crds_installed,
@@ -10,7 +12,6 @@ from support.stack_fixtures import (
     make_topic,
     make_topic3,
     namespace,
-    pytest_collection_modifyitems,
     pytest_terminal_summary,
     unique,
 )
@@ -26,6 +27,8 @@ __all__ = [
     "make_topic3",
     "namespace",
     "pytest_collection_modifyitems",
+    "pytest_runtest_call",
+    "pytest_runtest_setup",
     "pytest_terminal_summary",
     "unique",
 ]

@@ -32,6 +32,7 @@ def _generate() -> Any:
     return module
 
 
+@pytest.mark.pure
 def test_what_is_made_from_other_files_is_current() -> None:
     assert _generate().outdated(write=False) == [], "run `make chart`"
 

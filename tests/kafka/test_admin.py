@@ -181,6 +181,7 @@ def test_programs_with_holders_of_their_own_do_not_undo_each_others_pauses(
         assert partition in other.list_paused_partitions(group).all().result(30)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("holder", ["", "pause/a/b", "reset/x"])
 def test_the_operators_holders_are_not_for_programs(holder: str) -> None:
     with pytest.raises(ValueError, match="holder"):

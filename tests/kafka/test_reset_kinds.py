@@ -64,6 +64,7 @@ def expected_way(cell: Cell) -> Way:
     return Way.BARRIER if eager and knows_kip_429 else Way.HANDOVER
 
 
+@pytest.mark.pure
 def test_every_combination_is_tried_or_left_out_for_a_reason() -> None:
     tried = {(c.kind, c.assignor if c.protocol == "classic" else "KIP-848") for c in kinds()}
     clients = {c.kind for c in kinds()}

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from support.needs import starts
+
 
 @pytest.fixture(scope="session")
+@starts("spark")
 def spark() -> Iterator[Any]:
     from devstack import spark_jars
     from tidegate.spark.session import local_session

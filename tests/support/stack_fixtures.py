@@ -27,46 +27,11 @@ from kubernetes.dynamic import DynamicClient
 from devstack import ApiServer, KafkaCluster, spark_operator_crds
 from devstack.commands import crd_files
 from devstack.processes import eventually
-from support.on_request import deselect_on_request_only
+from support.needs import starts
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEST_LOGS = PROJECT / "build" / "test-logs"
 OWN_KINDS = ("consumergrouppauses", "kafkaconnections", "offsetresetpolicies")
-
-# Where a test lies says what it needs; so do the fixtures it names.
-FOLDER_MARKERS = {
-    "kafka": "kafka",
-    "apiserver": "apiserver",
-    "spark": "spark",
-    "e2e": "e2e",
-    "e2e/cluster": "e2e_cluster",
-}
-FIXTURE_MARKERS = {
-    "kafka": "kafka",
-    "kafka3": "kafka",
-    "kafka_secure": "kafka",
-    "apiserver": "apiserver",
-    "crds_installed": "apiserver",
-}
-
-LONGEST = (
-    "tests/kafka/test_retention.py",
-    "tests/e2e/test_reset_policy.py",
-    "tests/kafka/test_reset_kinds.py",
-    "tests/property/test_random_sequences.py",
-    "tests/e2e/test_pause_survives.py",
-    "tests/apiserver/test_operator_reset.py",
-    "tests/kafka/test_cli_compared.py",
-    "tests/agent/kafka/test_python_clients.py",
-    "tests/kafka/test_reset_hard_cases.py",
-    "tests/e2e/test_demo.py",
-    "tests/apiserver/test_operator_snapshots.py",
-    "tests/apiserver/test_operator_fleet.py",
-    "tests/spark/test_losses.py",
-    "tests/spark/test_two_clusters.py",
-    "tests/spark/test_find.py",
-)
-"""Files that take minutes, each of which one worker does as a whole: first, so that none is left for the end."""
 
 _session_id = secrets.token_hex(2)
 _numbers = itertools.count(1)
@@ -89,22 +54,6 @@ class Unique(Protocol):
     """A name nobody else has: valid for topics, groups and Kubernetes resources, at most 63 characters."""
 
     def __call__(self, prefix: str = "") -> str: ...
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by folder (below ``tests/``) and by the fixtures they use; the longest files first."""
-    rank = {PROJECT / name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
-    tests = PROJECT / "tests"
-    for item in items:
-        folders = item.path.relative_to(tests).parts[:-1] if item.path.is_relative_to(tests) else ()
-        wanted = {
-            FOLDER_MARKERS[name] for name in ("/".join(folders[:depth]) for depth in (1, 2)) if name in FOLDER_MARKERS
-        }
-        wanted |= {FIXTURE_MARKERS[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURE_MARKERS}
-        for marker in sorted(wanted):
-            item.add_marker(marker)
-    deselect_on_request_only(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -130,6 +79,7 @@ def _kafka(request: pytest.FixtureRequest, start: Callable[[], KafkaCluster]) ->
 
 
 @pytest.fixture(scope="session")
+@starts("kafka")
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """One broker for the whole session, or the one that ``TIDEGATE_BOOTSTRAP`` names."""
     bootstrap = os.environ.get("TIDEGATE_BOOTSTRAP")
@@ -137,18 +87,21 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture(scope="session")
+@starts("kafka")
 def kafka3(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """Three brokers for the whole session. A test that kills one restarts it."""
     yield from _kafka(request, lambda: KafkaCluster.start(3))
 
 
 @pytest.fixture(scope="session")
+@starts("kafka")
 def kafka_secure(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """One broker with SASL_SSL and SSL listeners and Kafka's authorizer (`KafkaCluster.security`)."""
     yield from _kafka(request, lambda: KafkaCluster.start(security="sasl_ssl", authorizer=True))
 
 
 @pytest.fixture(scope="session")
+@starts("apiserver")
 def apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
     """An API server for the whole session, or the cluster that ``KUBECONFIG`` names."""
     named = kubeconfig_to_use(os.environ)
