@@ -163,6 +163,7 @@ class FakeKafka:
         """Names of the calls made, to hold the number of requests against."""
         self._brokers = brokers
         self._topics: dict[str, _TopicLogs] = {}
+        self._lagging: dict[str, int] = {}
         self._groups: dict[str, _GroupLogs] = {}
         self._epochs: dict[str, int] = {}
         self._open: dict[str, _Transaction] = {}
@@ -194,6 +195,12 @@ class FakeKafka:
         """Expand a topic to so many. Its consumers' groups get them when they next rebalance."""
         logs = self._topics[name].logs
         logs.extend(_Log() for _ in range(partitions - len(logs)))
+
+    def lag_behind(self, name: str, partitions: int | None) -> None:
+        """Whoever asks for the topic meets a broker that knows of so many partitions yet; ``None``: of all."""
+        self._lagging.pop(name, None)
+        if partitions is not None:
+            self._lagging[name] = partitions
 
     def append(self, partition: TopicPartition, times: Iterable[datetime]) -> None:
         """Write a record for each timestamp."""
@@ -251,7 +258,9 @@ class FakeKafka:
 
     def _public_topics(self) -> dict[str, Topic]:
         return {
-            name: Topic(name, t.topic_id, len(t.logs)) for name, t in self._topics.items() if not name.startswith("__")
+            name: Topic(name, t.topic_id, self._lagging.get(name, len(t.logs)))
+            for name, t in self._topics.items()
+            if not name.startswith("__")
         }
 
     def topic_watch(self) -> FakeTopicWatch:

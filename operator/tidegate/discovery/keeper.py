@@ -13,7 +13,7 @@ from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
-from tidegate.discovery.state import DiscoveryState
+from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupType, Topic
 from tidegate.keeping import Kept, KeptPolicy
@@ -130,7 +130,7 @@ class DiscoveryKeeper:
         self, watch: ConnectionWatch, uid: str, wish: Wish, policy: KeptPolicy, topics: Mapping[str, Topic]
     ) -> Guard:
         """A guard for what the policy wishes now. ``topics``: those of the cluster, which were there before."""
-        existed = {topic.topic_id: topic.partitions for topic in topics.values()}
+        existed = grown(watch.sizes, topics)
         guard = watch.guards.get(uid)
         if guard is not None:
             guard.turn_to(wish, existed)

@@ -52,19 +52,18 @@ class Discovered:
 def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[str, int]) -> Discovered:
     """What a look at all guarded topics tells.
 
-    The first one makes every partition an initial one. Later, ``existed`` says by topic id how many partitions there
-    were before the policy asked for the topic (which may have long been there): they are initial too. A look that shows
-    fewer partitions, no topic, or the one before is a broker's that lags behind: nothing is taken back.
+    ``existed`` says by topic id how many partitions there were before the policy asked for the topic (which may have
+    long been there): they are initial, and so is every partition that the first look shows. A look that shows fewer
+    partitions, no topic, or the one before is a broker's that lags behind: nothing is taken back, and what it does not
+    show yet of those that existed is none the newer.
     """
     first = not state.initial_discovery_finished
     topics = dict(state.topics)
     new: list[TopicPartition] = []
     for name, topic in seen.items():
         known = topics.get(name)
-        if first:
-            known = KnownTopic(topic.topic_id, topic.partitions, topic.partitions)
-        elif known is None:
-            initial = min(topic.partitions, existed.get(topic.topic_id, 0))
+        if first or known is None:
+            initial = max(existed.get(topic.topic_id, 0), topic.partitions if first else 0)
             known = KnownTopic(topic.topic_id, initial, initial)
         elif known.before == topic.topic_id:
             continue
@@ -73,6 +72,14 @@ def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[
         topics[name] = known
         new += [TopicPartition(name, number) for number in range(known.settled, topic.partitions)]
     return Discovered(DiscoveryState(True, topics), tuple(sorted(new)))
+
+
+def grown(sizes: Mapping[str, int], seen: Mapping[str, Topic]) -> dict[str, int]:
+    """How many partitions there are, by topic id: what was known and what a look shows.
+
+    Kafka never takes a partition away, so a look that shows fewer is a broker's that lags behind.
+    """
+    return {**sizes, **{t.topic_id: max(t.partitions, sizes.get(t.topic_id, 0)) for t in seen.values()}}
 
 
 def settle(state: DiscoveryState, partitions: Collection[TopicPartition]) -> DiscoveryState:

@@ -23,7 +23,7 @@ from tidegate.discovery.backfill import backfill
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.starts import give_starts
-from tidegate.discovery.state import discover, settle
+from tidegate.discovery.state import discover, grown, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
@@ -59,18 +59,18 @@ class WatchParts:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """When a look ended; what the one before showed, and when that began (``None``: there was none)."""
+    """When a look ended; how many partitions all looks before it had shown, by topic id; when the one before began
+    (``None``: there was none for the same topics)."""
 
     at_s: float
-    before: Mapping[str, Topic]
+    before: Mapping[str, int]
     before_s: float | None
 
     def shows_the_making_of(self, partition: TopicPartition, topics: Mapping[str, Topic]) -> bool:
-        """Whether it was not there at the look before."""
+        """Whether no look before had shown it."""
         if self.before_s is None:
             return False
-        before, now = self.before.get(partition.topic), topics[partition.topic]
-        return before is None or before.topic_id != now.topic_id or partition.partition >= before.partitions
+        return partition.partition >= self.before.get(topics[partition.topic].topic_id, 0)
 
 
 class ConnectionWatch:
@@ -81,6 +81,8 @@ class ConnectionWatch:
         self.guards: dict[str, Guard] = {}
         self.topics: Mapping[str, Topic] = {}
         """As last seen; another object whenever something has changed."""
+        self.sizes: Mapping[str, int] = {}
+        """By topic id, the most partitions that any look has shown."""
         self._parts = parts
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
@@ -158,9 +160,9 @@ class ConnectionWatch:
             failed = False
         finally:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
-        look = _Look(self._parts.clock.monotonic(), self.topics if self._looked_s is not None else {}, self._looked_s)
+        look = _Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
-            self.topics = told
+            self.topics, self.sizes = told, grown(self.sizes, told)
         self._looked_s = began
         for guard in tuple(self.guards.values()):
             if guard.looked_at is not self.topics or guard.failures:

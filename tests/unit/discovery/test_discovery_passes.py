@@ -65,8 +65,14 @@ class Operator:
 
     run: Callable[[Any], Any]
 
-    def __init__(self, world: World, spec: dict[str, Any]) -> None:
+    def __init__(self, world: World, spec: dict[str, Any], *, uid: str = "u", beside: Operator | None = None) -> None:
+        """``beside``: the same process, for another policy."""
         self.world = world
+        self.uid = uid
+        self.ask(**spec)
+        if beside is not None:
+            self.live, self.keeper = beside.live, beside.keeper
+            return
         self.observer = Observer(world.executor, active_tick_s=0.001, idle_tick_s=0.001)
         lives = LiveConnections()
         self.live = Live(
@@ -88,14 +94,13 @@ class Operator:
         self.keeper = DiscoveryKeeper(
             Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, Metrics())
         )
-        self.ask(**spec)
 
     def ask(self, **spec: Any) -> None:
         self.spec = {key: value for key, value in spec.items() if value is not None}
 
     async def keep(self) -> DiscoveryStatus | None:
         """One pass of the policy."""
-        metadata = {"name": "p", "namespace": "ns", "uid": "u"}
+        metadata = {"name": "p", "namespace": "ns", "uid": self.uid}
         body = {"metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, **self.spec}}
         world = self.world
         spec = parse_spec(OffsetResetPolicySpec, body)
@@ -128,6 +133,10 @@ class Operator:
 
     def first(self) -> DiscoveryStatus:
         return self.until(lambda s: s.initial_discovery_finished, "the first discovery")
+
+    def shown(self, topic: str) -> int:
+        """How many partitions of the topic the newest look showed."""
+        return self.keeper._watches["c"].topics[topic].partitions
 
     def settled(self, topic: str, partitions: int) -> DiscoveryStatus:
         return self.until(
@@ -186,6 +195,47 @@ def test_a_topic_that_the_policy_turns_to_later_is_an_old_one(world: World) -> N
         operator.settled("refunds", 3)
 
     assert world.kafka.committed(GROUP, new(0, 1, 2, topic="refunds")) == {TopicPartition("refunds", 2): 0}
+
+
+def test_behind_a_broker_that_lags_old_partitions_are_not_taken_for_new_ones(world: World) -> None:
+    world.kafka.create_topic("refunds", 4)
+    with world.operator(topics=["ord*"]) as operator:
+        operator.first()
+        world.kafka.lag_behind("refunds", 2)
+        operator.until(lambda _: operator.shown("refunds") == 2, "the broker that lags is met")
+        operator.ask(topics=["*"], discovery={"interval": "10ms"})
+        operator.until(lambda s: {t.name for t in s.topics} == {"orders", "refunds"}, "the policy turns to the topic")
+        world.kafka.lag_behind("refunds", None)
+        operator.until(lambda _: operator.shown("refunds") == 4, "the broker has caught up")
+        world.kafka.add_partitions("refunds", 5)
+        status = operator.settled("refunds", 5)
+
+    assert {t.name: t.initial for t in status.topics} == {"orders": 2, "refunds": 4}
+    assert world.kafka.committed(GROUP, new(*range(5), topic="refunds")) == {TopicPartition("refunds", 4): 0}
+
+
+def test_behind_a_broker_that_lags_a_partition_is_not_taken_for_just_made(world: World) -> None:
+    """Another policy has seen it, and its first records are gone: where its log begins has to be asked."""
+    world.kafka.add_partitions("orders", 3)
+    world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+    world.kafka.delete_records(TopicPartition("orders", 2), 4)
+    with world.operator(discovery={"interval": "10ms", "newPartitions": "none"}) as operator:
+        operator.first()
+        world.kafka.lag_behind("orders", 2)
+        operator.until(lambda _: operator.shown("orders") == 2, "the broker that lags is met")
+        [topic] = world.status.discovery.topics if world.status.discovery is not None else ()
+        known = topic.model_copy(update={"initial": 2, "settled": 2})
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        world.status = PolicyStatus(
+            discovery=DiscoveryStatus(initial_discovery_finished=True, selection=("*",), topics=(known,))
+        )
+        other.run(other.keep())
+        world.kafka.lag_behind("orders", None)
+        status = other.settled("orders", 3)
+
+    assert status.starts_committed == 1
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 4}
 
 
 def test_without_topics_it_is_about_those_that_the_group_reads(world: World) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.discovery import state as core
-from tidegate.discovery.state import Discovered, DiscoveryState, KnownTopic, settle, without
+from tidegate.discovery.state import Discovered, DiscoveryState, KnownTopic, grown, settle, without
 from tidegate.kafka.model import Topic, TopicPartition
 
 ORDERS = Topic("orders", "id-1", 3)
@@ -88,6 +89,28 @@ def test_a_topic_the_group_turns_to_has_its_old_partitions_as_initial_ones() -> 
 
     assert found.new == parts("orders", 2)
     assert found.state.topics["orders"] == KnownTopic("id-1", 2, 2)
+
+
+@pytest.mark.parametrize("shown", [1, 3, 5])
+def test_partitions_that_existed_are_old_also_where_a_broker_does_not_show_them_yet(shown: int) -> None:
+    look = {"orders": Topic("orders", "id-1", shown)}
+
+    for state in (DiscoveryState(), after_first()):
+        found = discover(state, look, existed={"id-1": 5})
+        later = discover(found.state, {"orders": Topic("orders", "id-1", 6)})
+
+        assert found.new == ()
+        assert found.state.topics["orders"] == KnownTopic("id-1", 5, 5)
+        assert later.new == parts("orders", 5)
+
+
+def test_what_was_seen_of_a_topic_does_not_shrink() -> None:
+    sizes = grown({}, {"orders": ORDERS})
+
+    for lagging in ({"orders": Topic("orders", "id-1", 2)}, {}):
+        assert grown(sizes, lagging) == {"id-1": 3}
+    assert grown(sizes, {"orders": Topic("orders", "id-1", 5)}) == {"id-1": 5}
+    assert grown(sizes, {"orders": Topic("orders", "id-2", 1)}) == {"id-1": 3, "id-2": 1}
 
 
 def test_a_topic_that_has_long_been_gone_is_forgotten() -> None:

@@ -11,7 +11,7 @@ from tidegate.discovery.backfill import backfill
 from tidegate.discovery.starts import Outcome, Start, give_starts
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable, UnknownPartitions
-from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.model import Phase
 
 GROUP = "payments"
@@ -102,6 +102,36 @@ def test_an_owner_that_was_there_first_is_noticed_and_sent_back(protocol: GroupT
     assert start == Start(Outcome.OVERTAKEN, 0, 10)
     assert result.phase is Phase.SUCCEEDED
     assert scene.read(consumer)[:10] == list(range(10))
+
+
+def test_an_owner_that_a_rebalance_hides_is_taken_for_one_that_was_there_first() -> None:
+    scene = Scene()
+    consumer = scene.consumer()
+    scene.expand()
+    scene.hand_out(consumer)
+    scene.kafka.membership.rebalance(GROUP)
+
+    start = scene.give()
+
+    assert scene.kafka.groups([GROUP])[GROUP].state is GroupState.PREPARING_REBALANCE
+    assert start == Start(Outcome.OVERTAKEN, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("was_owned", "expected"), [(False, Start(Outcome.GIVEN, 0)), (True, Start(Outcome.OVERTAKEN, 0, 10))]
+)
+def test_a_rebalance_that_begins_after_the_look_at_the_owners_hides_nothing(was_owned: bool, expected: Start) -> None:
+    scene = Scene()
+    consumer = scene.consumer()
+    scene.expand()
+    if was_owned:
+        scene.hand_out(consumer)
+    scene.clock.after(0.001, lambda: scene.kafka.membership.rebalance(GROUP))
+
+    start = scene.give()
+
+    assert scene.kafka.groups([GROUP])[GROUP].state is GroupState.PREPARING_REBALANCE
+    assert start == expected
 
 
 def test_an_owner_that_has_committed_already_tells_how_much_it_skipped() -> None:
