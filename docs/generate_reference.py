@@ -26,6 +26,7 @@ import yaml
 
 import tidegate_agent.settings
 from tidegate import settings as operator_settings
+from tidegate.resources import spark_conf
 from tidegate.settings import Settings
 from tidegate.spark import settings as spark_settings
 from tidegate.spark.settings import SparkSettings
@@ -52,6 +53,7 @@ def tables() -> dict[str, str]:
         "metrics": _table(("metric", "type", "labels", "meaning"), _metrics(ROOT / "operator" / "tidegate")),
         "settings": _table(("variable", "default", "meaning"), _operator_variables()),
         "spark settings": _table(("variable", "default", "meaning"), _spark_variables()),
+        "spark conf": _table(("setting", "value", "what for"), _spark_conf()),
         "agent settings": _table(("variable", "meaning"), _agent_variables()),
     }
 
@@ -159,6 +161,11 @@ def _spark_variables() -> Iterator[tuple[str, ...]]:
         yield f"`TIDEGATE_SPARK_{end}`", _shown(getattr(defaults, field.name)), told[field.name]
 
 
+def _spark_conf() -> Iterator[tuple[str, ...]]:
+    for setting in spark_conf.ALLOWED:
+        yield f"`{setting.name}`", _meaning_of(setting.form.says), setting.reason
+
+
 def _agent_variables() -> Iterator[tuple[str, ...]]:
     for constant, meaning in _told(tidegate_agent.settings, None).items():
         yield f"`{getattr(tidegate_agent.settings, constant)}`", meaning
@@ -182,6 +189,8 @@ def _told(module: ModuleType, cls: type | None) -> dict[str, str]:
 def _shown(value: Any) -> str:
     match value:
         case None | () | "":
+            return "unset"
+        case frozenset() if not value:
             return "unset"
         case timedelta():
             return f"{value.total_seconds():g}"

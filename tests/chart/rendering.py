@@ -63,7 +63,11 @@ EVERYTHING: Values = {
         },
         "objectSelector": {"matchLabels": {"app": "payments"}},
     },
-    "spark": {"runner": "sparkapplication", "conf": {"spark.kubernetes.local.dirs.tmpfs": "true"}},
+    "spark": {
+        "runner": "sparkapplication",
+        "conf": {"spark.shuffle.compress": "false"},
+        "allowedConf": ["spark.io.compression.codec"],
+    },
 }
 """Each value that adds something to the manifests."""
 

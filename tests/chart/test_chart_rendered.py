@@ -18,6 +18,7 @@ from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.settings import Settings
 from tidegate.snapshots.metrics import SnapshotMetrics
+from tidegate.spark.settings import SparkSettings
 
 PROJECT = CHART.parents[1]
 HOOK = "helm.sh/hook"
@@ -56,6 +57,7 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"webhook": {"timeoutSeconds": 31}}, r"/webhook/timeoutSeconds.*maximum"),
         ({"webhook": {"port": 443}}, r"/webhook/port.*minimum"),
         ({"spark": {"conf": {"spark.a": 1}}}, r"/spark/conf/spark.a.*want string"),
+        ({"spark": {"allowedConf": ["spark.a', 'spark.b"]}}, r"/spark/allowedConf/0.*pattern"),
         ({"spark": {"executor": {"memory": "1Gi"}}}, r"/spark/executor/memory.*pattern"),
         ({"operator": {"extraEnv": [{"name": "A", "value": 1}]}}, r"/operator/extraEnv/0/value.*want string"),
         ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
@@ -132,7 +134,7 @@ def _variables_of_settings() -> set[str]:
         and call.args
         and isinstance(call.args[0], ast.Constant)
         and isinstance(call.args[0].value, str)
-        and call.func.attr in ("text", "one_of", "number", "conf")
+        and call.func.attr in ("text", "one_of", "number", "names", "conf")
     }
     return own | read
 
@@ -243,6 +245,32 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert not list(of_kind(render({"crds": {"enabled": False}}), "CustomResourceDefinition"))
     source = yaml.safe_load((PROJECT / "crds" / "kafkaconnections.tidegate.io.yaml").read_text())
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
+
+
+def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server() -> None:
+    manifests = render({"spark": {"allowedConf": ["spark.shuffle.compress", "spark.io.compression.codec"]}})
+    name = "offsetresetpolicies.tidegate.io"
+    source = yaml.safe_load((PROJECT / "crds" / f"{name}.yaml").read_text())["spec"]
+    assert one(render(), "CustomResourceDefinition", name)["spec"] == source
+
+    told = environment(manifests)["TIDEGATE_SPARK_ALLOWED_CONF"]
+    assert SparkSettings.from_environment({"TIDEGATE_SPARK_ALLOWED_CONF": told}).allowed_conf == {
+        "spark.shuffle.compress",
+        "spark.io.compression.codec",
+    }
+    widened = one(manifests, "CustomResourceDefinition", name)["spec"]
+    names = spark_conf_of(source)["x-kubernetes-validations"][0]
+    assert names["rule"].count("name in [") == 1
+    names["rule"] = names["rule"].replace(
+        "name in [", "name in ['spark.shuffle.compress', 'spark.io.compression.codec', "
+    )
+    assert widened == source
+
+
+def spark_conf_of(crd: dict[str, Any]) -> dict[str, Any]:
+    spec = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    found: dict[str, Any] = spec["properties"]["spark"]["properties"]["sparkConf"]
+    return found
 
 
 def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:

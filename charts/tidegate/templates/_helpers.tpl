@@ -167,6 +167,8 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
 - name: TIDEGATE_SPARK_RUNNER
   value: {{ include "tidegate.sparkRunner" . | quote }}
+- name: TIDEGATE_SPARK_ALLOWED_CONF
+  value: {{ join "," .Values.spark.allowedConf | quote }}
 {{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
 - name: TIDEGATE_SPARK_IMAGE
   value: {{ include "tidegate.image" (list . .Values.spark.image) | quote }}

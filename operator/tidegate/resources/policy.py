@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidegate.resources import spark_conf
 from tidegate.resources.base import (
     ConnectionRef,
     Count,
@@ -600,31 +601,10 @@ class ExecutorSpec(ResourceModel):
     memory: SparkMemory | None = None
 
 
-SparkConfKey = Annotated[
-    str,
-    matching(
-        r"spark[.][A-Za-z0-9_.-]+",
-        "keys must be Spark settings that begin with 'spark.', at most 253 characters",
-        most=253,
-    ),
-]
-
-_TIDEGATES_OWN: Final = (
-    "spark.app.",
-    "spark.master",
-    "spark.submit.",
-    "spark.kubernetes.namespace",
-    "spark.kubernetes.authenticate.",
-)
-
-
-def _not_tidegates(conf: dict[str, str]) -> dict[str, str]:
-    if any(key.startswith(_TIDEGATES_OWN) for key in conf):
-        raise problem(
-            f"settings that begin with {', '.join(_TIDEGATES_OWN)} are set by Tidegate: remove them (where and as whom "
-            f"jobs run is the chart's to say)"
-        )
-    return conf
+def _spark_value(value: str) -> str:
+    if not spark_conf.is_value(value):
+        raise problem(f"values must be {spark_conf.VALUE.says}")
+    return value
 
 
 class SparkSpec(ResourceModel):
@@ -644,10 +624,11 @@ class SparkSpec(ResourceModel):
     driver: DriverSpec | None = None
     executor: ExecutorSpec | None = None
     spark_conf: Annotated[
-        dict[SparkConfKey, Annotated[str, Field(max_length=4096)]],
+        dict[str, Annotated[str, AfterValidator(_spark_value)]],
         Field(max_length=100),
-        AfterValidator(_not_tidegates),
     ] = Field(default_factory=dict)
+    """Values are checked here; the names, of which an administrator may have allowed more, where a job is made of them
+    (:func:`tidegate.resources.spark_conf.refusals`): one that is refused ends no more than what needs that job."""
 
 
 # --- the resource -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import yaml
 
 from tidegate.reset.runner import Launch
 from tidegate.reset.stores import label_value
+from tidegate.resources.spark_conf import FIXED, refusals
 from tidegate.spark.errors import BadSparkSpec
 from tidegate.spark.session import TASKS_A_CORE, common_options
 from tidegate.spark.settings import IMAGE_FOLDER, SparkSettings
@@ -36,91 +37,11 @@ def secret_file(secret: str, key: str) -> Path:
     return Path(SECRETS_FOLDER / secret / key)
 
 
-# --- spec.spark.sparkConf ---------------------------------------------------------------------------------------------
-
 _KUBERNETES: Final = {
     "spark.kubernetes.driver.pod.excludedFeatureSteps": "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 }
 """Spark 4.2 makes a NetworkPolicy for an application's executors, to which the Spark operator's chart (2.5.1) has no
 right: no driver would start. Who grants that right gets them back by an empty value in the chart's ``spark.conf``."""
-
-_FIXED: Final = frozenset({"spark.speculation", "spark.task.maxFailures"})
-
-_RESERVED: Final = (
-    # (setting, why), with all below it. Whatever decides who the job is, what it may read, which code runs in it.
-    ("spark.master", "the operator decides where the job runs"),
-    ("spark.submit", "the operator submits the job"),
-    ("spark.app", "the application is named by its run"),
-    ("spark.driverEnv", "the environment says where the run is stored"),
-    ("spark.executorEnv", "the environment says where the run is stored"),
-    ("spark.driver.host", "set by the Spark operator"),
-    ("spark.driver.bindAddress", "set by the Spark operator"),
-    ("spark.driver.cores", "use spec.spark.driver.cores"),
-    ("spark.driver.memory", "use spec.spark.driver.memory"),
-    ("spark.executor.instances", "use spec.spark.executor.instances"),
-    ("spark.executor.cores", "use spec.spark.executor.cores"),
-    ("spark.executor.memory", "use spec.spark.executor.memory"),
-    ("spark.dynamicAllocation", "an executor that goes takes its group's apply with it"),
-    ("spark.pyspark", "the job's Python is that of its image"),
-    ("spark.jars", "bake jars into the image"),
-    ("spark.files", "bake files into the image"),
-    ("spark.archives", "bake files into the image"),
-    ("spark.plugins", "no foreign code runs beside the connection's secrets"),
-    ("spark.extraListeners", "no foreign code runs beside the connection's secrets"),
-    ("spark.sql.extensions", "no foreign code runs beside the connection's secrets"),
-    ("spark.driver.extraClassPath", "no foreign code runs beside the connection's secrets"),
-    ("spark.driver.extraJavaOptions", "no foreign code runs beside the connection's secrets"),
-    ("spark.driver.extraLibraryPath", "no foreign code runs beside the connection's secrets"),
-    ("spark.driver.defaultJavaOptions", "no foreign code runs beside the connection's secrets"),
-    ("spark.executor.extraClassPath", "no foreign code runs beside the connection's secrets"),
-    ("spark.executor.extraJavaOptions", "no foreign code runs beside the connection's secrets"),
-    ("spark.executor.extraLibraryPath", "no foreign code runs beside the connection's secrets"),
-    ("spark.executor.defaultJavaOptions", "no foreign code runs beside the connection's secrets"),
-    ("spark.driver.userClassPathFirst", "no foreign code runs beside the connection's secrets"),
-    ("spark.executor.userClassPathFirst", "no foreign code runs beside the connection's secrets"),
-    ("spark.authenticate", "security is not a policy's to set"),
-    ("spark.network.crypto", "security is not a policy's to set"),
-    ("spark.io.encryption", "security is not a policy's to set"),
-    ("spark.ssl", "security is not a policy's to set"),
-    ("spark.acls", "security is not a policy's to set"),
-    ("spark.admin", "security is not a policy's to set"),
-    ("spark.redaction", "security is not a policy's to set"),
-    ("spark.security", "security is not a policy's to set"),
-    ("spark.ui", "there is no UI: the job lives for seconds"),
-    ("spark.eventLog", "set it in the chart: logs of all namespaces end up in one place"),
-)
-
-_KUBERNETES_ALLOWED: Final = (
-    "spark.kubernetes.allocation.",
-    "spark.kubernetes.driver.request.cores",
-    "spark.kubernetes.driver.limit.cores",
-    "spark.kubernetes.executor.request.cores",
-    "spark.kubernetes.executor.limit.cores",
-    "spark.kubernetes.memoryOverheadFactor",
-    "spark.kubernetes.node.selector.",
-    "spark.kubernetes.driver.node.selector.",
-    "spark.kubernetes.executor.node.selector.",
-    "spark.kubernetes.local.dirs.tmpfs",
-    "spark.kubernetes.scheduler.name",
-)
-
-
-def refusals(spark_conf: Mapping[str, Any]) -> list[str]:
-    """Why a policy may not set these: a sentence for each refused key, none where all is well."""
-    found = []
-    for key, value in sorted(spark_conf.items()):
-        if not re.fullmatch(r"spark\.[A-Za-z0-9._/-]+", key):
-            found.append(f"{key!r} is no Spark setting: those begin with 'spark.'")
-        elif not isinstance(value, str):
-            found.append(f"{key} has to be a string: put {value!r} in quotes")
-        elif key in _FIXED:
-            found.append(f"{key} can't be set: a run must not be applied twice")
-        elif key.startswith("spark.kubernetes.") and not key.startswith(_KUBERNETES_ALLOWED):
-            found.append(f"{key} can't be set: service account, mounts and pods' shape are the operator's")
-        else:
-            found += [f"{key} can't be set: {why}" for name, why in _RESERVED if f"{key}.".startswith(f"{name}.")][:1]
-    return found
-
 
 # --- spec.spark -------------------------------------------------------------------------------------------------------
 
@@ -138,7 +59,7 @@ def resources(
     _only_known(driver, "spec.spark.driver", ("cores", "memory"))
     _only_known(executor, "spec.spark.executor", ("instances", "cores", "memory"))
     conf = _section(spark, "sparkConf")
-    if refused := refusals(conf):
+    if refused := refusals(conf, settings.allowed_conf):
         raise BadSparkSpec("spec.spark.sparkConf: " + "; ".join(refused))
     cores = _count(executor, "executor.cores", settings.executor_cores)
     # To Spark a core is a task's place; what the pod asks for is said beside it.
@@ -150,7 +71,7 @@ def resources(
         "executor.instances": _count(executor, "executor.instances", settings.executor_instances),
         "executor.cores": cores * tasks_a_core,
         "executor.memory": _memory(executor, "executor.memory", settings.executor_memory),
-        "sparkConf": {**own, **_KUBERNETES, **asked, **settings.spark_conf, **conf, **{k: own[k] for k in _FIXED}},
+        "sparkConf": {**own, **_KUBERNETES, **asked, **settings.spark_conf, **conf, **{k: own[k] for k in FIXED}},
     }
 
 

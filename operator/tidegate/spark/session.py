@@ -24,6 +24,8 @@ _COMMON: Final = {
     # A second copy of a slow task would apply a run twice; the operator decides about a second try.
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
+    # Or ${env:NAME} in a policy's condition would stand for what the job's environment holds.
+    "spark.sql.variable.substitute": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
@@ -126,7 +128,9 @@ def start_session(name: str) -> SparkSession:
     """The session of a job started by ``spark-submit``, which has set the options."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.appName(name).getOrCreate()
+    builder = SparkSession.builder.appName(name)
+    # Also where somebody has started the job by hand, with other options than the operator's.
+    session = builder.config("spark.sql.variable.substitute", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from tidegate.resources.spark_conf import allowed_names
+
 IMAGE_FOLDER = Path("/opt/tidegate/spark")
 """Where ``spark_templates/`` lies in the images of the operator and of the job."""
 
@@ -66,6 +68,10 @@ class SparkSettings:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     """Spark settings as a JSON object of strings, under ``spec.spark.sparkConf``."""
 
+    allowed_conf: frozenset[str] = frozenset()
+    """Names of Spark settings that policies may give beside those of ``docs/reference/spark-conf.md``, with commas
+    between them. Nothing judges them: one that names code gives every author of policies the job's rights."""
+
     time_to_live: timedelta = timedelta(hours=1)
     """How long an ended SparkApplication stays."""
 
@@ -113,6 +119,7 @@ class SparkSettings:
             executor_cores=read.number("EXECUTOR_CORES", default.executor_cores),
             executor_memory=read.text("EXECUTOR_MEMORY", default.executor_memory),
             spark_conf=read.conf("CONF", default.spark_conf),
+            allowed_conf=read.names("ALLOWED_CONF", default.allowed_conf),
             time_to_live=timedelta(seconds=read.number("TIME_TO_LIVE_S", int(default.time_to_live.total_seconds()))),
             start_timeout=timedelta(seconds=read.number("START_TIMEOUT_S", int(default.start_timeout.total_seconds()))),
             runs_directory=Path(read.text("RUNS_DIRECTORY", str(default.runs_directory))),
@@ -141,6 +148,12 @@ class _Environment:
         if not value.isdecimal() or int(value) < 1:
             raise ValueError(f"TIDEGATE_SPARK_{name} is {value!r}: it has to be a whole number above 0")
         return int(value)
+
+    def names(self, name: str, default: frozenset[str]) -> frozenset[str]:
+        try:
+            return allowed_names(self.text(name, "")) or default
+        except ValueError as error:
+            raise ValueError(f"TIDEGATE_SPARK_{name}: {error}") from None
 
     def conf(self, name: str, default: Mapping[str, str]) -> Mapping[str, str]:
         value = self.text(name, "")

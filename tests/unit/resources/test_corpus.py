@@ -3,17 +3,29 @@ from collections import Counter
 import pytest
 
 from corpus.reading import PLURALS, Case, read_cases
-from tidegate.resources import InvalidResource, parse_spec, parse_update
+from tidegate.resources import (
+    InvalidResource,
+    OffsetResetPolicySpec,
+    Problem,
+    parse_spec,
+    parse_update,
+    spark_conf,
+)
 
 VALID = read_cases("valid")
 INVALID = read_cases("invalid")
 
 
 def parse(case: Case) -> None:
+    """What the operator finds: the models, and beside them the list of Spark's settings. Raises ``InvalidResource``."""
     if case.replaces is None:
-        parse_spec(case.spec, case.resource)
+        spec = parse_spec(case.spec, case.resource)
     else:
-        parse_update(case.spec, case.replaces, case.resource)
+        spec = parse_update(case.spec, case.replaces, case.resource)
+    if isinstance(spec, OffsetResetPolicySpec) and spec.spark is not None:
+        refused = spark_conf.refusals(spec.spark.spark_conf)
+        if refused:
+            raise InvalidResource(tuple(Problem("spec.spark.sparkConf", why) for why in refused))
 
 
 @pytest.mark.parametrize("case", VALID, ids=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tidegate.resources import (
     OffsetResetPolicySpec,
     PauseStatus,
     PolicyStatus,
+    spark_conf,
 )
 from tidegate.resources.base import ResourceModel
 from tidegate.resources.connection import ALLOWED_PROPERTIES
@@ -194,6 +195,48 @@ def test_the_allowed_client_settings_are_those_of_the_rule() -> None:
 
     assert "[" + ", ".join(f"'{name}'" for name in ALLOWED_PROPERTIES) + "]" in rule
     assert ", ".join(ALLOWED_PROPERTIES) + ";" in message
+
+
+def test_spark_settings_are_those_of_the_operator() -> None:
+    settings = schema("OffsetResetPolicy")["properties"]["spec"]["properties"]["spark"]["properties"]["sparkConf"]
+
+    assert [(rule["rule"], rule["message"]) for rule in settings["x-kubernetes-validations"]] == [
+        (
+            f"self.all(name, {_in(setting.name for setting in spark_conf.ALLOWED)} || {_IS_NODE_SELECTOR})",
+            "only the settings of Spark that docs/reference/spark-conf.md lists can be given, and those that the "
+            "chart's spark.allowedConf adds: remove the others",
+        ),
+        *(
+            (
+                f"self.all(name, !({whose}) || self[name].matches('^({form.pattern})$'))",
+                f"{form.kind} must be {form.says}",
+            )
+            for form, whose in _names_by_form().items()
+        ),
+    ]
+    (value,) = settings["additionalProperties"]["x-kubernetes-validations"]
+    assert value == {
+        "rule": f"self.matches('^{spark_conf.VALUE.pattern}$') && !self.contains('${{')",
+        "message": f"values must be {spark_conf.VALUE.says}",
+    }
+
+
+_IS_NODE_SELECTOR = f"name.matches('^{spark_conf.NODE_SELECTOR}$')"
+
+
+def _in(names: Iterable[str]) -> str:
+    return "name in [" + ", ".join(f"'{name}'" for name in names) + "]"
+
+
+def _names_by_form() -> dict[spark_conf.Form, str]:
+    """In CEL, which names have values of each form."""
+    names: dict[spark_conf.Form, list[str]] = {}
+    for setting in spark_conf.ALLOWED:
+        names.setdefault(setting.form, []).append(setting.name)
+    return {
+        form: _in(those) + (f" || {_IS_NODE_SELECTOR}" if form is spark_conf.NAME else "")
+        for form, those in names.items()
+    }
 
 
 def test_the_kustomization_names_every_crd() -> None:

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from tidegate.reset.runner import Launch
-from tidegate.spark.application import BadTemplate, fill_in, refusals, render, secret_file
+from tidegate.resources import spark_conf
+from tidegate.spark.application import BadTemplate, fill_in, render, secret_file
 from tidegate.spark.errors import BadSparkSpec
 from tidegate.spark.session import local_options, with_archive
 from tidegate.spark.settings import RunnerKind, SparkSettings
@@ -102,56 +103,56 @@ def test_driver_and_executors_are_confined_and_find_their_secrets() -> None:
                 assert Path(mounted[volume["name"]]) / item["path"] == expected
 
 
-@pytest.mark.parametrize(
-    ("conf", "part"),
-    [
-        ({"spark.kubernetes.authenticate.driver.serviceAccountName": "admin"}, "service account"),
-        ({"spark.kubernetes.driver.podTemplateFile": "/x"}, "pods' shape"),
-        ({"spark.kubernetes.executor.volumes.hostPath.root.mount.path": "/host"}, "mounts"),
-        ({"spark.kubernetes.driver.secrets.other": "/x"}, "mounts"),
-        ({"spark.kubernetes.driver.secretKeyRef.A": "s:k"}, "mounts"),
-        ({"spark.kubernetes.container.image": "evil"}, "pods' shape"),
-        ({"spark.kubernetes.namespace": "kube-system"}, "service account"),
-        ({"spark.driverEnv.TIDEGATE_STORE": "x"}, "environment"),
-        ({"spark.executorEnv.KUBECONFIG": "x"}, "environment"),
-        ({"spark.jars": "http://evil/x.jar"}, "bake"),
-        ({"spark.jars.packages": "a:b:c"}, "bake"),
-        ({"spark.plugins": "evil.Plugin"}, "no foreign code"),
-        ({"spark.driver.extraJavaOptions": "-javaagent:x"}, "no foreign code"),
-        ({"spark.executor.extraClassPath": "/x"}, "no foreign code"),
-        ({"spark.submit.pyFiles": "x"}, "submits"),
-        ({"spark.master": "local"}, "where the job runs"),
-        ({"spark.speculation": "true"}, "twice"),
-        ({"spark.task.maxFailures": "4"}, "twice"),
-        ({"spark.dynamicAllocation.enabled": "true"}, "apply"),
-        ({"spark.authenticate": "false"}, "security"),
-        ({"spark.executor.memory": "1g"}, "use spec.spark.executor.memory"),
-        ({"hive.metastore.uris": "x"}, "begin with"),
-        ({"spark.x y": "x"}, "begin with"),
-        ({"spark.sql.shuffle.partitions": 4}, "quotes"),
-    ],
-)
-def test_what_a_policy_may_not_set(conf: dict[str, Any], part: str) -> None:
-    [refusal] = refusals(conf)
-    assert part in refusal
-    with pytest.raises(BadSparkSpec, match=r"spec\.spark\.sparkConf"):
+def test_what_a_policy_may_not_set_is_named_with_what_to_do() -> None:
+    conf = {
+        "spark.executor.memory": "1g",
+        "spark.speculation": "true",
+        "spark.sql.shuffle.partitions": 4,
+        "spark.network.timeout": "soon",
+        "hive.metastore.uris": "x",
+    }
+    with pytest.raises(BadSparkSpec) as refused:
         render(TEMPLATE, Launch("a", "b", "c", spark={"sparkConf": conf}), SparkSettings())
+    said = str(refused.value)
+    assert said.startswith("spec.spark.sparkConf: ")
+    assert "spark.executor.memory can't be set: use spec.spark.executor.memory;" in said
+    assert "spark.speculation can't be set" in said
+    assert "spark.sql.shuffle.partitions must be a string: put 4 in quotes" in said
+    assert "spark.network.timeout is 'soon': it must be a whole number with its unit, such as 120s" in said
+    assert "hive.metastore.uris can't be set" in said
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "spark.sql.shuffle.partitions",
-        "spark.executor.memoryOverhead",
-        "spark.kubernetes.executor.request.cores",
-        "spark.kubernetes.allocation.batch.size",
-        "spark.network.timeout",
-    ],
-)
-def test_what_a_policy_may_set(key: str) -> None:
-    assert refusals({key: "1"}) == []
-    rendered = render(TEMPLATE, Launch("a", "b", "c", spark={"sparkConf": {key: "1"}}), SparkSettings())
-    assert rendered["spec"]["sparkConf"][key] == "1"
+@pytest.mark.parametrize("setting", spark_conf.ALLOWED, ids=lambda setting: setting.name)
+def test_what_a_policy_may_set(setting: spark_conf.Setting) -> None:
+    value = VALUES[setting.form]
+    rendered = render(TEMPLATE, Launch("a", "b", "c", spark={"sparkConf": {setting.name: value}}), SparkSettings())
+    assert rendered["spec"]["sparkConf"][setting.name] == value
+
+
+VALUES = {
+    spark_conf.SIZE: "2g",
+    spark_conf.COUNT: "16",
+    spark_conf.FRACTION: "0.4",
+    spark_conf.DURATION: "60s",
+    spark_conf.SWITCH: "true",
+    spark_conf.CPU: "500m",
+    spark_conf.LEVEL: "INFO",
+    spark_conf.NAME: "default-scheduler",
+}
+
+
+def test_what_the_administrator_allows_is_given_and_nothing_else_by_it() -> None:
+    settings = SparkSettings.from_environment({"TIDEGATE_SPARK_ALLOWED_CONF": "spark.shuffle.compress, spark.x.y"})
+
+    def given(**conf: str) -> dict[str, Any]:
+        spark = {"sparkConf": {name.replace("_", "."): value for name, value in conf.items()}}
+        rendered: dict[str, Any] = render(TEMPLATE, Launch("a", "b", "c", spark=spark), settings)
+        return rendered
+
+    assert given(spark_shuffle_compress="false")["spec"]["sparkConf"]["spark.shuffle.compress"] == "false"
+    for refused in ({"spark_shuffle_compress": "${env:HOME}"}, {"spark_x_y_z": "1"}, {"spark_x": "1"}):
+        with pytest.raises(BadSparkSpec):
+            given(**refused)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,16 @@ def test_settings_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("RUNNER", "yarn"), ("DRIVER_CORES", "0"), ("DRIVER_CORES", "two"), ("CONF", "{"), ("CONF", '{"a": 1}')],
+    [
+        ("RUNNER", "yarn"),
+        ("DRIVER_CORES", "0"),
+        ("DRIVER_CORES", "two"),
+        ("CONF", "{"),
+        ("CONF", '{"a": 1}'),
+        ("ALLOWED_CONF", "spark.a', 'b"),
+        ("ALLOWED_CONF", "spark.shuffle.*"),
+        ("ALLOWED_CONF", "spark.sql.variable.substitute"),
+    ],
 )
 def test_a_setting_that_makes_no_sense_is_named(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"TIDEGATE_SPARK_{name}"):
