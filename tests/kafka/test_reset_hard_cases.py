@@ -35,9 +35,6 @@ from tidegate.reset.stores import DirectoryRunStore
 
 AT_ONCE = 4
 PATIENCE_S = 15.0
-WAITING_PATIENCE_S = 30.0
-"""Owners that wait for the open transaction of a writer that nobody follows: its time-out of 17 s, and the broker's
-look for such transactions every 10 s."""
 """Nobody waits longer on a dead writer."""
 
 LIBRDKAFKA = Cell(
@@ -243,10 +240,9 @@ def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, boots
         died = time.time()
         assert store.load().result is None
         # Nobody comes for now: whatever the writer held ends by itself.
-        patience_s = PATIENCE_S if cell.owners is Owners.UNKNOWN else WAITING_PATIENCE_S
-        trial.fleet.wait_flowing(trial.partitions, since=died, timeout=patience_s + 10)
+        trial.fleet.wait_flowing(trial.partitions, since=died, timeout=PATIENCE_S + 10)
         waited = _longest_gap(trial, since=died - 3)
-        assert waited < patience_s, f"a partition stood still for {waited:.1f} s"
+        assert waited < PATIENCE_S, f"a partition stood still for {waited:.1f} s"
         result = trial.execute(request)
         assert result.phase is Phase.SUCCEEDED, result
         verdict = trial.judge(trial.touched_at(request), targets)

@@ -82,8 +82,7 @@ class GroupReset:
         # Owners are held past what an application may still have in hand.
         in_flight = settings.in_flight.total_seconds()
         self._hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
-        open_for = tuning.transaction_s + (tuning.back_limit_s + self._hold_s if self._waiting else 0.0)
-        self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan, transaction_timeout_s=open_for)
+        self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan, holds_owners=self._waiting)
         self._times = Times()
         self._gates = RunGates(
             kafka,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
@@ -12,60 +13,109 @@ from tidegate.reset import marker
 from tidegate.reset.model import Plan
 from tidegate.reset.pacing import Pace
 
+HOLD: Final = "hold"
+"""Purpose of the writer that holds owners while the transaction of the run's own writer is replaced."""
 
-class OpenTransaction:
-    """A transaction of a round that is under way."""
 
-    def __init__(self, commits: RunCommits, transaction: GroupTransaction, round_number: int) -> None:
+class OwnersHold:
+    """Holds back whoever waits for open transactions and is newly assigned one of the targets' partitions.
+
+    Should this process die, owners wait until its transaction has timed out, and Kafka cannot prolong one. So the
+    transaction is a short one that is replaced again and again, while one of another writer holds the same partitions.
+    """
+
+    def __init__(
+        self, commits: RunCommits, writer: OffsetWriter, bridge: OffsetWriter, targets: Offsets, round_number: int
+    ) -> None:
         self._commits = commits
-        self._transaction = transaction
+        self._writer = writer
+        self._bridge = bridge
+        self._targets = targets
         self._round = round_number
+        self._open = contextlib.ExitStack()
 
-    def send(self, targets: Offsets) -> None:
-        """Hold back whoever waits for open transactions and is newly assigned one of these partitions."""
-        self._transaction.send(self._commits.group_id, targets)
+    def begin(self) -> None:
+        self._began = self._commits.pace.clock.monotonic()
+        self._transaction = self._open.enter_context(self._writer.transaction())
+        self._transaction.send(self._commits.group_id, self._targets)
 
-    def commit(self, targets: Offsets) -> None:
+    def keep(self) -> None:
+        """Replace the transaction well before it times out; call several times a second."""
+        pace = self._commits.pace
+        if pace.clock.monotonic() - self._began < pace.tuning.held_transaction_s / 3:
+            return
+        with self._bridge.transaction() as bridge:
+            bridge.send(self._commits.group_id, self._targets)
+            self.end()
+            self.begin()
+
+    def commit(self) -> None:
         """Commit the targets, which wins over whatever was committed meanwhile. Looks up an unknown outcome."""
-        self._transaction.send(self._commits.group_id, targets)
-        self._transaction.send(*self._commits.mark(self._round))
-        self._commits.end(self._transaction, self._round)
+        self._commits.complete(self._transaction, self._targets, self._round)
+
+    def end(self) -> None:
+        """Abort what was not committed."""
+        self._open.close()
 
 
 class RunCommits:
-    """Commits offsets of a run's group. ``any``: whether a transaction of the run is known to have been committed."""
+    """Commits offsets of a run's group. ``any``: whether a transaction of the run is known to have been committed.
 
-    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, *, transaction_timeout_s: float) -> None:
+    ``holds_owners``: whether :meth:`hold` is used.
+    """
+
+    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, *, holds_owners: bool) -> None:
         self.group_id = plan.group_id
         self.any = False
+        self.pace = pace
         self._kafka = kafka
-        self._pace = pace
         self._run_uid = run_uid
         self._marker_group = marker.marker_group(plan.group_id)
         self._marker_partition = marker.marker_partition(plan) if plan.partitions else None
-        self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=transaction_timeout_s)
+        open_for = pace.tuning.held_transaction_s if holds_owners else pace.tuning.transaction_s
+        self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=open_for)
+        self._bridge: OffsetWriter | None = (
+            kafka.writer(plan.group_id, transaction_timeout_s=open_for, purpose=HOLD) if holds_owners else None
+        )
 
     def close(self) -> None:
         self._writer.close()
+        if self._bridge is not None:
+            self._bridge.close()
 
     def fence(self) -> None:
         """End what an earlier writer of this group left open."""
-        self._pace.retrying(self._writer.fence)
+        self.pace.retrying(self._writer.fence)
+        if self._bridge is not None:
+            self.pace.retrying(self._bridge.fence)
 
     @contextlib.contextmanager
-    def transaction(self, round_number: int) -> Iterator[OpenTransaction]:
-        with self._writer.transaction() as transaction:
-            yield OpenTransaction(self, transaction, round_number)
+    def hold(self, targets: Offsets, round_number: int) -> Iterator[OwnersHold]:
+        """Hold owners until the targets are committed. Leaving the context without a commit changes nothing."""
+        if self._bridge is None:
+            raise ValueError("these commits were not made to hold owners")
+        hold = OwnersHold(self, self._writer, self._bridge, targets, round_number)
+        try:
+            hold.begin()
+            yield hold
+        finally:
+            hold.end()
 
     def commit(self, targets: Offsets, round_number: int) -> None:
         """One transaction; its offsets can be read when this returns."""
 
         def once() -> None:
-            with self.transaction(round_number) as transaction:
-                transaction.commit(targets)
+            with self._writer.transaction() as transaction:
+                self.complete(transaction, targets, round_number)
 
-        self._pace.retrying(once)
+        self.pace.retrying(once)
         self.wait_visible(targets)
+
+    def complete(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> None:
+        """Commit the targets, and the round's marker with them, by this transaction."""
+        transaction.send(self.group_id, targets)
+        transaction.send(*self.mark(round_number))
+        self.end(transaction, round_number)
 
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget offsets; those that the broker keeps, because the group is subscribed to them."""
@@ -99,8 +149,8 @@ class RunCommits:
     def wait_visible(self, partitions: Collection[TopicPartition], group_id: str | None = None) -> None:
         """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms)."""
         group = group_id or self.group_id
-        tuning = self._pace.tuning
-        if not self._pace.until(
+        tuning = self.pace.tuning
+        if not self.pace.until(
             lambda: not self._kafka.pending(group, partitions), tuning.visible_limit_s, tuning.visible_s
         ):
             raise Unavailable(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import JoinHold, Kafka
-from tidegate.reset.commits import RunCommits
+from tidegate.reset.commits import OwnersHold, RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.pacing import NotReady, Pace
@@ -192,11 +192,11 @@ class Sequences:
     def _barrier_waiting(self, round_: Round) -> Partitions:
         """X3r: under an open transaction the owners rejoin and wait for it; their last commits come before its end."""
         tuning, clock = self._pace.tuning, self._pace.clock
-        with self._commits.transaction(round_.number) as transaction:
-            transaction.send(round_.targets)
+        with self._commits.hold(round_.targets, round_.number) as hold:
             self._times.stop(round_.pending, clock.monotonic())
             self._kafka.membership.rebalance(self._group_id)
-            rejoined = self._pace.until(
+            rejoined = self._held_until(
+                hold,
                 lambda: self._group().state is not GroupState.PREPARING_REBALANCE,
                 tuning.back_limit_s,
                 tuning.visible_s,
@@ -205,9 +205,9 @@ class Sequences:
                 raise NotReady(
                     f"not every member of group {self._group_id} rejoined within {tuning.back_limit_s:.0f} s"
                 )
-            self._pace.pause(self._hold_s)
+            self._stay(hold)
             self._learn_before(round_)
-            transaction.commit(round_.targets)
+            hold.commit()
         self._commits.wait_visible(round_.targets)
         self._times.resume(round_.pending, clock.monotonic())
         return round_.overwritten_at_release(self._committed(round_))
@@ -331,18 +331,31 @@ class Sequences:
     def _handover_waiting(self, round_: Round, group: Group) -> Partitions:
         """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
         tuning = self._pace.tuning
-        with self._commits.transaction(round_.number) as transaction:
-            transaction.send(round_.targets)
+        with self._commits.hold(round_.targets, round_.number) as hold:
             owners, unsure = _owners_now(round_.pending, group, self._group())
             self._times.stop(round_.pending, self._pace.clock.monotonic())
             left = self._kafka.membership.leave(self._group_id, owners)
-            self._pace.until(lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
-            self._pace.pause(self._hold_s)
+            self._held_until(hold, lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
+            self._stay(hold)
             self._learn_before(round_)
-            transaction.commit(round_.targets)
+            hold.commit()
         self._commits.wait_visible(round_.targets)
         again = _owned_by_others(round_.pending, owners, left) | unsure
         return round_.overwritten_at_release(self._committed(round_)) | again
+
+    def _held_until(self, hold: OwnersHold, reached: Callable[[], bool], limit_s: float, every_s: float) -> bool:
+        """Like ``Pace.until``, and owners that wait for open transactions wait meanwhile."""
+
+        def look() -> bool:
+            hold.keep()
+            return reached()
+
+        return self._pace.until(look, limit_s, every_s)
+
+    def _stay(self, hold: OwnersHold) -> None:
+        """Let pass what an owner may still have in hand."""
+        if self._hold_s > 0:
+            self._held_until(hold, lambda: False, self._hold_s, self._pace.tuning.look_s)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

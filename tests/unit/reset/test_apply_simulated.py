@@ -269,9 +269,9 @@ def test_forward(kind: Kind, tmp_path: Path) -> None:
     world.check_reset()
 
 
-def _calls_of_a_whole_run(kind: Kind, folder: Path) -> list[str]:
+def _calls_of_a_whole_run(kind: Kind, folder: Path, **settings: Any) -> list[str]:
     world = World(kind, folder)
-    world.create()
+    world.create(**settings)
     process = Process()
     world.execute(process)
     return process.calls
@@ -725,3 +725,62 @@ def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
     result = world.execute()
     assert result is not None
     assert (result.phase, "Nothing was changed" in result.message) == (Phase.FAILED, True)
+
+
+# --- owners that wait for open transactions ---------------------------------------------------------------------------
+
+WAITING = tuple(kind for kind in KINDS if kind.owners is Owners.WAITING)
+BROKER_LOOKS_EVERY_S = 10.0
+"""``transaction.abort.timed.out.transaction.cleanup.interval.ms``; the in-memory Kafka looks at once."""
+NOBODY_WAITS_LONGER_S = 15.0
+
+
+@pytest.mark.parametrize("kind", WAITING, ids=lambda k: k.name)
+def test_owners_that_wait_are_held_for_as_long_as_records_may_be_in_flight(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than any transaction of ours lasts, and without a moment in which they are not held."""
+    world = World(kind, tmp_path)
+    kafka = world.kafka
+    held_after_each_abort: list[frozenset[TopicPartition]] = []
+    end = kafka._end
+
+    def end_and_look(transactional_id: str, transaction: Any, *, commit: bool) -> None:
+        end(transactional_id, transaction, commit=commit)
+        if not commit:
+            held_after_each_abort.append(kafka._undecided(GROUP))
+
+    monkeypatch.setattr(kafka, "_end", end_and_look)
+    world.create(in_flight=timedelta(seconds=30))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.rounds, result.redone) == (Phase.SUCCEEDED, kind.way, 1, 0)
+    assert len(held_after_each_abort) > 20
+    assert set(held_after_each_abort) == {frozenset(RESET)}
+    world.settle()
+    world.check_reset()
+    begun = [b for c in world.consumers for b in c.began if b.partition in RESET and b.at_s > world.started_s]
+    assert {b.partition: b.offset for b in begun} == world.targets
+    assert min(b.at_s for b in begun) >= world.started_s + 30
+
+
+@pytest.mark.parametrize("kind", WAITING, ids=lambda k: k.name)
+def test_owners_that_wait_go_on_soon_after_their_writer_has_died(kind: Kind, tmp_path: Path) -> None:
+    """Nothing follows the dead writer; its transaction ends by itself."""
+    calls = _calls_of_a_whole_run(kind, tmp_path / "whole", in_flight=timedelta(seconds=60))
+    just_before = next(n for n, name in enumerate(calls, 1) if name.endswith("transaction.commit"))
+    world = World(kind, tmp_path / "run")
+    world.create(in_flight=timedelta(seconds=60))
+    with pytest.raises(Killed):
+        world.execute(Process(just_before))
+    died_s = world.clock.monotonic()
+    assert died_s > world.started_s + 60
+    world.clock.sleep(NOBODY_WAITS_LONGER_S)
+    went_on = {b.partition: b.at_s - died_s for c in world.consumers for b in c.began if b.at_s > died_s}
+    assert went_on.keys() == set(RESET)
+    assert max(went_on.values()) <= NOBODY_WAITS_LONGER_S - BROKER_LOOKS_EVERY_S
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle(90)
+    world.check_reset()
