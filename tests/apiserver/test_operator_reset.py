@@ -14,6 +14,7 @@ PARTITIONS = 3
 AT_50 = dict.fromkeys(range(PARTITIONS), 50)
 AT_10 = dict.fromkeys(range(PARTITIONS), 10)
 FINAL = ("Succeeded", "Failed", "RolledBack")
+NOBODY_WAITS_LONGER_S = 15.0
 
 
 class Group:
@@ -246,8 +247,16 @@ def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_
         connected.policy(p, group.name, {"id": "hard", "to": {"offset": 10}, "inFlight": "2s"})
         until(lambda: _reached(connected, p, phase), f"the run is in {phase}", pause_s=0.01)
         operator.kill()
+        begun = _documents(connected, p)
+        attempts = max((int(document.get("attempt", "0")) for document in begun), default=0)
+        assert not any("result.json" in document for document in begun), "it had ended before the kill"
         operator.start()
 
+        until(
+            lambda: any(int(document.get("attempt", "0")) > attempts for document in _documents(connected, p)),
+            "the next operator has taken the run over",
+            timeout_s=NOBODY_WAITS_LONGER_S,
+        )
         done = connected.wait_phase(p, *FINAL, timeout_s=90)
         firsts = _first_offsets(fleet, asked)
 
@@ -290,10 +299,13 @@ def _first_offsets(fleet: ConsumerFleet, since: float) -> dict[int, int]:
 
 
 def _reached(resources: Resources, p: str, phase: str) -> bool:
-    documents = resources.run_documents(p).values()
     if phase == "Pending":
         return bool(resources.get_policy(p).get("status", {}).get("reset", {}).get("startedAt"))
-    return any(f'"phase":"{phase}"' in document.get("journal.jsonl", "") for document in documents)
+    return any(f'"phase":"{phase}"' in document.get("journal.jsonl", "") for document in _documents(resources, p))
+
+
+def _documents(resources: Resources, p: str) -> list[dict[str, str]]:
+    return list(resources.run_documents(p).values())
 
 
 def test_deleting_the_policy_in_mid_run_puts_the_offsets_back(shared: Resources, group: Group, p: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from e2e.conftest import NAMESPACE, PARTITIONS, POLICY, TOPIC, Live
 from support.operator_process import condition_of
 from tidegate.reset.model import Phase
+from tidegate.reset.request import launch_number
 
 APPLYING: Final = frozenset({Phase.PAUSING, Phase.APPLYING})
 """While the offsets are being changed: with owners to let go the journal calls it Pausing."""
@@ -19,6 +20,13 @@ KILLED_IN: Final = {
     "Applying": APPLYING,
     "Verifying": frozenset({Phase.VERIFYING}),
 }
+SHOWN: Final = (("operator", "Applying"), ("driver", "Verifying"))
+"""One death of each kind in every run of the tests; all of them each night."""
+DEATHS: Final = [
+    pytest.param(victim, phase, marks=() if (victim, phase) in SHOWN else pytest.mark.nightly)
+    for victim in ("operator", "driver")
+    for phase in KILLED_IN
+]
 NOBODY_WAITS_LONGER_S: Final = 15.0
 
 
@@ -80,20 +88,22 @@ def test_a_policy_goes_back_to_the_record_that_spark_finds(live: Live) -> None:
     assert verdict.clean, verdict.complaints()
 
 
-@pytest.mark.parametrize("victim", ["operator", "driver"])
-@pytest.mark.parametrize("phase", KILLED_IN)
+@pytest.mark.parametrize(("victim", "phase"), DEATHS)
 def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: str, victim: str) -> None:
     live.flowing()
     run_id = f"{victim}-{phase}".lower()
 
     asked = live.apply({"id": run_id, "to": {"shiftBy": -40}})
     live.wait_phase(run_id, KILLED_IN[phase])
-    killed_at = time.time()
     if victim == "operator":
         live.operator.kill()
-        live.operator.start()
     else:
         assert live.kill_driver() >= 2, "spark-submit's Java and its Python were not found"
+    killed_at = time.time()
+    begun = live.document(run_id)
+    assert begun is not None
+    if victim == "operator":
+        live.operator.start()
     policy = live.wait_ready(run_id)
     run = live.note(run_id, asked)
     live.flowing()
@@ -102,7 +112,11 @@ def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: 
 
     status = policy["status"]
     assert status["reset"]["phase"] == "Succeeded"
+    assert begun.result is None, "it had ended before the kill"
     assert run.result is not None
+    assert run.result.finished_at.timestamp() > killed_at
+    # A driver survives its operator and goes on; a driver that died is followed by another.
+    assert (run.attempt, launch_number(status["reset"]["application"])) == ((1, 1) if victim == "operator" else (2, 2))
     assert len([h for h in status["history"] if h["id"] == run_id]) == 1
     documents = [
         d for d in live.resources.run_documents(POLICY).values() if f'"run_id":"{run_id}"' in d["request.json"]
