@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 UV_VERSION := 0.13.8
 CACHE := $(or $(TIDEGATE_CACHE),$(HOME)/.cache/tidegate)
 UV := $(or $(shell command -v uv),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 # The stack and the tests' own packages are not installed, only found.
@@ -24,8 +25,8 @@ demo: setup build ## a live group's offsets are reset on real parts, before your
 	@$(RUN) $(BIN)/python -m demo $(ARGS)
 
 .PHONY: test
-test: kubectl setup build lint ## lint, then all tests, two at once (ARGS="tests/unit -k name" for some)
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: kubectl setup build lint ## lint, then all tests, WORKERS=2 at once (ARGS="tests/unit -k name" for some)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: e2e
 e2e: kubectl setup ## in pods, on a Kubernetes node on this machine (root; dev/install-node-prerequisites; ARGS="-k name")

@@ -1,6 +1,7 @@
 """The fixtures and hooks of every test."""
 
 from support.needs import pytest_runtest_call, pytest_runtest_setup
+from support.schedule import pytest_addoption, pytest_configure
 from support.selection import pytest_collection_modifyitems
 from support.stack_fixtures import (
     apiserver,
@@ -26,7 +27,9 @@ __all__ = [
     "make_topic",
     "make_topic3",
     "namespace",
+    "pytest_addoption",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_runtest_call",
     "pytest_runtest_setup",
     "pytest_terminal_summary",

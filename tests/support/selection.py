@@ -10,34 +10,15 @@ from typing import Final
 
 import pytest
 
-from support.needs import TESTS, mark_needs
+from support.needs import mark_needs
+from support.schedule import longest_first, recorded_durations
 
 ON_REQUEST: Final = ("e2e_cluster", "nightly")
-
-LONGEST = (
-    "tests/kafka/test_retention.py",
-    "tests/e2e/test_reset_policy.py",
-    "tests/kafka/test_reset_kinds.py",
-    "tests/property/test_random_sequences.py",
-    "tests/e2e/test_pause_survives.py",
-    "tests/apiserver/test_operator_reset.py",
-    "tests/kafka/test_cli_compared.py",
-    "tests/agent/kafka/test_python_clients.py",
-    "tests/kafka/test_reset_hard_cases.py",
-    "tests/e2e/test_demo.py",
-    "tests/apiserver/test_operator_snapshots.py",
-    "tests/apiserver/test_operator_fleet.py",
-    "tests/spark/test_losses.py",
-    "tests/spark/test_two_clusters.py",
-    "tests/spark/test_find.py",
-)
-"""Files that take minutes, each of which one worker does as a whole: first, so that none is left for the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by what they need; the longest files first; without those that run on request only."""
-    rank = {TESTS.parent / name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    longest_first(items, recorded_durations())
     for item in items:
         mark_needs(item)
     deselect_on_request_only(config, items)
