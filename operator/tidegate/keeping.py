@@ -65,3 +65,10 @@ class Keeper(Protocol):
     async def forget(self, uid: str) -> None:
         """The policy is gone, or no longer wants this: let go of what was kept in memory for it."""
         ...
+
+    async def disconnected(self, uid: str) -> None:
+        """The policy's connection was removed: nothing can be looked at, or told of, by way of it any more.
+
+        Called in every pass for as long as that is so.
+        """
+        ...

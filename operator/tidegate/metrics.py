@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,11 +14,14 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES
 from tidegate.resources.pause import PausePhase
-from tidegate.resources.policy import ResetPhase
+from tidegate.resources.policy import Engine, ResetPhase
 
 _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
 _ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_LOOKS: Final = ("ok", "failed")
+_NEW_PARTITIONS: Final = ("Given", "Standing", "Overtaken", "Backfilled")
 _LOOK_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 
@@ -139,6 +143,15 @@ class Metrics:
             self._runs.labels(phase.value).set(0)
         for pause_phase in PausePhase:
             self._pauses.labels(pause_phase.value).set(0)
+        # A counter counts from the first value that Prometheus sees: it has to be there before the first event.
+        for engine in (Engine.DIRECT, Engine.SPARK):
+            self._launches.labels(engine.value)
+            self._deaths.labels(engine.value)
+        for outcome in _NEW_PARTITIONS:
+            self._new_partitions.labels(outcome)
+        for kind in (CONNECTIONS.kind, PAUSES.kind, POLICIES.kind):
+            self._failures.labels(kind)
+            self._writes.labels(kind)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -153,6 +166,11 @@ class Metrics:
         for known in ResetPhase:
             self._runs.labels(known.value).set(tally[known.value])
         self._waiting.set(len(self._waiters))
+
+    def runs_may_end(self, ends: Iterable[tuple[str, str]]) -> None:
+        """The outcomes and reasons that are known before any run has ended."""
+        for outcome, reason in ends:
+            self._finished.labels(outcome, reason)
 
     def run_finished(
         self, outcome: str, reason: str, *, standstill_s: float | None, replayed: int, skipped: int
@@ -200,6 +218,8 @@ class Metrics:
         self, connection: str, seconds: float, *, groups: int, failed: bool, unreadable: int | None = None
     ) -> None:
         """A look at a cluster. ``unreadable``: such records of the control topics, where the look was at those too."""
+        for outcome in _LOOKS:
+            self._looks.labels(connection, outcome)
         self._looks.labels(connection, "failed" if failed else "ok").inc()
         self._look_seconds.observe(seconds)
         self._described.labels(connection).set(groups)
@@ -208,6 +228,8 @@ class Metrics:
 
     def polled(self, connection: str, seconds: float, *, failed: bool) -> None:
         """A look for new partitions."""
+        for outcome in _LOOKS:
+            self._polls.labels(connection, outcome)
         self._polls.labels(connection, "failed" if failed else "ok").inc()
         self._poll_seconds.observe(seconds)
 
@@ -222,6 +244,9 @@ class Metrics:
         self._up.remove(connection)
         self._described.remove(connection)
         self._unreadable.remove(connection)
+        for outcome in _LOOKS:
+            self._looks.remove(connection, outcome)
+            self._polls.remove(connection, outcome)
 
     # --- passes -------------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,7 @@ class World:
         self._note_control()
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
+        self.metrics = Metrics()
         self.live = LiveConnections()
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
         self.connection_uid = self.kube.get(CONNECTIONS, "ns", "kafka")["metadata"]["uid"]
@@ -140,7 +141,7 @@ class World:
                 executor=self.executor,
                 patient_executor=self.executor,
                 now=self.clock.now,
-                metrics=Metrics(),
+                metrics=self.metrics,
                 topics=TopicsOfConnections(self.executor, 100 * tick_s, self.live.topics_checked),
                 tick=Tick(tick_s, 10 * tick_s, 100 * tick_s),
                 patience=Patience(),

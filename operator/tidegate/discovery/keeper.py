@@ -102,6 +102,9 @@ class DiscoveryKeeper:
                 del self._watches[watch.live.uid]
                 await watch.close()
 
+    async def disconnected(self, uid: str) -> None:
+        await self.forget(uid)
+
     async def stop(self) -> None:
         watches, self._watches = tuple(self._watches.values()), {}
         for watch in watches:

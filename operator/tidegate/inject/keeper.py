@@ -99,6 +99,9 @@ class InjectionKeeper:
     async def forget(self, uid: str) -> None:
         self._looked.pop(uid, None)
 
+    async def disconnected(self, uid: str) -> None:
+        """Pods are injected as the connection said last; what it said is looked at when it is there again."""
+
     async def _see(
         self, policy: KeptPolicy, consumers: ConsumersSpec, around: Surroundings, named: NamedPolicy
     ) -> Seen:

@@ -7,7 +7,12 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tidegate.inject.ports import Evicted
+
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+
+
+_ADMISSIONS: Final = ("Injected", "Unchanged", "NotSelected", "Ignored", "Refused", "Failed")
 
 
 class InjectionMetrics:
@@ -32,6 +37,12 @@ class InjectionMetrics:
             ["outcome"],
             registry=registry,
         )
+
+        # Here before the first of its kind: a counter counts from the first value that Prometheus sees.
+        for outcome in _ADMISSIONS:
+            self._admissions.labels(outcome)
+        for evicted in Evicted:
+            self._evictions.labels(evicted.value)
 
     def admitted(self, outcome: str, seconds: float) -> None:
         self._admissions.labels(outcome).inc()

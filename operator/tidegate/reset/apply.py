@@ -51,6 +51,8 @@ class PlanOutdated(Exception):
     """The cluster has changed since the plan was made, so its targets no longer mean what was approved."""
 
 
+APPLIED: Final = "Applied"
+
 _FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated)
 
 
@@ -147,7 +149,7 @@ class GroupReset:
             raise
         except _FAILURES as error:
             return self._put_back(_reason(error), str(error), _overwritten(error))
-        return self._result(Phase.SUCCEEDED, "Applied", self._summary())
+        return self._result(Phase.SUCCEEDED, APPLIED, self._summary())
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
         try:
@@ -485,8 +487,14 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 
 
+_ANY_OTHER: Final = "RefusedByKafka"
+
+APPLY_REASONS: Final = (*(reason for _, reason in _REASONS), _ANY_OTHER)
+"""Why a plan could not be applied."""
+
+
 def _reason(error: Exception) -> str:
-    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "RefusedByKafka")
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), _ANY_OTHER)
 
 
 def _overwritten(error: Exception) -> Partitions:

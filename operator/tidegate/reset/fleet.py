@@ -15,6 +15,7 @@ from statistics import median
 from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern
+from tidegate.reset.apply import APPLIED
 from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model import (
     EvidenceSettings,
@@ -320,7 +321,7 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
     if fleet.fleet is not None and fleet.fleet.refused:
         refused = fleet.fleet.refused[0]
         return Phase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
-    return Phase.SUCCEEDED, "Applied", ""
+    return Phase.SUCCEEDED, APPLIED, ""
 
 
 def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:

@@ -47,6 +47,7 @@ from tidegate.reset import fleet_job, job
 from tidegate.reset import run as core
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.ends import RUN_ENDS
 from tidegate.reset.fleet import group_document, group_run_uid
 from tidegate.reset.fleet_job import FLEET_THREADS, undone_groups
 from tidegate.reset.model import (
@@ -100,13 +101,14 @@ from tidegate.reset.runner import Launch, Runner, RunnerState, merged_secrets
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.conditions import STALLED, is_true
+from tidegate.resources.conditions import RESET, STALLED, find_condition, is_true
 from tidegate.resources.policy import (
     ClusterTarget,
     ConfigMapTarget,
     Engine,
     OffsetResetPolicySpec,
     PolicyStatus,
+    ResetPhase,
     ResetSpec,
     ResetStatus,
     SnapshotTarget,
@@ -196,6 +198,7 @@ class PolicyReconciler:
         # One policy at a time may go from asked for to begun: who is in whose way is decided in here.
         self._admission = asyncio.Lock()
         self._listing: _Listing | None = None
+        parts.metrics.runs_may_end(RUN_ENDS)
 
     async def reconcile(self, body: Object) -> Pass:
         spec, invalid = _spec(body)
@@ -249,6 +252,9 @@ class PolicyReconciler:
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         if spec is None or seen.deleting_since is not None or spec.groups is not None:
             return decision
+        if live is None:
+            for keeper in self._parts.keepers:
+                await keeper.disconnected(seen.uid)
         if live is None or live.trouble is not None:
             again_after_s = _KEEP_AGAIN_S if spec.keeps_something else decision.again_after_s
             return replace(decision, again_after_s=min(decision.again_after_s, again_after_s))
@@ -605,10 +611,10 @@ class PolicyReconciler:
         reset = decision.status.reset
         if reset is None or seen.under_way is None or not Phase(reset.phase.value).is_final:
             return
-        plan = reset.plan
+        plan, said = reset.plan, find_condition(decision.status.conditions, RESET)
         self._parts.metrics.run_finished(
             reset.phase.value,
-            seen.run.result.reason if seen.run is not None and seen.run.result is not None else reset.phase.value,
+            said.reason if said is not None else reset.phase.value,
             standstill_s=reset.standstill.max.total_seconds() if reset.standstill is not None else None,
             replayed=(plan.records_replayed or 0) if plan is not None else 0,
             skipped=(plan.records_skipped or 0) if plan is not None else 0,
@@ -627,7 +633,13 @@ class PolicyReconciler:
             case AddFinalizer():
                 return await self._do(parts.kube.set_finalizers, POLICIES, body, [*finalizers, core.FINALIZER])
             case RemoveFinalizer():
-                return await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
+                body = await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
+                if under_way(decision.status) is not None and seen.run is not None:
+                    # The policy goes with its run in mid-flight: nobody will see how that ends.
+                    parts.metrics.run_finished(
+                        ResetPhase.FAILED.value, core.ABANDONED, standstill_s=None, replayed=0, skipped=0
+                    )
+                return body
             case CreateRun(request):
                 store = self._open_store(body, request.run_id, owner_reference(body))
                 await self._do(store.create, request)

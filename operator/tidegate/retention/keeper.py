@@ -92,6 +92,7 @@ class RetentionKeeper:
             return Kept(without_retention(policy.status), again_after_s=_NEVER_S)
         message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
         if message is not None:
+            await self.forget(uid)
             return Kept(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
@@ -114,14 +115,17 @@ class RetentionKeeper:
             memory.places = plan.places
         done = replace(done, trouble=await self._remember(policy, memory, seen.now_ms))
         status, happenings = retained(policy, spec, seen, plan, done, self._document(policy, memory))
-        left_s = None if plan.expires_ms is None else (plan.expires_ms - seen.now_ms) / 1000
-        self._parts.metrics.group_is(memory.namespace, memory.name, expires_in_s=left_s, kept=plan.kept > 0)
+        expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
+        self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
         return Kept(status, happenings, _again_s(seen, plan, memory, done))
 
     async def forget(self, uid: str) -> None:
         memory = self._memories.pop(uid, None)
         if memory is not None:
             self._parts.metrics.gone(memory.namespace, memory.name)
+
+    async def disconnected(self, uid: str) -> None:
+        await self.forget(uid)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

@@ -136,6 +136,9 @@ class SnapshotKeeper:
             except (RunnerFailure, TimeoutError) as failure:
                 _log.warning("%s/%s: %s; its job ends by itself", memory.namespace, memory.name, failure)
 
+    async def disconnected(self, uid: str) -> None:
+        """When the newest snapshot was taken stays true, and that it gets late is worth an alert."""
+
     # --- one pass -----------------------------------------------------------------------------------------------------
 
     async def _none_wanted(self, policy: KeptPolicy) -> Kept:

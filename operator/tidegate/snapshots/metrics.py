@@ -33,6 +33,9 @@ class SnapshotMetrics:
         self._attempts = Counter(
             "tidegate_snapshot_attempts", "Attempts to make one: Taken, Failed.", ["outcome"], registry=registry
         )
+        for outcome in ("Taken", "Failed"):
+            # Here before the first of its kind: a counter counts from the first value that Prometheus sees.
+            self._attempts.labels(outcome)
         self._known: set[tuple[str, str]] = set()
 
     def policy_is(

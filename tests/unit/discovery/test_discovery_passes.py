@@ -18,7 +18,7 @@ from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import watch
 from tidegate.discovery.keeper import DiscoveryKeeper, Parts, is_refused
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.keeping import KeptPolicy
 from tidegate.kube.ports import Happening
@@ -45,6 +45,10 @@ class World:
         self.told: list[Happening] = []
         self.resetting = False
         self.allow = AllowSpec()
+        self.metrics = Metrics()
+
+    def counted(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
 
     @contextmanager
     def operator(self, **spec: Any) -> Iterator[Operator]:
@@ -92,7 +96,7 @@ class Operator:
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
         topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)
         self.keeper = DiscoveryKeeper(
-            Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, Metrics())
+            Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, world.metrics)
         )
 
     def ask(self, **spec: Any) -> None:
@@ -170,6 +174,32 @@ def test_a_new_partition_is_given_its_start_and_told(world: World) -> None:
     assert [(row.topic, row.partition) for row in status.newest] == [("orders", 3), ("orders", 2)]
     assert world.kafka.committed(GROUP, new(0, 1, 2, 3)) == dict.fromkeys(new(2, 3), 0)
     assert [h.reason for h in world.told] == ["PartitionsFound"]
+
+
+def test_new_partitions_are_counted_by_how_they_stand(world: World) -> None:
+    outcomes = ["Given", "Standing", "Overtaken", "Backfilled"]
+    assert [world.counted("tidegate_new_partitions_total", outcome=o) for o in outcomes] == [0, 0, 0, 0]
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 4)
+        operator.settled("orders", 4)
+
+    assert [world.counted("tidegate_new_partitions_total", outcome=o) for o in outcomes] == [2, 0, 0, 0]
+
+
+def test_a_connection_that_was_removed_is_not_looked_at_any_more(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        operator.run(operator.keeper.disconnected("u"))
+        world.metrics.connection_gone("ns/kafka")
+        world.kafka.add_partitions("orders", 3)
+        operator.run(asyncio.sleep(0.1))  # ten of its looks
+        assert world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="ok") is None
+        assert world.kafka.committed(GROUP) == {}
+
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 0}
 
 
 def test_a_fresh_operator_goes_on_where_the_last_one_was(world: World) -> None:
@@ -302,6 +332,28 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
     assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
     assert [h.reason for h in world.told] == ["PartitionsFound", "BeganAtEnd", "Backfilled"]
     assert "up to 7 record(s)" in world.told[1].message
+    for outcome in ("Overtaken", "Backfilled"):
+        assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
+
+
+def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        refusals = [Refused("no transactions today")] * 2
+        world.kafka.fail("send", *refusals)
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.backfilled == 1, "it is sent back")
+
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+    told = [h.reason for h in world.told]
+    assert told[:3] == ["PartitionsFound", "BeganAtEnd", "BackfillFailed"]
+    assert told[-1] == "Backfilled"
+    failed = world.told[2].message
+    assert "group payments could not be sent back to the start of orders 2" in failed
+    assert "no transactions today" in failed
+    assert world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1
 
 
 def test_agents_are_told_which_partitions_were_there_and_when_the_others_came(

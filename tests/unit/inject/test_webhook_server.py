@@ -69,7 +69,8 @@ class Served:
         self.executor = ThreadPoolExecutor(1)
         neighbours = Neighbours(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
         neighbours.listed([], [])
-        metrics = InjectionMetrics(CollectorRegistry())
+        self.registry = CollectorRegistry()
+        metrics = InjectionMetrics(self.registry)
         parts = Parts(neighbours, AgentImage("agent:1", "Never"), self._record, self.executor, metrics)
         self.server = WebhookServer(Address("127.0.0.1", 0), folder, parts)
         self.url = f"https://127.0.0.1:{self.server.open()}"
@@ -80,6 +81,11 @@ class Served:
         if len(self.events) == 2:
             self.told.set()
         raise NotFound("an Event that can't be written is no reason to hold up anything")
+
+    def admitted(self) -> dict[str, float]:
+        """How many pods came by, by outcome."""
+        [family] = (f for f in self.registry.collect() if f.name == "tidegate_webhook_admissions")
+        return {s.labels["outcome"]: s.value for s in family.samples if s.name.endswith("_total")}
 
     def mount(self, certificates: Certificates) -> None:
         for name, value in written(certificates).items():
@@ -145,6 +151,37 @@ def test_a_refusal_is_answered_at_once_and_told_once_though_telling_fails(tmp_pa
             assert answered["response"]["allowed"] is True
         assert await asyncio.to_thread(served.told.wait, 10)
         assert served.events == [("Pod", "InjectionRefused"), ("OffsetResetPolicy", "InjectionRefused")]
+
+    serving(tmp_path, play)
+
+
+def test_pods_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
+    """One that can't be read is created as it is, which is for the API server to refuse, and it is told."""
+    certificates = own()
+    other = review()
+    other["request"]["object"]["metadata"]["labels"] = {}
+    foreign = review()
+    foreign["request"]["namespace"] = "elsewhere"
+
+    async def play(served: Served) -> None:
+        served.mount(certificates)
+        assert set(served.admitted().values()) == {0}
+        unreadable = review(containers="none")
+        for body in (review(), other, foreign, review(os={"name": "windows"}), unreadable, unreadable):
+            status, answered = await served.post(certificates, json.dumps(body).encode())
+            assert (status, answered["response"]["allowed"]) == (200, True)
+
+        [warning] = answered["response"]["warnings"]
+        assert "the pod can't be read" in warning
+        assert "patch" not in answered["response"]
+        assert served.admitted() == {
+            "Injected": 1,
+            "Unchanged": 0,
+            "NotSelected": 1,
+            "Ignored": 1,
+            "Refused": 1,
+            "Failed": 2,
+        }
 
     serving(tmp_path, play)
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography import x509
 from prometheus_client import CollectorRegistry
 
 from tidegate.connection.files import ConnectionFiles
@@ -51,11 +52,13 @@ class FakeObjects:
         return changed
 
 
-def operator(objects: FakeObjects, folder: Path) -> tuple[WebhookTrust, Path]:
+def operator(
+    objects: FakeObjects, folder: Path, registry: CollectorRegistry | None = None
+) -> tuple[WebhookTrust, Path]:
     place = Place("tidegate", "webhook-tls", "tidegate", service_names("webhook", "tidegate"))
     files = ConnectionFiles(folder)
     trust = WebhookTrust(
-        place, objects, files, ThreadPoolExecutor(1), lambda: NOW, InjectionMetrics(CollectorRegistry())
+        place, objects, files, ThreadPoolExecutor(1), lambda: NOW, InjectionMetrics(registry or CollectorRegistry())
     )
     return trust, files.folder(FOLDER)
 
@@ -71,6 +74,19 @@ def test_all_operators_serve_what_the_first_one_made_and_write_nothing_more(tmp_
     assert (at_first / "tls.crt").read_bytes() == (at_second / "tls.crt").read_bytes() == objects.data["tls.crt"]
     assert objects.bundle == objects.data["ca.crt"]
     assert sorted(p.name for p in at_first.iterdir()) == ["tls.crt", "tls.key"]
+
+
+def test_prometheus_is_told_when_the_certificate_expires(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    objects = FakeObjects()
+    trust, folder = operator(objects, tmp_path, registry)
+    name = "tidegate_webhook_certificate_expiry_timestamp_seconds"
+    assert registry.get_sample_value(name) == 0
+
+    asyncio.run(trust.look())
+
+    served = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
+    assert registry.get_sample_value(name) == served.not_valid_after_utc.timestamp()
 
 
 def test_of_two_that_begin_at_once_one_takes_over_what_the_other_made(tmp_path: Path) -> None:

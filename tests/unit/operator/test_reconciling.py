@@ -17,6 +17,7 @@ from support.fake_kube import FakeKube
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.keeping import Keeper, Kept, KeptPolicy
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer
@@ -116,6 +117,7 @@ class World:
         FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
         self.engines = {Engine.DIRECT: self.runner}
         self.mounts_secrets = False
+        self.keepers: tuple[Keeper, ...] = ()
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
 
@@ -158,6 +160,7 @@ class World:
                 idle_tick_s=10,
                 deletion_limit=timedelta(minutes=2),
                 max_launches=5,
+                keepers=self.keepers,
             )
         )
 
@@ -215,6 +218,19 @@ class World:
         self.kube.dies_in = None
         self.runner.states.clear()
         self.reconciler = self.fresh_reconciler()
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    @property
+    def finished(self) -> dict[tuple[str, str], float]:
+        """How many runs ended, by outcome and reason."""
+        [family] = (f for f in self.metrics.registry.collect() if f.name == "tidegate_runs_finished")
+        return {
+            (sample.labels["outcome"], sample.labels["reason"]): sample.value
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.value
+        }
 
     @property
     def there(self) -> bool:
@@ -488,6 +504,160 @@ def test_a_policy_at_rest_is_deleted_without_us(world: World) -> None:
     world.passes()
 
     assert world.kube.delete(POLICIES, "ns", "p", CREATED) is None
+
+
+# --- what is counted --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_succeeds_is_counted_with_what_it_changed(world: World) -> None:
+    assert world.finished == {}
+    world.ask()
+
+    world.passes()
+
+    assert world.finished == {("Succeeded", "Applied"): 1}
+    assert (world.metric("tidegate_records_replayed_total"), world.metric("tidegate_records_skipped_total")) == (40, 0)
+    assert world.metric("tidegate_runs", phase="Succeeded") == 1
+    assert world.metric("tidegate_job_launches_total", engine="Direct") == 1
+    gone = world.kube.get(POLICIES, "ns", "p")
+    world.kube.delete(POLICIES, "ns", "p", CREATED)
+    asyncio.run(world.reconciler.forget(gone))
+    assert world.metric("tidegate_runs", phase="Succeeded") == 0
+
+
+def hanging(world: World) -> None:
+    """A run whose job was started and does nothing."""
+    world.runner.work = lambda _launch: None
+    world.ask(deadline="30s")
+    while not world.runner.started:
+        world.some_passes(1)
+    world.some_passes(1)
+    assert world.metric("tidegate_runs", phase="Planning") == 1
+
+
+def end_by_removing_the_document(world: World) -> None:
+    hanging(world)
+    [document] = (world.folder / "runs").glob("*.json")
+    document.unlink()
+
+
+def end_by_another_document_in_its_place(world: World) -> None:
+    hanging(world)
+    [document] = (world.folder / "runs").glob("*.json")
+    fields = json.loads(document.read_text())
+    fields["request"]["group_id"] = "somebody-elses"
+    document.write_text(json.dumps(fields))
+
+
+def end_before_there_is_a_document(world: World) -> None:
+    world.ask(deadline="30s")
+    world.some_passes(1)
+    world.live.troubled(next(iter(world.live)), "KafkaUnavailable", "nobody answers")
+    world.clock.sleep(60)
+
+
+def end_by_asking_for_another_before_there_is_a_document(world: World) -> None:
+    world.ask()
+    world.some_passes(1)
+    world.kube.change(POLICIES, "ns", "p", spec={"connectionRef": {"name": "kafka"}, "group": "payments"})
+
+
+def end_by_asking_for_none(world: World) -> None:
+    hanging(world)
+    world.kube.change(POLICIES, "ns", "p", spec={"connectionRef": {"name": "kafka"}, "group": "payments"})
+
+
+def end_by_the_deadline(world: World) -> None:
+    hanging(world)
+    world.clock.sleep(60)
+
+
+def end_by_deleting(world: World) -> None:
+    hanging(world)
+    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+
+
+def end_by_abandoning(world: World) -> None:
+    hanging(world)
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/abandon": "true"})
+    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+
+
+def end_by_a_job_that_always_dies(world: World) -> None:
+    world.runner.work = lambda launch: world.runner.states.update({launch.name: RunnerStatus(RunnerState.EXITED)})
+    world.ask()
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (end_by_removing_the_document, "RunLost"),
+        (end_by_another_document_in_its_place, "ForeignRun"),
+        (end_before_there_is_a_document, "DeadlineExceeded"),
+        (end_by_the_deadline, "DeadlineExceeded"),
+        (end_by_asking_for_another_before_there_is_a_document, "Superseded"),
+        (end_by_asking_for_none, "Superseded"),
+        (end_by_deleting, "Deleted"),
+        (end_by_abandoning, "Abandoned"),
+        (end_by_a_job_that_always_dies, "JobFailed"),
+    ],
+)
+def test_a_run_that_failed_is_counted_once_with_its_reason(
+    world: World, end: Callable[[World], None], reason: str
+) -> None:
+    """Also one that left no result; and its counter was there before, or ``increase()`` would not see it."""
+    assert world.metric("tidegate_runs_finished_total", outcome="Failed", reason=reason) == 0
+    end(world)
+
+    world.passes(200)
+    if world.there:
+        world.passes()
+
+    assert world.finished == {("Failed", reason): 1}
+    if not world.there:
+        assert world.kube.happenings_of("p")[-1].reason == ("Abandoned" if reason == "Abandoned" else "Failed")
+    else:
+        assert world.condition("Reset")["reason"] == reason
+
+
+# --- keepers ----------------------------------------------------------------------------------------------------------
+
+
+class Noting:
+    """A keeper that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def keep(self, policy: KeptPolicy) -> Kept:
+        self.asked.append("keep")
+        return Kept(policy.status)
+
+    async def forget(self, uid: str) -> None:
+        self.asked.append(f"forget {uid}")
+
+    async def disconnected(self, uid: str) -> None:
+        self.asked.append(f"disconnected {uid}")
+
+
+def test_keepers_are_told_that_the_connection_was_removed_and_not_that_it_is_in_trouble(world: World) -> None:
+    keeper = Noting()
+    world.keepers = (keeper,)
+    world.reconciler = world.fresh_reconciler()
+    world.ask()
+    [live] = world.live
+    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+
+    world.some_passes(1)
+    world.live.troubled(live, "KafkaUnavailable", "nobody answers")
+    world.some_passes(1)
+    assert keeper.asked == ["keep"]
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.some_passes(1)
+    world.live.put(live)
+    world.some_passes(1)
+
+    assert keeper.asked == ["keep", f"disconnected {uid}", "keep"]
 
 
 # --- from another cluster ---------------------------------------------------------------------------------------------

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from support.fake_control import FakeControlTopics
+from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.pause_world import CREATED, SPEC, Killed, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import PAUSES
-from tidegate.metrics import Metrics
 from tidegate.pause.holds import holder
 from tidegate.pause.plan import FINALIZER
+from tidegate.resources.pause import PausePhase
 
 
 @pytest.fixture
@@ -180,16 +180,39 @@ def test_a_pause_that_is_created_while_the_sweep_lists_is_not_swept(world: World
     assert [key.holder for key in world.held] == [holder(world.connection_uid, "new")]
 
 
-def test_acks_are_waited_for_and_counted_once(world: World) -> None:
-    assert isinstance(world.control, FakeControlTopics)
-    metrics = Metrics()
-    metrics.pause_is("a", "Paused", 2)
-    metrics.pause_is("b", "Degraded", 1)
-    assert metrics.registry.get_sample_value("tidegate_paused_partitions") == 3
-    assert metrics.registry.get_sample_value("tidegate_pauses", {"phase": "Degraded"}) == 1
-    assert metrics.registry.get_sample_value("tidegate_oldest_pause_age_seconds") == 0
-    metrics.pause_is("a", None)
-    assert metrics.registry.get_sample_value("tidegate_paused_partitions") == 1
+def test_what_prometheus_is_told_of_pauses_goes_with_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def metric(name: str, **labels: str) -> float | None:
+        return world.metrics.registry.get_sample_value(name, labels)
+
+    monkeypatch.setattr("time.time", lambda: world.clock.now().timestamp())
+    world.ask()
+    world.ask("q", partitions=[{"topic": "orders", "partitions": "1"}])
+    world.passes("p")
+    world.clock.sleep(600)
+    world.passes("q")
+    world.clock.sleep(3600)
+    assert metric("tidegate_pauses", phase="Paused") == 2
+    assert metric("tidegate_paused_partitions") == 3
+    assert metric("tidegate_oldest_pause_age_seconds") == pytest.approx(4200, abs=5)
+
+    world.ask("r", group="others")
+    consumer = FakeConsumer(world.kafka, "others", ["orders"], auto_commit_s=None).start()
+    world.clock.sleep(10)
+    for _ in range(3):
+        world.passes("r")
+        world.clock.sleep(60)
+    assert world.phase_of("r") == "Degraded"
+    assert metric("tidegate_pauses", phase="Degraded") == 1
+    consumer.close()
+
+    for name in ("p", "q", "r"):
+        body = world.body_of(name)
+        assert body is not None
+        world.drop(name)
+        world.passes(name)
+        asyncio.run(world.reconciler.forget(body))
+    assert [metric("tidegate_pauses", phase=phase) for phase in PausePhase] == [0] * len(PausePhase)
+    assert (metric("tidegate_paused_partitions"), metric("tidegate_oldest_pause_age_seconds")) == (0, 0)
 
 
 def test_a_finalizer_of_ours_is_the_only_one_that_is_touched(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -78,7 +78,7 @@ class World:
         """What a new process begins with: nothing in memory."""
         observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
         self.registry = CollectorRegistry()
-        metrics = RetentionMetrics(self.registry)
+        metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
         return RetentionKeeper(Parts(self.kube, observer, self.executor, self.executor, metrics))
@@ -522,6 +522,63 @@ def test_topics_that_the_policy_or_the_connection_leaves_out_are_not_kept(world:
 
     assert world.committed == {FIRST: 1}
     assert world.said.offsets == 1
+
+
+def test_what_is_left_is_counted_down_while_the_cluster_cannot_be_looked_at(world: World) -> None:
+    world.retention(guard=False)
+    world.join_and_leave(PLACE)
+    world.keep()
+    assert left(world) == pytest.approx(RETENTION.total_seconds(), abs=5)
+
+    world.sleep(3 * DAY, passes=False)
+    assert left(world) == pytest.approx((RETENTION - 3 * DAY).total_seconds(), abs=5)
+    world.sleep(10 * DAY, passes=False)
+    assert left(world) == 0
+
+
+def left(world: World) -> float | None:
+    return world.metric("tidegate_offsets_expire_seconds", namespace="ns", policy="p")
+
+
+def test_a_group_that_cannot_be_looked_at_any_more_has_no_series(world: World) -> None:
+    """Its policy is gone, or asks for nothing, or may not; its connection is gone. Members keep their offsets."""
+    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+
+    def policy_asks_for_nothing() -> None:
+        del world.spec["retention"]
+        world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+        world.keep()
+
+    def group_is_not_allowed() -> None:
+        world.retention()
+        world.live = replace(world.live, allow=AllowSpec(groups=("other",)))
+        world.keep()
+        world.live = replace(world.live, allow=AllowSpec())
+
+    def somebody_joined() -> None:
+        world.consumer()
+        world.keep()
+
+    ends: list[Callable[[], object]] = [
+        lambda: world.run(world.keeper.forget(uid)),
+        lambda: world.run(world.keeper.disconnected(uid)),
+        group_is_not_allowed,
+        policy_asks_for_nothing,
+        somebody_joined,
+    ]
+    world.join_and_leave(PLACE)
+    world.sleep(4 * DAY)
+    for end in ends:
+        world.retention()
+        world.keep()
+        assert left(world) is not None
+        assert world.metric("tidegate_guarded_groups") == 1
+
+        end()
+
+        assert left(world) is None
+        if end is not somebody_joined:
+            assert world.metric("tidegate_guarded_groups") == 0
 
 
 def test_what_was_stored_of_a_topic_that_is_not_allowed_is_not_put_back(world: World) -> None:

@@ -239,6 +239,11 @@ def test_what_is_due_is_ordered_made_and_told(world: World) -> None:
     assert world.events == ["SnapshotTaken"]
     assert world.sample("tidegate_snapshot_offsets", namespace="ns", policy="p") == 12
     assert world.sample("tidegate_snapshot_attempts_total", outcome="Taken") == 1
+    assert world.sample("tidegate_snapshot_attempts_total", outcome="Failed") == 0
+    taken_at = world.last.last.taken_at.timestamp()
+    assert world.sample("tidegate_snapshot_timestamp_seconds", namespace="ns", policy="p") == taken_at
+    assert world.sample("tidegate_snapshot_schedule_seconds", namespace="ns", policy="p") == 3600
+    assert world.sample("tidegate_snapshot_unread_groups", namespace="ns", policy="p") == 0
 
     world.clock.sleep(3600)
     world.keep(3)
@@ -481,3 +486,23 @@ def test_jobs_of_this_machine_keep_below_the_one_folder(world: World, tmp_path: 
     world.keep(4)
     assert world.document.order.storage.uri == (tmp_path / "offsets/prod").as_uri()
     assert world.jobs.launches[0].claims == {}
+
+
+@pytest.mark.parametrize("end", ["policy gone", "no longer asked for"])
+def test_what_prometheus_was_told_of_a_policy_goes_with_it(world: World, end: str) -> None:
+    """A connection that was removed is another matter: the newest snapshot only gets older."""
+    gauges = [f"tidegate_snapshot_{g}" for g in ("timestamp_seconds", "schedule_seconds", "offsets", "unread_groups")]
+    world.keep(4)
+    assert world.sample(gauges[0], namespace="ns", policy="p") == 0
+    world.end_job()
+    world.keep(2)
+    world.run(world.keeper.disconnected(world.uid))
+    assert None not in [world.sample(gauge, namespace="ns", policy="p") for gauge in gauges]
+
+    if end == "policy gone":
+        world.run(world.keeper.forget(world.uid))
+    else:
+        world.snapshots = None
+        world.keep(3)
+
+    assert {world.sample(gauge, namespace="ns", policy="p") for gauge in gauges} == {None}

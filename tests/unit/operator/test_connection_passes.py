@@ -1,0 +1,130 @@
+"""A connection's passes: what Prometheus is told of a cluster, and that it goes with its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.live import LiveConnections
+from tidegate.connection.reconcile import ConnectionReconciler, Parts
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kube.ports import CONNECTIONS, Object
+from tidegate.metrics import Metrics
+from tidegate.observe import Observer, Snapshot
+
+CREATED = "2026-01-01T00:00:00Z"
+NAME = "ns/kafka"
+
+
+class World:
+    """A KafkaConnection and a reconciler."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kube = FakeKube()
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.metrics = Metrics()
+        self.live = LiveConnections()
+        self.executor = ThreadPoolExecutor(1)
+        self.observer = Observer(self.executor, active_tick_s=3600, idle_tick_s=3600, looked=self._looked)
+        self.reconciler = ConnectionReconciler(
+            Parts(
+                kube=self.kube,
+                files=ConnectionFiles(folder),
+                live=self.live,
+                topics=TopicsOfConnections(self.executor, 60, self.live.topics_checked),
+                observer=self.observer,
+                open_kafka=lambda _connection: self.kafka,
+                executor=self.executor,
+                clock=self.clock,
+                metrics=self.metrics,
+                idle_tick_s=10,
+            )
+        )
+        self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
+
+    def _looked(self, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
+        self.metrics.looked(connection, seconds, groups=groups, failed=snapshot.failure is not None, unreadable=0)
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(CONNECTIONS, "ns", "kafka")
+
+    def look(self) -> float:
+        """One pass with a look of its own; seconds until the next."""
+        for live in self.live:
+            self.observer.connect(live.uid, NAME, self.kafka)
+        return asyncio.run(self.reconciler.reconcile(self.body)).again_after_s
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"connection": NAME, **labels})
+
+    def series(self) -> set[str]:
+        """The metrics that have a series about this connection."""
+        return {
+            sample.name
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.labels.get("connection") == NAME and not sample.name.endswith("_created")
+        }
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+@pytest.mark.parametrize("failure", [Unavailable("nobody answers"), NotAuthorized("describe the cluster")])
+def test_a_cluster_is_up_while_it_answers(world: World, failure: KafkaFailure) -> None:
+    world.look()
+    assert world.metric("tidegate_connection_up") == 1
+    assert world.metric("tidegate_observations_total", outcome="ok") == 1
+    assert world.metric("tidegate_observations_total", outcome="failed") == 0
+
+    world.kafka.fail("cluster", failure)
+    world.look()
+    assert world.metric("tidegate_connection_up") == 0
+    assert world.metric("tidegate_observations_total", outcome="failed") == 1
+
+    world.look()
+    assert world.metric("tidegate_connection_up") == 1
+
+
+def test_a_connection_that_cannot_be_opened_is_not_up(world: World) -> None:
+    spec = {
+        "bootstrapServers": "127.0.0.1:9092",
+        "authentication": {"type": "plain", "username": "u", "passwordSecret": {"name": "no-such", "key": "k"}},
+    }
+    world.look()
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+
+    world.look()
+
+    assert world.metric("tidegate_connection_up") == 0
+
+
+def test_no_series_outlives_its_connection(world: World) -> None:
+    world.look()
+    world.metrics.polled(NAME, 0.1, failed=False)
+    assert world.series() == {
+        "tidegate_connection_up",
+        "tidegate_discovery_polls_total",
+        "tidegate_observations_total",
+        "tidegate_observed_groups",
+        "tidegate_unreadable_control_records",
+    }
+    body = world.body
+
+    asyncio.run(world.reconciler.forget(body))
+
+    assert world.series() == set()
