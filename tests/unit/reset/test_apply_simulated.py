@@ -185,7 +185,7 @@ class World:
                 self.kafka.append(partition, [self.clock.now()])
             self.clock.after(0.1, self._produce)
 
-    def create(self, **settings: Any) -> None:
+    def create(self, *, deadline: timedelta = timedelta(minutes=5), **settings: Any) -> None:
         rows = tuple(PartitionOffset(p.topic, p.partition, o) for p, o in self.targets.items())
         request = RunRequest(
             run_uid="uid/1",
@@ -194,9 +194,7 @@ class World:
             connection=Connection("nowhere:9092"),
             selections=(Selection(TOPIC, frozenset(p.partition for p in self.targets)),),
             target=FromFile(rows, "test"),
-            settings=ApplySettings(
-                owners=self.kind.owners, deadline=self.clock.now() + timedelta(minutes=5), **settings
-            ),
+            settings=ApplySettings(owners=self.kind.owners, deadline=self.clock.now() + deadline, **settings),
         )
         self.store.create(request)
         self.started_s = self.clock.monotonic()
@@ -682,15 +680,36 @@ def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
             assert after[partition] >= before[partition], f"{partition} was left at the target"
 
 
-def test_past_its_deadline_a_run_puts_everything_back(tmp_path: Path) -> None:
-    world = World(Kind("slow", Way.BARRIER, consumer=(("rejoin_delay_s", 400.0),)), tmp_path)
-    world.create()
+# A run waits for 120 s for a member to rejoin, and for as long again where it puts everything back.
+@pytest.mark.parametrize(
+    ("rejoins_after_s", "deadline_s", "phase", "reason"),
+    [
+        (60, 300, Phase.SUCCEEDED, "Applied"),
+        (60, 30, Phase.ROLLED_BACK, "DeadlineExceeded"),
+        (130, 300, Phase.ROLLED_BACK, "GroupNotReady"),
+        (290, 300, Phase.FAILED, "NotPutBack"),
+    ],
+)
+def test_a_member_that_is_slow_to_rejoin(
+    rejoins_after_s: float, deadline_s: float, phase: Phase, reason: str, tmp_path: Path
+) -> None:
+    world = World(KINDS[0], tmp_path)
+    world.consumers[0].rejoin_delay_s = rejoins_after_s
+    world.create(deadline=timedelta(seconds=deadline_s))
     before = world.kafka.committed(GROUP)
     result = world.execute()
     assert result is not None
-    assert result.phase in (Phase.ROLLED_BACK, Phase.FAILED)
-    assert result.reason in ("GroupNotReady", "DeadlineExceeded", "NotPutBack")
-    assert {p: world.kafka.committed(GROUP)[p] >= o for p, o in before.items()} == dict.fromkeys(before, True)
+    assert (result.phase, result.reason) == (phase, reason)
+    if phase is Phase.FAILED:
+        assert "apply them with `to: {undo: 1}`" in result.message
+    world.settle(rejoins_after_s)
+    if phase is Phase.SUCCEEDED:
+        world.check_reset()
+    elif phase is Phase.ROLLED_BACK:
+        # Everybody has gone on from where the group stood.
+        assert all(world.starts_at_target(p) == 0 for p in RESET)
+        assert all(world.kafka.committed(GROUP)[p] >= o for p, o in before.items())
+        world.check_nothing_missing()
 
 
 def test_nothing_committed_means_nothing_changed(tmp_path: Path) -> None:
@@ -725,6 +744,71 @@ def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
     result = world.execute()
     assert result is not None
     assert (result.phase, "Nothing was changed" in result.message) == (Phase.FAILED, True)
+
+
+def test_owners_that_change_between_the_look_and_their_leaving_are_found(tmp_path: Path) -> None:
+    """A KIP-848 group moves partitions at any time: who takes one from an owner that is about to be made to leave
+    begins where that owner stood, and is not among those who leave."""
+    kind = Kind("consumer-moving", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    newcomer = FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="c3", protocol=kind.protocol, assignor=kind.assignor)
+
+    def somebody_joins() -> None:
+        world.consumers.append(newcomer.start())
+        world.clock.sleep(9)
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"leave": somebody_joins}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    [taken] = {b.partition for b in newcomer.began[:1]}
+    assert newcomer.began[0].offset > world.targets[taken]
+    assert result.redone >= 1
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("owners", Owners)
+def test_where_the_group_stood_before_is_not_learnt_from_rounds_that_are_done_again(
+    owners: Owners, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owners commit once more as they first let go: undo goes back to there, and to nothing that came afterwards."""
+    kind = Kind("keeps", Way.HANDOVER, owners=owners, consumer=(("keeps_position", True),))
+    world = World(kind, tmp_path)
+    commits: list[tuple[float, dict[TopicPartition, int]]] = []
+    member_commit = world.kafka._member_commit
+
+    def noted(group_id: str, member_id: str, generation: int, offsets: dict[TopicPartition, int]) -> bool:
+        taken = member_commit(group_id, member_id, generation, offsets)
+        if taken:
+            commits.append((world.clock.monotonic(), dict(offsets)))
+        return taken
+
+    monkeypatch.setattr(world.kafka, "_member_commit", noted)
+    before = world.kafka.committed(GROUP)
+    # Ahead of the owners by more than they read within a watch: what they commit next lies before it.
+    for partition in RESET:
+        world.kafka.append(partition, [world.clock.now()] * 500)
+    world.targets = {p: before[p] + 400 for p in RESET}
+    for consumer in world.consumers:
+        consumer.records_per_poll = 2
+    world.create()
+    began_s, began_at = world.clock.monotonic(), world.clock.now()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.redone) == (Phase.SUCCEEDED, len(RESET))
+    first_over = next(e.at for e in world.store.load().journal if e.phase is Phase.VERIFYING)
+    first_over_s = began_s + (first_over - began_at).total_seconds()
+    stood = dict(before)
+    for at_s, offsets in commits:
+        if at_s <= first_over_s:
+            stood |= offsets
+    after = [o for at_s, offsets in commits if at_s > first_over_s for o in offsets.items() if o[0] in RESET]
+    assert any(offset != stood[p] for p, offset in after), "nobody committed over the target"
+    assert any(stood[p] > before[p] for p in RESET), "nobody committed once more"
+    assert {b.topic_partition: b.offset for b in result.before} == {p: stood[p] for p in RESET}
 
 
 # --- owners that wait for open transactions ---------------------------------------------------------------------------
