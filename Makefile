@@ -33,6 +33,11 @@ e2e: kubectl setup ## in pods, on a Kubernetes node on this machine (root; dev/i
 	@"$(PYTHON)" dev/stack.py build --cluster
 	@$(BIN)/pytest -m e2e_cluster -p no:xdist tests/stack/test_node.py tests/e2e $(ARGS)
 
+.PHONY: images
+images: kubectl setup ## what make e2e runs in pods, and on, built ahead (root)
+	@"$(PYTHON)" dev/stack.py build --cluster
+	@$(RUN) $(BIN)/python -m support.pod_images
+
 .PHONY: kubectl
 kubectl:
 	@command -v kubectl >/dev/null \

@@ -18,16 +18,17 @@ from kubernetes import client as kube
 from kubernetes import config as kube_config
 
 from devstack import KafkaCluster
-from devstack.images import build_image, image_name
+from devstack.images import image_name
 from devstack.node import Node
-from devstack.spark_operator import install_spark_operator, spark_operator_image
+from devstack.spark_operator import install_spark_operator
 from devstack.toolcache import helm_binary
 from support.checker import ResetRun, Verdict, check
 from support.clients import SteadyProducer
 from support.deliveries import Partition
 from support.ledger import Ledger
 from support.operator_process import Body, until
-from support.pods import APPLICATION, Application, Kubectl, Stopwatch, make_topics, restricted_namespace, wait_ready
+from support.pod_images import APPLICATION_IMAGE, build_images
+from support.pods import Application, Kubectl, Stopwatch, make_topics, restricted_namespace, wait_ready
 from support.rights import Right, allowed, every_right, rules_of
 from tidegate.reset.model import Phase
 from tidegate.reset.store import Run, RunNotFound
@@ -38,7 +39,6 @@ CHART: Final = PROJECT / "charts" / "tidegate"
 TIDEGATE_NAMESPACE: Final = "tidegate"
 APPLICATION_NAMESPACE: Final = "shop"
 AGENT_INIT_CONTAINER: Final = "tidegate-agent"
-APPLICATION_IMAGE: Final = "docker.io/library/bookkeeper:dev"
 RELEASE: Final = "tidegate"
 ACCOUNT: Final = "tidegate"
 """The operator's ServiceAccount."""
@@ -337,7 +337,7 @@ def pod_stage(*, spark: bool = True) -> Iterator[PodStage]:
     """
     stopwatch = Stopwatch()
     with contextlib.ExitStack() as stack:
-        archives = stopwatch.step("images built", _build_images)
+        archives = stopwatch.step("images built", build_images)
         node = stack.enter_context(stopwatch.step("node up", Node.start))
         stopwatch.step("images loaded", lambda: node.load(*archives))
         kafka = stack.enter_context(
@@ -375,12 +375,3 @@ def pod_stage(*, spark: bool = True) -> Iterator[PodStage]:
         kubectl.apply(stage.policy_manifest())
         stack.callback(stage.stop_producing)
         yield stage
-
-
-def _build_images() -> list[Path]:
-    application = build_image(
-        "bookkeeper", name=APPLICATION_IMAGE, context=APPLICATION, dockerfile=APPLICATION / "Dockerfile"
-    )
-    ours = [build_image(target) for target in ("operator", "agent", "spark")]
-    spark_operator_image()  # it is loaded as it is installed
-    return [*ours, application]
