@@ -52,6 +52,10 @@ property-seed: setup build ## replay one seed of the random sequences on real Ka
 	@test -n "$(SEED)" || { echo "which seed? make property-seed SEED=7" >&2; exit 2; }
 	@TIDEGATE_PROPERTY_SEED=$(SEED) $(BIN)/pytest -k random_sequence $(ARGS)
 
+.PHONY: nightly
+nightly: kubectl setup build ## what takes too long for CI; its outcome goes to docs/benchmarks/nightly.md (PARTS="seeds pods")
+	@$(BIN)/python tests/nightly.py $(PARTS)
+
 .PHONY: bench
 bench: setup build ## all benchmarks, or one: NAME=standstill
 	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)
