@@ -17,6 +17,8 @@ from support.stack_fixtures import (
     unique,
 )
 
+pytest_plugins = ["support.at_once"]
+
 __all__ = [
     "apiserver",
     "crds_installed",

@@ -30,9 +30,13 @@ def recorded_durations(recorded: Path = RECORDED) -> dict[str, float]:
 
 
 def longest_first(items: list[pytest.Item], durations: Mapping[str, float]) -> None:
-    """Order tests in place, those of a file together: files without a duration, then the others, the longest first."""
+    """Order tests in place, those of a file together: files without a duration, then the others, the longest first,
+    then those that run in the background from the start (`support.at_once`) and are only to be waited for.
+    """
 
     def key(item: pytest.Item) -> float:
+        if item.get_closest_marker("in_background"):
+            return float("inf")
         return -durations.get(_file_of(item.nodeid), float("inf"))
 
     items.sort(key=key)

@@ -33,7 +33,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 TEST_LOGS = PROJECT / "build" / "test-logs"
 OWN_KINDS = ("consumergrouppauses", "kafkaconnections", "offsetresetpolicies")
 
-_session_id = secrets.token_hex(2)
+# Several processes use one broker (`at_once`), and long names are cut: this alone keeps theirs apart.
+_session_id = secrets.token_hex(4)
 _numbers = itertools.count(1)
 
 

@@ -200,12 +200,14 @@ def links_of_its_own(settings: Settings | None = None) -> Iterator[None]:
 
 
 class Scene:
-    """A topic of two partitions with records coming in, a group, and the control topic."""
+    """A topic of two partitions with records coming in, a group, and a control topic of its own."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.bootstrap, self.topic, self.group = bootstrap, topic, group
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.control = KafkaControlTopics(Connection(bootstrap), self.admin)
+        connection = Connection(bootstrap, control_topic=f"__c-{group}")
+        self.settings = Settings(control_topic=connection.control_topic)
+        self.control = KafkaControlTopics(connection, self.admin)
         assert self.control.ensure() == ()
         self._outside = plain(ManagedConsumer)({"bootstrap.servers": bootstrap, "group.id": group})
         self._writer: Any = None

@@ -34,19 +34,17 @@ WAYS = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def links() -> Iterator[None]:
-    with links_of_its_own():
-        yield
+pytestmark = pytest.mark.at_once(6)
 
 
 @pytest.fixture
 def scene(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Iterator[Scene]:
     made = Scene(kafka.bootstrap, make_topic(2), unique())
-    try:
-        yield made
-    finally:
-        made.close()
+    with links_of_its_own(made.settings):
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def is_whole(offsets: list[int]) -> bool:
@@ -264,7 +262,7 @@ def test_the_control_topic_deleted_under_way_leaves_gates_as_they_are_until_ther
     application.wait_flowing(0, 1)
     scene.pause(0)
     acked = time.time()
-    for future in scene.admin.delete_topics(["__tidegate", "__tidegate_acks"]).values():
+    for future in scene.admin.delete_topics([scene.settings.control_topic, scene.settings.acks_topic]).values():
         future.result(20)
     application.wait_flowing(1, since=acked + 2)
     assert not application.offsets(0, acked)

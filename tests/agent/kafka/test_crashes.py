@@ -17,6 +17,8 @@ from support.clients import ConsumerFleet, Delivery, EventKind
 from support.gated_applications import Scene
 from support.stack_fixtures import MakeTopic, Unique
 
+pytestmark = pytest.mark.at_once(6)
+
 CLOSING = ("PAUSE", "POSITION", "DRAINED", "RECHECK", "FORGET", "BARRIER", "ACK")
 CLOSING_BY_ITSELF = ("COMMIT",)
 """As it is with auto-commit, which may commit what its application has not come to report when it dies."""

@@ -11,6 +11,8 @@ from support.clients import ConsumerFleet
 from support.gated_applications import Scene
 from support.stack_fixtures import MakeTopic, Unique
 
+pytestmark = pytest.mark.at_once(6)
+
 
 @pytest.mark.parametrize("kind", ["librdkafka", "kafka-python", "aiokafka"])
 def test_a_forked_childs_consumer_obeys_and_its_parents_goes_on(

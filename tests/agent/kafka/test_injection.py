@@ -17,6 +17,8 @@ from devstack.processes import eventually
 from support.clients import ConsumerFleet
 from support.stack_fixtures import MakeTopic, Unique
 
+pytestmark = pytest.mark.at_once(6)
+
 AGENT = Path(__file__).resolve().parents[3] / "agents" / "python"
 TELL = "; ".join(
     (
@@ -93,7 +95,16 @@ def test_an_owner_that_crashes_while_its_gate_moves_leaves_the_pause_whole(
     partitions = [(scene.topic, 0), (scene.topic, 1)]
     try:
         with ConsumerFleet(
-            "librdkafka", kafka.bootstrap, scene.group, [scene.topic], 2, 2, session_s=6, commit="async", agent=True
+            "librdkafka",
+            kafka.bootstrap,
+            scene.group,
+            [scene.topic],
+            2,
+            2,
+            session_s=6,
+            commit="async",
+            agent=True,
+            control_topic=scene.settings.control_topic,
         ) as fleet:
             fleet.wait_flowing(partitions)
             scene.hold(0)

@@ -24,6 +24,8 @@ from tidegate_agent.adapters import aiokafka as aiokafka_adapter
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
 from tidegate_agent.adapters.confluent import ManagedConsumer
 
+pytestmark = pytest.mark.at_once(6)
+
 WITHIN_S = 30.0
 
 

@@ -30,12 +30,13 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from agent.kafka.confluent_application import Application as ConfluentApplication
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.gated_applications import KINDS, Application, Job, KafkaPythonApplication, parts_replaced
+from support.reset_trial import create_topic
 from tidegate.control.records import CLOCK_VALUE, ClockKey, Key, PartitionKey, PartitionSeen, encode_key, encode_value
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
@@ -162,7 +163,7 @@ def given(kafka: KafkaCluster) -> Iterator[Given]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.refresh.interval.ms": 100})
     topic = f"expanded-{time.time_ns()}"
-    admin.create_topics([NewTopic(topic, ADDED, 1)])[topic].result(30)
+    create_topic(kafka.bootstrap, topic, ADDED)
     topic_id = str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
 
     def produce(*partitions: int, count: int = EARLIER) -> None:

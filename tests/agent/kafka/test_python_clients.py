@@ -30,6 +30,8 @@ from support.stack_fixtures import MakeTopic, Unique
 from tidegate_agent.adapters import aiokafka as aiokafka_adapter
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
 
+pytestmark = pytest.mark.at_once(6)
+
 KINDS = ("aiokafka", "kafka-python")
 STYLES = [("aiokafka", "batch"), ("aiokafka", "one"), ("aiokafka", "record")]
 STYLES += [("kafka-python", "batch"), ("kafka-python", "record")]

@@ -31,8 +31,12 @@ def pytest_configure(config):
 class Item:
     """As much of a test as is looked at to order it."""
 
-    def __init__(self, nodeid: str) -> None:
+    def __init__(self, nodeid: str, *markers: str) -> None:
         self.nodeid = nodeid
+        self._markers = markers
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name in self._markers
 
 
 def test_files_without_a_duration_come_first_then_the_longest_and_each_stays_together() -> None:
@@ -42,6 +46,14 @@ def test_files_without_a_duration_come_first_then_the_longest_and_each_stays_tog
 
     order = [item.nodeid.removeprefix("tests/") for item in items]
     assert order == ["c.py::1", "b.py::T::1", "a.py::1", "a.py::2", "d.py::1", "d.py::2"]
+
+
+def test_files_that_run_in_the_background_come_last_however_long_they_take() -> None:
+    items = [Item("tests/a.py::1", "in_background"), Item("tests/b.py::1"), Item("tests/c.py::1")]
+
+    longest_first(cast("list[pytest.Item]", items), {"tests/a.py": 200.0, "tests/b.py": 0.1})
+
+    assert [item.nodeid for item in items] == ["tests/c.py::1", "tests/b.py::1", "tests/a.py::1"]
 
 
 def test_a_core_is_busy_while_it_neither_idles_nor_waits_for_a_disk(tmp_path: Path) -> None:
