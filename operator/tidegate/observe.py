@@ -221,7 +221,7 @@ def _look_at(kafka: ClusterReader, groups: frozenset[str], control: ControlTopic
         return snapshot
     try:
         # After the groups: an owner that came in between must not look as if it had said nothing.
-        gates = control.read()
+        gates = control.read(groups)
     except KafkaFailure as failure:
         return replace(snapshot, gates_failure=failure)
     return replace(snapshot, gates=gates, control_topics_exist=control.exist, unreadable=control.unreadable)

@@ -413,7 +413,7 @@ def test_a_control_topic_that_is_deleted_under_way_is_made_and_written_anew(
 
         until(lambda: len(own.control.read().holds) == PARTITIONS and own.control.exist, "all is held again")
         until(lambda: resources.get_pause(p)["status"]["paused"] == "4/4", "and paused")
-        gates = own.control.read()
+        gates = own.control.read([group])
         for number in range(PARTITIONS):
             assert gates.acked(group, TopicPartition(topic, number)) is not None
         assert body["metadata"]["generation"] == resources.get_pause(p)["metadata"]["generation"]

@@ -200,7 +200,7 @@ def test_several_holds_have_epochs_of_their_own_and_a_rewritten_one_a_later_one(
     first = world.control.hold({key(P0): Hold(), key(P1): Hold()})
     again = world.control.hold({key(P0): Hold("another reason")})
 
-    gates = world.control.read()
+    gates = world.control.read([GROUP])
 
     assert len(set(first.values())) == 2
     assert again[key(P0)] > max(first.values())
@@ -215,7 +215,7 @@ def test_the_very_first_hold_is_not_obeyed_by_an_ack_of_the_empty_topic(world: W
     epochs = world.control.hold({key(): Hold()})
 
     assert epochs[key()] > 0
-    assert world.control.read().acked(GROUP, P0) is None
+    assert world.control.read([GROUP]).acked(GROUP, P0) is None
 
 
 def test_a_released_hold_is_gone_and_the_other_holders_stay(world: World) -> None:
@@ -253,7 +253,7 @@ def test_writers_side_by_side_lose_nothing(world: World) -> None:
         thread.join(60)
 
     epochs = [epoch for written in found for epoch in written.values()]
-    gates = world.control.read()
+    gates = world.control.read([GROUP])
     assert len(epochs) == len(set(epochs)) == 60
     assert {k: h.epoch for k, h in gates.holds.items()} == {k: e for written in found for k, e in written.items()}
 
@@ -275,17 +275,17 @@ def test_a_reading_belongs_to_whoever_made_it(world: World) -> None:
 def test_an_ack_of_the_hold_or_later_tells_that_it_was_obeyed(world: World) -> None:
     world.control.ensure()
     epoch = world.control.hold({key(): Hold()})[key()]
-    assert world.control.read().acked(GROUP, P0) is None
+    assert world.control.read([GROUP]).acked(GROUP, P0) is None
 
     world.ack(P0, Ack(epoch, 42, "member-1"))
 
-    gates = world.control.read()
+    gates = world.control.read([GROUP])
     assert gates.acked(GROUP, P0) == Ack(epoch, 42, "member-1")
     again = world.control.hold({key(holder="another"): Hold()})
-    assert world.control.read().acked(GROUP, P0) is None
-    assert world.control.read().acked(GROUP, P0, epoch) == Ack(epoch, 42, "member-1")
+    assert world.control.read([GROUP]).acked(GROUP, P0) is None
+    assert world.control.read([GROUP]).acked(GROUP, P0, epoch) == Ack(epoch, 42, "member-1")
     world.ack(P0, Ack(again[key(holder="another")], 42, "member-1"))
-    assert world.control.read().acked(GROUP, P0) is not None
+    assert world.control.read([GROUP]).acked(GROUP, P0) is not None
 
 
 def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
@@ -299,7 +299,7 @@ def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
     speaker = threading.Timer(0.3, world.ack, (P0, Ack(epoch, 7, "m")))
     speaker.start()
     began = time.monotonic()
-    gates = world.control.read(wait_s=20)
+    gates = world.control.read([GROUP], wait_s=20)
     speaker.join()
     assert gates.acked(GROUP, P0) is not None
     assert time.monotonic() - began < 10
@@ -378,32 +378,100 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     world.ack(P0, Ack(old, 42, "member-1"))
     world.control.write_partitions(SEEN)
     world.control.write_clock()
-    assert world.control.read().acked(GROUP, P0) is not None
+    assert world.control.read([GROUP]).acked(GROUP, P0) is not None
 
     world.lose()
-    gates = world.control.read()
+    gates = world.control.read([GROUP])
     assert (dict(gates.holds), dict(gates.partitions), gates.clock_ms) == ({}, {}, None)
     assert not world.control.exist
 
     assert world.control.ensure() == ()
     epoch = world.control.hold({key(): Hold()})[key()]
-    gates = world.control.read()
+    gates = world.control.read([GROUP])
     assert world.control.exist
     assert list(gates.holds) == [key()]
     assert epoch < old
     assert gates.acked(GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
     for number in range(10):
         world.control.hold({key(holder=str(number)): Hold()})
-    assert world.control.read().ack(GROUP, P0) is None
+    assert world.control.read([GROUP]).ack(GROUP, P0) is None
 
 
 def test_an_ack_of_an_epoch_that_was_never_written_is_nobodys_word(world: World) -> None:
     world.control.ensure()
     epoch = world.control.hold({key(): Hold()})[key()]
     world.ack(P0, Ack(epoch + 100, 42, "member-1"))
-    assert world.control.read().ack(GROUP, P0) is None
+    assert world.control.read([GROUP]).ack(GROUP, P0) is None
     world.ack(P0, Ack(epoch, 42, "member-1"))
-    assert world.control.read().ack(GROUP, P0) is not None
+    assert world.control.read([GROUP]).ack(GROUP, P0) is not None
+
+
+def test_such_an_ack_is_nobodys_word_either_once_its_epoch_is_written(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    world.ack(P0, Ack(epoch + 3, 42, "member-1"))
+    assert world.control.read([GROUP]).ack(GROUP, P0) is None
+
+    for number in range(5):
+        world.control.hold({key(holder=str(number)): Hold()})
+
+    assert world.control.read([GROUP]).ack(GROUP, P0) is None
+    assert world.control.read([GROUP, "another"]).ack(GROUP, P0) is None, "the topic is read again for its sake"
+
+
+def test_such_an_ack_is_taken_back_before_its_epoch_is_written(world: World) -> None:
+    """So whoever comes later does not believe it either."""
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    world.ack(P0, Ack(epoch + 3, 42, "member-1"))
+    assert world.another().ensure() == ()
+
+    for number in range(5):
+        world.control.hold({key(holder=str(number)): Hold()})
+
+    assert world.another().read([GROUP]).ack(GROUP, P0) is None
+
+
+def test_acks_are_told_of_the_groups_that_are_asked_about(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    assert not world.control.read(["another"]).heard
+    world.ack(P0, Ack(epoch, 42, "member-1"))
+
+    gates = world.control.read(["another"])
+    assert (dict(gates.acks), gates.heard) == ({}, True)
+    assert not world.control.read().acks
+    assert world.control.read([GROUP]).acked(GROUP, P0) == Ack(epoch, 42, "member-1"), "asked about only now"
+    assert not world.control.read(["another"]).acks
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (HoldKey("g\ud800", "orders", 0, "h"), "surrogates not allowed"),
+        (HoldKey("g" * 256, "orders", 0, "h"), "group must be 1 to 255 characters"),
+        (HoldKey(GROUP, "orders/eu", 0, "h"), "topic must be"),
+        (HoldKey(GROUP, "orders", -1, "h"), "partition must be a whole number from 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_hold_that_no_agent_would_read_is_refused(world: World, bad: HoldKey, why: str) -> None:
+    world.control.ensure()
+    with pytest.raises(Refused, match=why):
+        world.control.hold({key(): Hold(), bad: Hold()})
+    with pytest.raises(Refused, match="reason must be at most 1024 characters"):
+        world.control.hold({key(): Hold("r" * 1025)})
+    assert not world.control.read().holds
+
+
+def test_a_partition_that_no_agent_would_read_of_is_refused(world: World) -> None:
+    world.control.ensure()
+    beyond = PartitionKey("orders", "id-1", 1_000_000)
+    with pytest.raises(Refused, match="partition must be a whole number from 0 to 999999"):
+        world.control.write_partitions({**SEEN, beyond: PartitionSeen(initial=True)})
+    with pytest.raises(Refused, match="seen_ms must be"):
+        world.control.write_partitions({**SEEN, PartitionKey("orders", "id-1", 7): PartitionSeen(seen_ms=2**63)})
+    assert not world.control.read().partitions
 
 
 # --- settings, on a real broker ---------------------------------------------------------------------------------------

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Ack, AckKey, ClockKey, Hold, HoldKey, Key, PartitionKey, PartitionSeen, Value
-from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.control.records import (
+    Ack,
+    AckKey,
+    ClockKey,
+    Hold,
+    HoldKey,
+    Key,
+    PartitionKey,
+    PartitionSeen,
+    Unreadable,
+    Value,
+    decode,
+    encode_key,
+    encode_value,
+)
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 
 
 @dataclass
@@ -21,6 +35,9 @@ class FakeTopics:
     end: int = 0
     """The control topic's log end offset."""
     gates: Gates = field(default_factory=Gates)
+    acks: dict[AckKey, Ack] = field(default_factory=dict)
+    """Those that are believed, of every group."""
+    heard: bool = False
     unreadable: int = 0
     complaints: tuple[str, ...] = ()
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -54,10 +71,13 @@ class FakeControlTopics:
     # --- others -------------------------------------------------------------------------------------------------------
 
     def ack(self, group: str, topic: str, partition: int, ack: Ack) -> None:
-        """What an agent says."""
+        """What an agent says. An epoch that was not reached makes it nobody's word, now and later."""
         with self.topics.lock:
-            self.topics.acks_exist = True
-            self.topics.gates.take(AckKey(group, topic, partition), ack, 0)
+            self.topics.acks_exist = self.topics.heard = True
+            key = AckKey(group, topic, partition)
+            self.topics.acks.pop(key, None)
+            if ack.epoch < max(self.topics.end, 1):
+                self.topics.acks[key] = ack
             self.topics.version += 1
 
     def garble(self) -> None:
@@ -73,7 +93,8 @@ class FakeControlTopics:
             self.topics.control_exists = False
             self.topics.end = 0
             self.topics.unreadable = 0
-            self.topics.gates = Gates(acks=self.topics.gates.acks)
+            self.topics.gates = Gates()
+            self.topics.acks = {key: ack for key, ack in self.topics.acks.items() if ack.epoch < 1}
             self.topics.version += 1
 
     # --- the port -----------------------------------------------------------------------------------------------------
@@ -90,11 +111,9 @@ class FakeControlTopics:
         self._answer()
         with self.topics.lock:
             self.topics.control_exists = self.topics.acks_exist = True
-            for key in self._stale_acks():
-                del self.topics.gates.acks[key]
             return self.topics.complaints
 
-    def read(self, *, wait_s: float = 0.0) -> Gates:
+    def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
         self._answer()
         waited = 0.0
         while self.topics.version == self._seen and waited < wait_s:
@@ -103,13 +122,12 @@ class FakeControlTopics:
         with self.topics.lock:
             self._seen = self.topics.version
             self._exist = self.topics.control_exists and self.topics.acks_exist
-            gates = self.topics.gates.copy()
-            for key in self._stale_acks():
-                del gates.acks[key]
-            return gates
+            acks = {key: ack for key, ack in self.topics.acks.items() if key.group in groups}
+            return self.topics.gates.copy(acks, heard=self.topics.heard)
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
         self._answer()
+        self._check(holds)
         epochs = {}
         with self.topics.lock:
             self._need_control(len(holds))
@@ -127,6 +145,7 @@ class FakeControlTopics:
 
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
         self._answer()
+        self._check(records)
         with self.topics.lock:
             self._need_control(len(records))
             for key, seen in records.items():
@@ -143,6 +162,14 @@ class FakeControlTopics:
     def close(self) -> None:
         pass
 
+    @staticmethod
+    def _check(records: Mapping[HoldKey, Hold] | Mapping[PartitionKey, PartitionSeen | None]) -> None:
+        try:
+            for key, value in records.items():
+                decode(encode_key(key), encode_value(value))
+        except (Unreadable, UnicodeEncodeError) as error:
+            raise Refused(f"write a record: {error}") from None
+
     def _need_control(self, records: int) -> None:
         if records and not self.topics.control_exists:
             raise Unavailable(f"write {records} record(s): there is no such topic")
@@ -154,9 +181,6 @@ class FakeControlTopics:
         self.topics.gates.take(key, value, offset, at_ms)
         self.writes.append((what, key))
         return offset
-
-    def _stale_acks(self) -> list[AckKey]:
-        return [key for key, ack in self.topics.gates.acks.items() if ack.epoch >= max(self.topics.end, 1)]
 
     def _answer(self) -> None:
         if self.failure is not None:

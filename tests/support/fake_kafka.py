@@ -341,7 +341,7 @@ class FakeKafka:
 
     def managed_members(self, group_id: str) -> frozenset[str]:
         self._called("managed_members")
-        return managed_members(self._control.read(), group_id)
+        return managed_members(self._control.read([group_id]), group_id)
 
     @property
     def membership(self) -> FakeMembership:

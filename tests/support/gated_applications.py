@@ -349,7 +349,7 @@ class Scene:
         found: list[Ack] = []
 
         def there() -> bool:
-            ack = self.control.read().ack(self.group, TopicPartition(self.topic, partition))
+            ack = self.control.read([self.group]).ack(self.group, TopicPartition(self.topic, partition))
             if ack is not None and ack.epoch >= epoch:
                 found.append(ack)
             return bool(found)

@@ -191,7 +191,8 @@ def _gates(*, held: bool = True, acked: bool = False) -> Gates:
         if held:
             gates.take(HoldKey(_GROUP, "orders", partition.partition, holder("conn", "uid")), hold, epoch)
         if acked:
-            gates.take(AckKey(_GROUP, "orders", partition.partition), Ack(epoch, 42, _OWNER.member_id), 0)
+            key = AckKey(_GROUP, "orders", partition.partition)
+            gates.acks = {**gates.acks, key: Ack(epoch, 42, _OWNER.member_id)}
     return gates
 
 

@@ -17,10 +17,6 @@ INITIAL: Final = -2
 """In the place of a time: it was there at the first discovery."""
 
 
-MOST: Final = 1_000_000
-"""Partitions of a topic, beyond which a record is taken for a mistake."""
-
-
 @dataclass(frozen=True)
 class Clock:
     """The newest clock record.
@@ -74,8 +70,6 @@ class PartitionTable:
 
     def take(self, key: PartitionKey, value: Value) -> None:
         """One record; ``None`` takes back what was said."""
-        if key.partition >= MOST:
-            return
         self._taken += 1
         ids = self._topics.setdefault(key.topic, {})
         topic = ids.setdefault(key.topic_id, _Topic(self._taken, array("q")))

@@ -118,7 +118,7 @@ class Pauses:
         if group.type in (GroupType.STREAMS, GroupType.SHARE):
             raise UnsupportedGroup(f"group {group_id} is a {group.type} group, which no agent can pause")
         existing = self._existing(partitions)
-        gates = self._kafka.control.read()
+        gates = self._kafka.control.read([group_id])
         hold = Hold(reason, drain_timeout // timedelta(milliseconds=1))
         fresh = self._not_held(gates, group_id, existing)
         epochs = self._epochs(gates, group_id, existing)
@@ -130,7 +130,7 @@ class Pauses:
         patience = Patience(
             timeout_s=drain_s + OBEY_S if timeout is None else timeout.total_seconds(),
             drain_s=drain_s,
-            silence_s=SILENCE_S if gates.acks else FIRST_WORD_S,
+            silence_s=SILENCE_S if gates.heard else FIRST_WORD_S,
         )
         watch = PauseWatch.begin(existing, patience, self._clock.monotonic())
         while watch.waiting:
@@ -148,7 +148,7 @@ class Pauses:
         try:
             # In this order: an owner that comes in between must not look as if it had said nothing.
             group = self._kafka.groups([group_id])[group_id]
-            stand = standings(self._kafka.control.read(wait_s=_LOOK_S), group, watch.waiting, epochs)
+            stand = standings(self._kafka.control.read([group_id], wait_s=_LOOK_S), group, watch.waiting, epochs)
         except Unavailable as error:
             if self._clock.monotonic() - watch.since >= watch.patience.timeout_s:
                 return dict(watch.give_up(str(error)))
@@ -194,7 +194,7 @@ class Pauses:
     def paused(self, group_id: str) -> Mapping[TopicPartition, PausedPartition]:
         """Every partition of the group whose gate is closed, whoever holds it, sorted. Raises ``KafkaFailure``."""
         group = self._kafka.groups([group_id])[group_id]
-        gates = self._kafka.control.read()
+        gates = self._kafka.control.read([group_id])
         held = sorted({key.topic_partition for key, _ in gates.of_group(group_id)})
         if not held:
             return {}

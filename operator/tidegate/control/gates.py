@@ -25,17 +25,21 @@ class Held:
 
 @dataclass(slots=True)
 class Gates:
-    """All holds and acks of a cluster, fed with the topics' records in order, and what discovery has written there.
+    """All holds of a cluster, fed with the control topic's records in order, and what discovery has written there.
 
     A gate is closed while somebody holds it. Its epoch is that of its newest hold: an ack of that epoch, or a later
     one, is about all of them.
 
     ``clock_ms``: the broker's time when the newest ``clock`` record was written, epoch milliseconds; ``None``: there is
     none, or its time was not the broker's.
+
+    ``acks``: those that are believed, of the groups that were asked about (``control.acks``); ``heard``: whether any
+    agent of any group has ever said anything.
     """
 
     holds: dict[HoldKey, Held] = field(default_factory=dict)
-    acks: dict[AckKey, Ack] = field(default_factory=dict)
+    acks: Mapping[AckKey, Ack] = field(default_factory=dict)
+    heard: bool = False
     clock_ms: int | None = None
     _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
@@ -48,7 +52,7 @@ class Gates:
         return self._partitions
 
     def take(self, key: Key, value: Value, offset: int, at_ms: int | None = None) -> None:
-        """One record of either topic, at its offset there.
+        """One record of the control topic, at its offset there; an ack says nothing there.
 
         ``at_ms``: its LogAppendTime, epoch milliseconds; ``None`` where its timestamp is not the broker's.
         """
@@ -63,10 +67,7 @@ class Gates:
                     if not self._by_gate[gate]:
                         del self._by_gate[gate]
             case AckKey():
-                if isinstance(value, Ack):
-                    self.acks[key] = value
-                else:
-                    self.acks.pop(key, None)
+                pass
             case PartitionKey():
                 if self._lent:
                     self._partitions, self._lent = dict(self._partitions), False
@@ -77,11 +78,11 @@ class Gates:
             case ClockKey():
                 self.clock_ms = at_ms
 
-    def copy(self) -> Gates:
-        """One that goes its own way from here."""
+    def copy(self, acks: Mapping[AckKey, Ack], *, heard: bool) -> Gates:
+        """One that goes its own way from here, with these acks."""
         by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
         self._lent = True
-        return Gates(dict(self.holds), dict(self.acks), self.clock_ms, by_gate, self._partitions, True)
+        return Gates(dict(self.holds), acks, heard, self.clock_ms, by_gate, self._partitions, True)
 
     def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
         """Who holds this gate; empty: it is open."""

@@ -5,7 +5,7 @@ Calls block, are bounded in time and thread-safe; they raise subclasses of ``tid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from tidegate.control.gates import Gates
@@ -28,24 +28,27 @@ class ControlTopics(Protocol):
     def ensure(self) -> tuple[str, ...]:
         """Create the topics where they are missing; what is wrong with those that are there (``topics.complaints``).
 
-        Takes back acks that were made for an earlier control topic. Raises ``NotAuthorized`` where topics are missing
-        and may not be created.
+        Takes back acks of epochs that the control topic has not reached, such as those that were made for an earlier
+        one. Raises ``NotAuthorized`` where topics are missing and may not be created.
         """
         ...
 
-    def read(self, *, wait_s: float = 0.0) -> Gates:
-        """What both topics say now: everything that was written before this call is in it.
+    def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
+        """What both topics say now: everything that was written before this call is in it; acks of ``groups`` only.
 
         ``wait_s``: where nothing new has been written since the last call, wait that long for something. Without
         topics: nothing is held. The result belongs to the caller: later calls do not change it. Acks of epochs that
-        the control topic has not reached were made for an earlier one, and are left out.
+        the control topic has not reached are left out, then and for ever: they were made for an earlier one, or made
+        up. Of a group that is asked about for the first time, the ack topic is read from its start. What acks take of
+        memory is bounded (``control.acks``): of a group with very many, the oldest may be missing.
         """
         ...
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
         """Write holds; their epochs, never 0. Each stays in force until it is released.
 
-        Raises ``Unavailable`` also when the answer is missing: writing again is harmless.
+        Raises ``Refused``, with nothing written, where one is not of the contract (``control.records``), and
+        ``Unavailable`` also when the answer is missing: writing again is harmless.
         """
         ...
 
@@ -56,8 +59,8 @@ class ControlTopics(Protocol):
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
         """Write when partitions were made; ``None`` takes back what was said of one. May be tens of thousands.
 
-        Raises ``Unavailable`` also when answers are missing: some may be written then, and writing all again is
-        harmless.
+        Raises ``Refused``, with nothing written, where one is not of the contract: no agent would read it. Raises
+        ``Unavailable`` also when answers are missing: some may be written then, and writing all again is harmless.
         """
         ...
 

@@ -2,11 +2,16 @@
 
 Keys and values are UTF-8 JSON; keys have sorted members and no white space, so that equal keys are equal bytes and
 compaction keeps one of them. What cannot be read, or is of a later version's kind, is skipped by whoever reads it.
+
+The limits are Kafka's where it has one: topics by ``org.apache.kafka.common.internals.Topic#validate``, partitions
+``int32``, offsets ``int64``, topic ids 16 bytes in URL-safe base64. Group and member ids it limits by its protocol only
+(32,767 bytes); for groups the limit here is that of the custom resources.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +20,30 @@ from tidegate.kafka.model import TopicPartition
 
 INITIAL: Final = "initial"
 """``PartitionSeen``: it was there at the first discovery."""
+
+MOST_BYTES: Final = 16_384
+"""Of a key, and of a value."""
+
+MOST_PARTITIONS: Final = 1_000_000
+"""Of a topic, beyond which a ``partition`` record is taken for a mistake: agents keep a place for each number below."""
+
+_INT32: Final = 2**31 - 1
+_INT64: Final = 2**63 - 1
+_DRAIN_MS: Final = 87_600 * 3_600_000
+"""The longest duration that a custom resource can name; timers of every client can wait as long."""
+
+_FORMS: Final = {
+    "group": (re.compile(r"[^\x00-\x1f\x7f]{1,255}"), "1 to 255 characters, none of them a control character"),
+    "topic": (
+        re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}"),
+        "a topic's name: 1 to 249 letters, digits, '.', '_' and '-', and not '.' or '..'",
+    ),
+    "topic_id": (re.compile(r"[a-zA-Z0-9_-]{1,22}"), "a topic id: at most 22 letters, digits, '_' and '-'"),
+    "holder": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
+    "member": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
+    "reason": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
+}
+"""By a text's name what it may be, and that in words."""
 
 
 class Unreadable(ValueError):
@@ -135,49 +164,53 @@ CLOCK_VALUE: Final = b"{}"
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[Key, Value]:
-    """Read one record. Unknown members are passed over, for a later version may add some. Raises ``Unreadable``."""
+    """Read one record. A value's unknown members are passed over, for a later version may add some.
+
+    Raises ``Unreadable``, and nothing else whatever the bytes are.
+    """
     if key is None:
         raise Unreadable("it has no key")
-    body = _object(key, "key")
+    read = _key(_object(key, "key"))
+    if encode_key(read) != key:
+        raise Unreadable("its key is not in the one form: sorted members, no white space, nothing escaped needlessly")
+    return read, None if value is None else _value(read, _object(value, "value"))
+
+
+def _key(body: Mapping[str, Any]) -> Key:
     kind = body.get("kind")
     match kind:
         case "hold":
-            return _hold_key(body), None if value is None else _hold(_object(value, "value"))
+            number = _number(body, "partition", _INT32)
+            return HoldKey(_text(body, "group"), _text(body, "topic"), number, _text(body, "holder"))
         case "partition":
-            return _partition_key(body), None if value is None else _seen(_object(value, "value"))
+            number = _number(body, "partition", MOST_PARTITIONS - 1)
+            return PartitionKey(_text(body, "topic"), _text(body, "topic_id"), number)
         case "clock":
-            return ClockKey(), None
+            return ClockKey()
         case "ack":
-            return _ack_key(body), None if value is None else _ack(_object(value, "value"))
+            return AckKey(_text(body, "group"), _text(body, "topic"), _number(body, "partition", _INT32))
         case _:
-            raise Unreadable(f"its key is of kind {kind!r}, which this version does not know")
+            raise Unreadable(f"its key is of kind {_shown(kind)}, which this version does not know")
 
 
-def _hold_key(body: Mapping[str, Any]) -> HoldKey:
-    return HoldKey(_text(body, "group"), _text(body, "topic"), _count(body, "partition"), _text(body, "holder"))
-
-
-def _hold(body: Mapping[str, Any]) -> Hold:
-    return Hold(_text(body, "reason", empty=True), _count(body, "drain_timeout_ms"))
-
-
-def _partition_key(body: Mapping[str, Any]) -> PartitionKey:
-    return PartitionKey(_text(body, "topic"), _text(body, "topic_id"), _count(body, "partition"))
+def _value(key: Key, body: Mapping[str, Any]) -> Value:
+    match key:
+        case HoldKey():
+            return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS))
+        case PartitionKey():
+            return _seen(body)
+        case ClockKey():
+            return None
+        case AckKey():
+            epoch, offset = _number(body, "epoch", _INT64), _number(body, "offset", _INT64, least=-1)
+            return Ack(epoch, offset, _text(body, "member"))
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:
     if body.get(INITIAL) is True:
         return PartitionSeen(initial=True)
-    absent = None if body.get("seen_absent_ms") is None else _count(body, "seen_absent_ms")
-    return PartitionSeen(seen_ms=_count(body, "seen_ms"), seen_absent_ms=absent)
-
-
-def _ack_key(body: Mapping[str, Any]) -> AckKey:
-    return AckKey(_text(body, "group"), _text(body, "topic"), _count(body, "partition"))
-
-
-def _ack(body: Mapping[str, Any]) -> Ack:
-    return Ack(_count(body, "epoch"), _count(body, "offset", least=-1), _text(body, "member", empty=True))
+    absent = None if body.get("seen_absent_ms") is None else _number(body, "seen_absent_ms", _INT64)
+    return PartitionSeen(seen_ms=_number(body, "seen_ms", _INT64), seen_absent_ms=absent)
 
 
 def _json(body: Mapping[str, Any]) -> bytes:
@@ -185,24 +218,48 @@ def _json(body: Mapping[str, Any]) -> bytes:
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
+    if len(data) > MOST_BYTES:
+        raise Unreadable(f"its {what} has {len(data)} bytes, more than {MOST_BYTES}")
     try:
-        body = json.loads(data)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        # Not left to json.loads: that takes UTF-16 as well, and surrogates.
+        body = json.loads(data.decode(), object_pairs_hook=_members, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"its {what} is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise Unreadable(f"its {what} is JSON, but no object")
     return body
 
 
-def _text(body: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not (value or empty):
-        raise Unreadable(f"{name} must be a string{'' if empty else ' that is not empty'}, not {value!r}")
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) < len(pairs):
+        raise ValueError("an object has two members of one name")
+    return body
+
+
+def _no_number(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value, (form, words) = body.get(name), _FORMS[name]
+    if not isinstance(value, str) or form.fullmatch(value) is None:
+        raise Unreadable(f"{name} must be {words}, not {_shown(value)}")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Unreadable(f"{name} has half a character in it (a lone surrogate): {_shown(value)}")
     return value
 
 
-def _count(body: Mapping[str, Any], name: str, *, least: int = 0) -> int:
+def _number(body: Mapping[str, Any], name: str, most: int, *, least: int = 0) -> int:
     value = body.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise Unreadable(f"{name} must be a whole number from {least}, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise Unreadable(f"{name} must be a whole number from {least} to {most}, not {_shown(value)}")
     return value
+
+
+def _shown(value: object) -> str:
+    """For a message, whatever it is and however large."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -257,7 +257,7 @@ class KafkaClient:
 
     def managed_members(self, group_id: str) -> frozenset[str]:
         try:
-            return managed_members(self._control.read(), group_id)
+            return managed_members(self._control.read([group_id]), group_id)
         except NotAuthorized:
             # Whoever resets unmanaged groups only needs no right on the two topics.
             return frozenset()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -22,16 +23,20 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
+from tidegate.control.acks import Acks
 from tidegate.control.gates import Gates
 from tidegate.control.records import (
     CLOCK_VALUE,
+    Ack,
     AckKey,
     ClockKey,
     Hold,
     HoldKey,
+    Key,
     PartitionKey,
     PartitionSeen,
     Unreadable,
+    Value,
     decode,
     encode_key,
     encode_value,
@@ -46,7 +51,7 @@ from tidegate.control.topics import (
 )
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
@@ -89,8 +94,13 @@ class KafkaControlTopics:
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
         self._next: dict[tuple[str, int], int] = {}
+        self._end = 0
+        """The control topic's log end offset, as it was at some time before now."""
         self._gates = Gates()
-        self._unreadable = 0
+        self._acks = Acks()
+        self._acks_of: tuple[str, ...] = ()
+        """The ids of the topics that ``_acks`` is of."""
+        self._unreadable: Counter[str] = Counter()
 
     @property
     def exist(self) -> bool:
@@ -98,7 +108,7 @@ class KafkaControlTopics:
 
     @property
     def unreadable(self) -> int:
-        return self._unreadable
+        return self._unreadable.total()
 
     def close(self) -> None:
         with self._lock, self._write_lock:
@@ -192,38 +202,32 @@ class KafkaControlTopics:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, *, wait_s: float = 0.0) -> Gates:
+    def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
         with self._lock:
-            self._refresh(wait_s)
-            gates = self._gates.copy()
-            for key in self._stale_acks():
-                del gates.acks[key]
-            return gates
+            self._refresh(groups, wait_s)
+            return self._gates.copy(self._acks.of(groups), heard=self._acks.heard)
 
-    def _refresh(self, wait_s: float) -> None:
+    def _refresh(self, groups: Collection[str], wait_s: float) -> None:
         if self._closed:
             raise Unavailable(f"read topic {self._names[0]}: the connection was closed")
         described = self._describe()
         ids = tuple(topic_id_text(described[n].topic_id) if n in described else "" for n in self._names)
         if ids != self._ids:
             self._begin(described, ids)
+        if self._acks.ask(groups) and self._consumer is not None:
+            self._rewind_acks(self._consumer)
         if self._consumer is not None:
             self._catch_up(self._consumer, wait_s)
         elif wait_s > 0:
             time.sleep(min(wait_s, _POLL_S))
 
-    def _stale_acks(self) -> list[AckKey]:
-        """Acks of an earlier control topic: their epochs are offsets that this one has not reached.
-
-        Epoch 0 is also what an agent says that has found no control record at all.
-        """
-        reached = max((end for (name, _), end in self._next.items() if name == self._names[0]), default=0)
-        return [key for key, ack in self._gates.acks.items() if ack.epoch >= max(reached, 1)]
-
     def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Read from the start whatever topics there are: they were created, or deleted and created anew."""
         self._forget()
         self._ids = ids
+        if ids != self._acks_of:
+            self._acks.topic_recreated()
+            self._acks_of = ids
         if not described:
             return
         self._consumer = Consumer(
@@ -243,17 +247,23 @@ class KafkaControlTopics:
             ),
             logger=silent_logger(),
         )
-        # Acks first: the control topic's end, asked for after theirs, lies behind every epoch that they name.
-        found = [name for name in reversed(self._names) if name in described]
-        partitions = [(name, p.id) for name in found for p in described[name].partitions]
+        partitions = [(name, p.id) for name in self._names if name in described for p in described[name].partitions]
         self._next = dict.fromkeys(partitions, 0)
         self._consumer.assign([ClientTopicPartition(name, p, OFFSET_BEGINNING) for name, p in partitions])
+
+    def _rewind_acks(self, consumer: Consumer) -> None:
+        """Read the ack topic from its start again: it may speak of groups that nobody had asked about."""
+        self._acks.rewind()
+        self._unreadable[self._names[1]] = 0
+        self._next |= {partition: 0 for partition in self._next if partition[0] == self._names[1]}
+        consumer.assign([ClientTopicPartition(*p, at or OFFSET_BEGINNING) for p, at in self._next.items()])
 
     def _forget(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = None
-        self._ids, self._next, self._gates, self._unreadable = (), {}, Gates(), 0
+        self._acks.rewind()
+        self._ids, self._next, self._end, self._gates, self._unreadable = (), {}, 0, Gates(), Counter()
 
     def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
         """Read to the ends as they are now; then wait for more where nothing was read."""
@@ -291,6 +301,7 @@ class KafkaControlTopics:
                 if error.args[0].code() in UNKNOWN_PARTITION:
                     raise Unavailable(f"{what}: it is being deleted, or was made just now") from error
                 raise failure(error.args[0], what, *on_topics("Describe", [partition.topic])) from error
+        self._end = max((end for (name, _), end in ends.items() if name == self._names[0]), default=0)
         return ends
 
     def _take(self, consumer: Consumer, wait_s: float) -> int:
@@ -301,6 +312,7 @@ class KafkaControlTopics:
             messages = [] if first is None else [first, *consumer.consume(_BATCH, 0)]
         except KafkaException as error:
             raise failure(error.args[0], f"read topic {self._names[0]}") from error
+        acks: list[tuple[AckKey, Ack | None, int, int]] = []
         for message in messages:
             problem = message.error()
             if problem is not None:
@@ -316,9 +328,18 @@ class KafkaControlTopics:
             taken += 1
             self._next[topic, number] = offset + 1
             try:
-                self._gates.take(*decode(message.key(), message.value()), offset, _log_append_time(message))
+                key, value = decode(message.key(), message.value())
             except Unreadable:
-                self._unreadable += 1
+                self._unreadable[topic] += 1
+                continue
+            # Each kind counts in its own topic only: whoever may write acks sets no holds.
+            if isinstance(key, AckKey) is not (topic == self._names[1]):
+                self._unreadable[topic] += 1
+            elif isinstance(key, AckKey):
+                acks.append((key, value if isinstance(value, Ack) else None, number, offset))
+            else:
+                self._gates.take(key, value, offset, _log_append_time(message))
+        self._take_acks(acks)
         if not messages:
             # The last records of a compacted log may be gone: the position tells that there is nothing more.
             for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
@@ -326,10 +347,26 @@ class KafkaControlTopics:
                     self._next[position.topic, position.partition] = position.offset
         return taken
 
+    def _take_acks(self, records: Collection[tuple[AckKey, Ack | None, int, int]]) -> None:
+        """Acks with their partitions and offsets, which are judged by the control topic's end: as it was when a record
+        came, which it may have to be asked for."""
+        decided = self._acks.is_decided
+        if not all(ack is None or decided(ack, number, at, self._end) for _, ack, number, at in records):
+            try:
+                self._known_ends()
+            except KafkaFailure:
+                # They were taken off the consumer's queue: read again, from the start.
+                self._forget()
+                raise
+        for _, _, number, at in records:
+            self._acks.looked(number, at + 1, self._end)
+        for record in records:
+            self._acks.take(*record)
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        records = {encode_key(key): encode_value(hold) for key, hold in holds.items()}
+        records = dict(_encoded(key, hold) for key, hold in holds.items())
         with self._write_lock:
             appended = self._write(self._names[0], records)
             # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
@@ -338,14 +375,14 @@ class KafkaControlTopics:
         return {key: appended[encode_key(key)].offset for key in holds}
 
     def release(self, keys: Iterable[HoldKey]) -> None:
-        tombstones: dict[bytes, bytes | None] = dict.fromkeys(map(encode_key, keys))
+        tombstones = dict(_encoded(key, None) for key in keys)
         with self._write_lock:
             if self._names[0] in self._describe():
                 self._write(self._names[0], tombstones)
 
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
-        left = iter(records.items())
-        while some := {encode_key(key): encode_value(seen) for key, seen in islice(left, _WRITTEN_AT_ONCE)}:
+        left = iter([_encoded(key, seen) for key, seen in records.items()])
+        while some := dict(islice(left, _WRITTEN_AT_ONCE)):
             with self._write_lock:
                 self._write(self._names[0], some)
 
@@ -359,8 +396,8 @@ class KafkaControlTopics:
 
     def _forget_stale_acks(self) -> None:
         """Needs Write on the ack topic, which only this case does."""
-        self._refresh(0.0)
-        stale = self._stale_acks()
+        self._refresh((), 0.0)
+        stale = self._acks.ahead()
         if stale:
             with self._write_lock:
                 self._write(self._names[1], dict.fromkeys(map(encode_key, stale)))
@@ -428,6 +465,16 @@ class KafkaControlTopics:
                 logger=silent_logger(),
             )
         return self._producer
+
+
+def _encoded(key: Key, value: Value) -> tuple[bytes, bytes | None]:
+    """A record as bytes that everybody reads. Raises ``Refused``."""
+    try:
+        record = encode_key(key), encode_value(value)
+        decode(*record)
+    except (Unreadable, UnicodeEncodeError) as error:
+        raise Refused(f"write a record to the control topic: {error}") from None
+    return record
 
 
 def _log_append_time(message: Message) -> int | None:

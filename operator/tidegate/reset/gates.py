@@ -65,7 +65,7 @@ class RunGates:
             nonlocal why
             # In this order: an owner that comes in between must not look as if it had said nothing.
             group = self._kafka.groups([self._group_id])[self._group_id]
-            stand = standings(self._control.read(wait_s=_LOOK_S), group, list(epochs), epochs)
+            stand = standings(self._control.read([self._group_id], wait_s=_LOOK_S), group, list(epochs), epochs)
             late = {p: s for p, s in stand.items() if not s.is_paused}
             if not late:
                 why = None
@@ -113,7 +113,7 @@ class RunGates:
     def reopened(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """Those whose owners say that they go on; and those that others hold, or nobody owns."""
         group = self._kafka.groups([self._group_id])[self._group_id]
-        gates = self._control.read(wait_s=_LOOK_S)
+        gates = self._control.read([self._group_id], wait_s=_LOOK_S)
         owners = {p: member.member_id for member in group.members for p in member.assignment}
         done = set()
         for partition, epoch in epochs.items():

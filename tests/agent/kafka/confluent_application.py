@@ -232,7 +232,7 @@ class Scene:
         self.control.release([self.key(p, holder) for p in partitions])
 
     def acked(self, partition: int, epoch: int | None = None) -> Ack | None:
-        return self.control.read().acked(self.group, Partition(self.topic, partition), epoch)
+        return self.control.read([self.group]).acked(self.group, Partition(self.topic, partition), epoch)
 
     def wait_acked(self, *partitions: int, timeout: float = 20, epoch: int | None = None) -> Ack:
         """The first one's ack."""

@@ -134,7 +134,7 @@ def test_what_is_said_of_ages_is_read_from_the_start_and_outlives_the_topic(scen
     topic_id = scene.link.known.topic_ids.get(scene.topic)
     late = scene.another_link()
     try:
-        scene.client.control.write_partitions({PartitionKey(scene.topic, "its id", 0): PartitionSeen(broker_ms)})
+        scene.client.control.write_partitions({PartitionKey(scene.topic, "its-id", 0): PartitionSeen(broker_ms)})
         ticket = late.ask([scene.topic, "orders"])
         scene.until(lambda: late.known.answered >= ticket, "its question is answered")
         first = late.known

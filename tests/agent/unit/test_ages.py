@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate_agent.ages import INITIAL, MOST, NEVER, PartitionTable
+from tidegate_agent.ages import INITIAL, NEVER, PartitionTable
 from tidegate_agent.records import PartitionKey, PartitionSeen
 
 
@@ -52,9 +52,3 @@ def test_a_view_stays_as_it_was_and_is_the_same_one_until_something_changes() ->
     assert before["orders"][0].seen(0) == 5_000
     assert after["orders"][0].seen(0) == 8_000
     assert after["refunds"] is before["refunds"]
-
-
-def test_a_partition_that_no_topic_can_have_takes_no_memory() -> None:
-    table = PartitionTable()
-    table.take(key(MOST), PartitionSeen(5_000))
-    assert not table.view()

@@ -164,9 +164,9 @@ class CountingTopics(FakeControlTopics):
         self._kafka = kafka
         self.read_after: list[int] = []
 
-    def read(self, *, wait_s: float = 0.0) -> Gates:
+    def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
         self.read_after.append(len(self._kafka.described))
-        return super().read(wait_s=wait_s)
+        return super().read(groups, wait_s=wait_s)
 
 
 def test_the_gates_are_read_once_for_all_after_the_groups_and_only_for_those_who_want_them() -> None:

@@ -1,0 +1,168 @@
+"""The ack topic's records as far as they are believed and kept. Pure.
+
+Whatever stands in that topic is hostile input: every managed consumer may write there. So only acks of groups that
+somebody asks about are kept, within a bound of memory, and an ack of an epoch that the control topic had not reached
+when the ack was read is never believed, not even once the epoch is reached.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from tidegate.control.records import Ack, AckKey
+
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""For the acks of all groups together: some 70,000 partitions with names of common length."""
+
+MOST_GROUPS: Final = 5_000
+"""Groups that are kept without having been asked about lately."""
+
+MOST_AHEAD: Final = 10_000
+"""Acks of epochs that were not reached, which are remembered so that they can be taken back."""
+
+MOST_LOOKS: Final = 4_096
+
+_RECORD_BYTES: Final = 400
+"""What an ack takes beside its texts, its places in dictionaries included."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """All acks before the offset ``end`` had been read when the control topic's log end offset was ``reached``."""
+
+    end: int
+    reached: int
+
+
+@dataclass(slots=True)
+class Acks:
+    """The newest ack of each partition of the groups that are asked about.
+
+    Beyond ``most_bytes`` the group that has most gives up its oldest: a flood costs only whoever it names.
+    ``heard``: whether any agent of any group has ever said anything.
+    """
+
+    most_bytes: int = MOST_BYTES
+    heard: bool = False
+    _asked: dict[str, None] = field(default_factory=dict)
+    _acks: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
+    _bytes: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
+    _ahead: dict[AckKey, None] = field(default_factory=dict)
+    _looks: dict[int, list[_Look]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """What the acks take that are kept, at least as much as they really do."""
+        return self._total
+
+    def ask(self, groups: Collection[str]) -> bool:
+        """Keep acks of these as well; whether some are new, and the topic has to be read from its start for them."""
+        are_new = not self._asked.keys() >= set(groups)
+        for group in groups:
+            self._asked.pop(group, None)
+            self._asked[group] = None
+        for group in list(islice(self._asked, max(0, len(self._asked) - max(MOST_GROUPS, len(groups))))):
+            self._forget(group)
+            del self._asked[group]
+        return are_new
+
+    def of(self, groups: Iterable[str]) -> dict[AckKey, Ack]:
+        """The acks of these groups; later records do not change the result."""
+        return {key: ack for group in groups for key, ack in self._acks.get(group, {}).items()}
+
+    def ahead(self) -> tuple[AckKey, ...]:
+        """Whose newest ack, of whatever group, was of an epoch that had not been reached: the newest of them."""
+        return tuple(self._ahead)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def rewind(self) -> None:
+        """The topic is read from its start again. What was not to be believed then is not to be believed now."""
+        self._acks.clear()
+        self._bytes.clear()
+        self._total = 0
+        self._ahead.clear()
+
+    def topic_recreated(self) -> None:
+        """Another topic of this name, or another control topic, is read from its start."""
+        self.rewind()
+        self._looks.clear()
+        self.heard = False
+
+    def is_decided(self, ack: Ack, partition: int, offset: int, reached: int) -> bool:
+        """Whether this record can be judged without looking at the control topic's end again.
+
+        ``reached``: that end, as it was some time before the record came.
+        """
+        return ack.epoch < reached or self._reached(partition, offset) is not None
+
+    def looked(self, partition: int, end: int, reached: int) -> None:
+        """All acks of this partition of the ack topic before offset ``end`` had been read when the control topic's log
+        end offset was ``reached``: none of them can truly be of a later epoch."""
+        looks = self._looks.setdefault(partition, [])
+        if looks and end <= looks[-1].end:
+            return
+        if looks and looks[-1].reached >= reached:
+            looks[-1] = _Look(end, looks[-1].reached)
+            return
+        looks.append(_Look(end, reached))
+        if len(looks) > MOST_LOOKS:
+            # Each one that is left out is covered by the one after it, which is a little more lenient.
+            del looks[: MOST_LOOKS // 2 : 2]
+
+    def take(self, key: AckKey, ack: Ack | None, partition: int, offset: int) -> None:
+        """One record at its offset in this partition of the ack topic, ``None``: a tombstone. ``looked`` comes first.
+
+        A record takes the place of the one before it, whether or not it is believed: that one is gone once the log is
+        compacted.
+        """
+        kept = self._acks.get(key.group, {})
+        before = kept.pop(key, None)
+        if before is not None:
+            self._grow(key.group, -_weight(key, before))
+        self._ahead.pop(key, None)
+        if ack is None:
+            return
+        self.heard = True
+        # Epoch 0 is also what an agent says that has found no control record at all.
+        if ack.epoch >= max(self._reached(partition, offset) or 0, 1):
+            self._ahead[key] = None
+            if len(self._ahead) > MOST_AHEAD:
+                del self._ahead[next(iter(self._ahead))]
+        elif key.group in self._asked:
+            self._acks.setdefault(key.group, kept)[key] = ack
+            self._grow(key.group, _weight(key, ack))
+            self._keep_bounded()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _reached(self, partition: int, offset: int) -> int | None:
+        """The control topic's end when the record at this offset had been read; ``None``: nobody has looked since."""
+        looks = self._looks.get(partition, [])
+        at = bisect_right(looks, offset, key=lambda look: look.end)
+        return looks[at].reached if at < len(looks) else None
+
+    def _keep_bounded(self) -> None:
+        while self._total > self.most_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            kept = self._acks[largest]
+            for key in list(islice(kept, len(kept) // 8 + 1)):
+                self._grow(largest, -_weight(key, kept.pop(key)))
+
+    def _grow(self, group: str, by: int) -> None:
+        self._bytes[group] = self._bytes.get(group, 0) + by
+        self._total += by
+
+    def _forget(self, group: str) -> None:
+        self._acks.pop(group, None)
+        self._total -= self._bytes.pop(group, 0)
+
+
+def _weight(key: AckKey, ack: Ack) -> int:
+    return _RECORD_BYTES + sys.getsizeof(key.group) + sys.getsizeof(key.topic) + sys.getsizeof(ack.member)
