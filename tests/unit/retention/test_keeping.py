@@ -243,6 +243,87 @@ def test_nothing_is_committed_before_half_of_the_retention_is_over(world: World)
     assert world.metric("tidegate_guarded_groups") == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_through_the_weeks_more_than_a_month_is_always_left(world: World, kind: GroupType) -> None:
+    """A Tidegate that is away for a month must lose nothing, whenever its absence begins."""
+    leave_place(world, kind)
+    world.sleep(RETENTION / 2 + 2 * HOUR)
+    renewals: list[int] = []
+
+    for _ in range(30):
+        world.sleep(7 * DAY, look_every=timedelta(hours=12))
+        renewals.append(world.commits_made())
+        assert world.said.expires_at is not None
+        assert world.said.expires_at - world.clock.now() >= 35 * DAY - timedelta(hours=12)
+
+    assert (world.committed, world.told) == (PLACE, [])
+    # Once in 35 days, each time both partitions at once.
+    assert renewals[-1] == 1 + 30 * 7 // 35
+    assert world.metric("tidegate_offset_renewals_total") == 2 * renewals[-1]
+
+
+def test_what_was_committed_again_is_told_as_the_log_has_it_in_the_same_pass(world: World) -> None:
+    world.join_and_leave(PLACE)
+    while not world.commits_made():
+        world.sleep(HOUR)
+
+    assert (world.said.kept, world.said.exact, world.commits_made()) == (2, True, 1)
+    assert world.said.expires_at is not None
+    assert world.said.expires_at - world.clock.now() > 69 * DAY
+
+
+def test_members_that_came_and_left_without_a_commit_begin_the_retention_anew(world: World) -> None:
+    """Nothing but the coordinator's log tells when; it is read again as soon as they have left."""
+    world.retention(guard=False)
+    world.join_and_leave(PLACE)
+    world.keep()
+    world.clock.sleep(10 * 3600)
+    consumer = world.consumer()
+    world.keep()
+    world.clock.sleep(600)
+    consumer.close()
+
+    world.keep()
+
+    assert world.committed == PLACE
+    assert world.said.expires_at is not None
+    assert (world.said.exact, world.said.expires_at - world.clock.now()) == (
+        True,
+        pytest.approx(RETENTION, abs=timedelta(minutes=1)),
+    )
+
+
+def test_a_commit_that_only_drops_the_retention_is_found_within_an_eighth_of_the_brokers(world: World) -> None:
+    world.join_and_leave(PLACE, GroupType.CONSUMER)
+    while not world.commits_made():
+        world.sleep(HOUR)
+    dropped = world.clock.now()
+    world.kafka.writer(GROUP, transaction_timeout_s=10).alter(GROUP, PLACE)
+
+    world.sleep(DAY, look_every=HOUR)
+
+    assert (world.said.kept, world.said.exact) == (0, True)
+    assert world.said.expires_at is not None
+    assert world.said.expires_at - dropped == pytest.approx(RETENTION, abs=timedelta(minutes=1))
+
+
+def test_a_simple_consumer_that_moved_on_is_looked_up_in_the_log_at_most_every_ten_minutes(world: World) -> None:
+    world.kafka.commit_directly(GROUP, PLACE)
+    world.keep()
+    assert (world.said.exact, world.kafka.calls.count("log")) == (True, 1)
+
+    for minute in range(1, 10):
+        world.clock.sleep(60)
+        world.kafka.commit_directly(GROUP, {FIRST: 11 + minute})
+        world.keep()
+        assert (world.said.exact, world.kafka.calls.count("log")) == (False, 1)
+    world.clock.sleep(60)
+    world.kafka.commit_directly(GROUP, {FIRST: 40})
+    world.keep()
+
+    assert (world.said.exact, world.kafka.calls.count("log")) == (True, 2)
+
+
 @RIGHTS
 def test_a_normal_commit_drops_what_was_kept_and_it_is_kept_again(world: World, may_read_log: bool) -> None:
     world.kafka.retention.may_read_log = may_read_log
