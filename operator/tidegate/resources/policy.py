@@ -350,13 +350,19 @@ class ValueSchema(ResourceModel):
     format: SchemaFormat = SchemaFormat.JSON
 
 
+def _without_variables(where: str) -> str:
+    if "${" in where:
+        raise problem("must not have '${', which stands for variables of Spark: a condition reads the record alone")
+    return where
+
+
 class RecordTarget(ResourceModel):
     """The first record for which ``where`` (Spark SQL over the record's columns) holds.
 
     ``from_`` and ``until`` bound the records looked at, by their timestamps; ``after``: behind the last one instead.
     """
 
-    where: Annotated[str, Field(min_length=1, max_length=4096)]
+    where: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_variables)]
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
     until: Timestamp | None = None
     after: StrictBool = False

@@ -3,9 +3,9 @@
 It comes from whoever may write a policy, and is evaluated beside the connection's secrets. So what is not known to read
 the record alone is refused, before it is analysed (which already looks up tables) and again afterwards:
 
-* *as it is written*: no subquery, no name that is computed (``IDENTIFIER``), and of functions only Spark's own, of the
-  groups in :data:`GROUPS`. What calls Java by reflection, tells of files, users or sessions, or raises errors, is in
-  none of these; nor are aggregates, windows and generators.
+* *as it is written*: no variables (``${env:NAME}``), no subquery, no name that is computed (``IDENTIFIER``), and of
+  functions only Spark's own, of the groups in :data:`GROUPS`. What calls Java by reflection, tells of files, users or
+  sessions, or raises errors, is in none of these; nor are aggregates, windows and generators.
 * *as it is understood*: only expressions of Spark's own package; none that is not deterministic, that does not depend
   on the record (times and names of the moment), or that is user-defined.
 """
@@ -60,6 +60,8 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Names have one meaning each, whatever session the job runs in.
     "spark.sql.caseSensitive": "false",
+    # ${env:NAME} and ${system:NAME} would be replaced by what the job's environment holds, before anything is checked.
+    "spark.sql.variable.substitute": "false",
 }
 
 _CATALYST: Final = "org.apache.spark.sql.catalyst"
@@ -116,6 +118,12 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
 
     Raises ``PlanRefused``, with Spark's own words where it objects.
     """
+    if "${" in where:
+        raise _refused("it has '${', which stands for variables of Spark: it may read nothing but the record")
+    if schema is not None and "${" in schema.text:
+        raise PlanRefused(
+            BAD_SCHEMA, f"{schema.source}: it has '${{', which stands for variables of Spark: remove that"
+        )
     tree = _Tree(spark)
     with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
         parsed = tree.parse(where)
