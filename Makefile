@@ -21,11 +21,12 @@ help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: setup build ## a live group's offsets are reset on real parts, before your eyes (ARGS=--plain for logs)
+demo: python ## a live group's offsets are reset on real parts, before your eyes (ARGS=--plain for logs)
+	@"$(PYTHON)" dev/stack.py prepare demo
 	@$(RUN) $(BIN)/python -m demo $(ARGS)
 
 .PHONY: test
-test: kubectl setup build lint ## lint, then all tests, WORKERS=2 at once (ARGS="tests/unit -k name" for some)
+test: kubectl prepared lint ## lint, then all tests, WORKERS=2 at once (ARGS="tests/unit -k name" for some)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: e2e
@@ -71,6 +72,10 @@ lint: setup ## ruff, mypy, import contracts
 format: setup ## write the code as ruff formats it
 	@$(BIN)/ruff check --fix-only -q .
 	@$(BIN)/ruff format .
+
+.PHONY: prepared
+prepared: python ## fetch and build what the tests use, the Python environment too, side by side
+	@"$(PYTHON)" dev/stack.py prepare test
 
 .PHONY: setup
 setup: $(VENV)/.synced ## the locked environment in .venv (nothing to do when it is current)

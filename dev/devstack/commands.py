@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from devstack import prerequisites
+from devstack import preparation, prerequisites, tools
 from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
 from devstack.kafka import KafkaCluster
 from devstack.node import Node, take_down
 from devstack.processes import RunFolder, sweep
-from devstack.toolcache import DEV, build_all, say, toolcache
+from devstack.toolcache import DEV, Tool, say, toolcache
 
 CRDS = DEV.parent / "crds"
 # kube-apiserver and etcd end within a second, a broker within a few.
@@ -74,6 +74,10 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="fetch and build the tools that are not in the cache yet")
     build.add_argument("--cluster", action="store_true", help="also what a node needs")
+    prepare = commands.add_parser(
+        "prepare", help="say what a command needs, and make what is not there, Python packages too"
+    )
+    prepare.add_argument("what", choices=tuple(preparation.COMMANDS))
     up = commands.add_parser("up", help="start broker and API server, install crds/, print the exports")
     up.add_argument("--brokers", type=int, default=1, metavar="N", help="number of brokers (default 1)")
     commands.add_parser("down", help="stop what `up` started, and what crashed runs left")
@@ -85,7 +89,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         match options.command:
             case "build":
-                return _build(cluster=options.cluster)
+                return _build(tools.NODE, node=True) if options.cluster else _build(tools.TEST)
+            case "prepare":
+                preparation.prepare(preparation.COMMANDS[options.what])
+                return 0
             case "node":
                 return _node(options.action)
             case "up":
@@ -104,22 +111,22 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _build(*, cluster: bool = False) -> int:
+def _build(wanted: tuple[Tool, ...], *, node: bool = False) -> int:
     lines = prerequisites.missing()
-    if cluster:
+    if node:
         lines += prerequisites.missing_for_node()
     if lines:
         for line in lines:
             say(line)
         return 2
-    build_all(cluster=cluster)
+    tools.build(wanted)
     return 0
 
 
 def _node(action: str) -> int:
     match action:
         case "up":
-            if code := _build(cluster=True):
+            if code := _build(tools.NODE, node=True):
                 return code
             node = Node.attach() or Node.start(detached=True)
             say(f"the node is up, logs in {node.logs}")
@@ -135,7 +142,7 @@ def _node(action: str) -> int:
 
 
 def _up(brokers: int) -> int:
-    if code := _build():
+    if code := _build(tools.UP):
         return code
     with _locked():
         state = StackState.read()

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from devstack import prerequisites
 from devstack.errors import StackError
@@ -90,6 +92,11 @@ class Toolcache:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    def find(self, name: str, made_from: Sequence[Path | str]) -> Path | None:
+        """The folder of the artifact `name`, if it was made from these."""
+        folder = self.root / "tools" / f"{name}-{_key(made_from)}"
+        return folder if folder.is_dir() else None
+
     def artifact(
         self, name: str, made_from: Sequence[Path | str], build: Callable[[Build], None], *, label: str, first_time: str
     ) -> Path:
@@ -112,7 +119,7 @@ class Toolcache:
                 shutil.rmtree(abandoned, ignore_errors=True)  # a build that was killed; we hold its lock
             unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root / "tmp"))
             try:
-                with _progress(f"building {label}", first_time):
+                with progress(f"building {label}", first_time):
                     build(Build(unfinished, log))
                 unfinished.chmod(0o755)
                 unfinished.rename(final)
@@ -127,115 +134,190 @@ def toolcache() -> Toolcache:
     return Toolcache(Path(named).expanduser().resolve() if named else Path.home() / ".cache" / "tidegate")
 
 
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One of the stack's tools: an artifact that Maven or Go makes, the first time in `seconds` (least, most).
+
+    `seconds` are those of a machine with two cores.
+    """
+
+    name: str
+    label: str
+    made_by: Literal["Maven", "Go"]
+    seconds: tuple[int, int]
+    made_from: tuple[Path | str, ...]
+    build: Callable[[Build], None]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it was made already."""
+        return toolcache().find(self.name, self.made_from) is not None
+
+    def folder(self) -> Path:
+        """Its folder; made now where it is not there. Raises `StackError` and `MissingPrerequisiteError`."""
+        first_time = time_span(*self.seconds)
+        return toolcache().artifact(self.name, self.made_from, self.build, label=self.label, first_time=first_time)
+
+    def binary(self) -> Path:
+        """The program of that name in its folder."""
+        return self.folder() / self.name
+
+
+def _maven(name: str, label: str, pom: Path, seconds: tuple[int, int]) -> Tool:
+    def build(build: Build) -> None:
+        prerequisites.java()
+        mvn = prerequisites.maven().path
+        # Maven writes its resolution state next to the pom it was given; a copy keeps the tree clean.
+        copied = build.folder / "pom.xml"
+        shutil.copyfile(pom, copied)
+        options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime"]
+        build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
+
+    return Tool(name, label, "Maven", seconds, (pom, MAVEN_COPY), build)
+
+
+_GO_ENV = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+
+
+def _go(
+    name: str,
+    version: str,
+    package: str,
+    seconds: tuple[int, int],
+    *,
+    ldflags: str = "-s -w",
+    module: str | None = None,
+) -> Tool:
+    folder = DEV / "go" / (module or name)
+
+    def build(build: Build) -> None:
+        go = prerequisites.go().path
+        output = str(build.folder / name)
+        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=folder, env=_GO_ENV)
+
+    sources = (*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go")))
+    made_from: tuple[Path | str, ...] = (*sources, package, ldflags, platform.machine())
+    return Tool(name, f"{name} {version}".strip(), "Go", seconds, made_from, build)
+
+
+def _kubernetes(name: str, seconds: tuple[int, int]) -> Tool:
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return _go(name, KUBERNETES_VERSION, package, seconds, ldflags=KUBERNETES_LDFLAGS, module="kubernetes")
+
+
+def _copy_spark_operator_module(build: Build) -> None:
+    go = prerequisites.go().path
+    answer = json.loads(
+        build.run([go, "mod", "download", "-json", SPARK_OPERATOR_MODULE], cwd=_SPARK_OPERATOR, env=_GO_ENV)
+    )
+    for part in ("config/crd/bases", "charts", "entrypoint.sh"):
+        source, target = Path(answer["Dir"], part), build.folder / part
+        if not source.exists():
+            raise StackError(f"{SPARK_OPERATOR_MODULE} has no {part}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Contents alone: a module's files are read-only.
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=shutil.copyfile)
+            for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+                folder.chmod(0o755)
+        else:
+            shutil.copyfile(source, target)
+
+
+_SPARK_OPERATOR = DEV / "go" / "spark-operator"
+
+KAFKA = _maven(f"kafka-{KAFKA_VERSION}", f"Kafka {KAFKA_VERSION} (jars)", DEV / "kafka" / "pom.xml", (10, 60))
+SPARK_CONNECTOR = _maven("spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", (5, 30))
+ETCD = _go("etcd", ETCD_VERSION, "go.etcd.io/etcd/server/v3", (30, 60))
+KUBE_APISERVER = _kubernetes("kube-apiserver", (180, 240))
+KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", (60, 120))
+KUBE_SCHEDULER = _kubernetes("kube-scheduler", (10, 60))
+KUBELET = _kubernetes("kubelet", (20, 60))
+KUBE_PROXY = _kubernetes("kube-proxy", (10, 30))
+COREDNS = _go("coredns", COREDNS_VERSION, ".", (40, 80))
+PAUSE = _go("pause", "", ".", (1, 5))
+HELM = _go(
+    "helm",
+    HELM_VERSION,
+    "helm.sh/helm/v4/cmd/helm",
+    (60, 120),
+    ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
+)
+KUBE_SCORE = _go("kube-score", KUBE_SCORE_VERSION, "github.com/zegl/kube-score/cmd/kube-score", (10, 30))
+SPARK_OPERATOR = _go("spark-operator", SPARK_OPERATOR_VERSION, f"{SPARK_OPERATOR_MODULE}/cmd/operator", (60, 120))
+SPARK_OPERATOR_FILES = Tool(
+    "spark-operator-module",
+    "Spark operator's chart and CRDs",
+    "Go",
+    (1, 10),
+    (_SPARK_OPERATOR / "go.mod", _SPARK_OPERATOR / "go.sum"),
+    _copy_spark_operator_module,
+)
+
+
 def kafka_libs() -> Path:
     """The folder of Kafka's jars: ``java -cp '<folder>/*' kafka.Kafka``, ConsumerGroupCommand, ConsumerPerformance."""
-    pom = DEV / "kafka" / "pom.xml"
-    return toolcache().artifact(
-        f"kafka-{KAFKA_VERSION}",
-        [pom, MAVEN_COPY],
-        lambda build: _copy_jars(build, pom),
-        label=f"Kafka {KAFKA_VERSION} (jars)",
-        first_time="10 s to 1 min",
-    )
+    return KAFKA.folder()
 
 
 def spark_jars() -> tuple[Path, ...]:
     """The Spark-Kafka connector's jars, for ``spark.jars`` or the image: without what pyspark has itself."""
-    pom = DEV / "spark" / "pom.xml"
-    folder = toolcache().artifact(
-        "spark-kafka-connector",
-        [pom, MAVEN_COPY],
-        lambda build: _copy_jars(build, pom),
-        label="Spark-Kafka connector (jars)",
-        first_time="5 to 30 s",
-    )
-    return tuple(sorted(folder.glob("*.jar")))
+    return tuple(sorted(SPARK_CONNECTOR.folder().glob("*.jar")))
 
 
 def etcd_binary() -> Path:
     """etcd, which holds the API server's objects."""
-    return _go_binary("etcd", ETCD_VERSION, "go.etcd.io/etcd/server/v3", "-s -w", first_time="about 30 s to 1 min")
+    return ETCD.binary()
 
 
 def kube_apiserver_binary() -> Path:
     """The real kube-apiserver."""
-    return _kubernetes_binary("kube-apiserver", "about 3 to 4 min")
+    return KUBE_APISERVER.binary()
 
 
 def kube_controller_manager_binary() -> Path:
     """The controllers of Deployments, Jobs, service accounts and the rest."""
-    return _kubernetes_binary("kube-controller-manager", "about 1 to 2 min")
+    return KUBE_CONTROLLER_MANAGER.binary()
 
 
 def kube_scheduler_binary() -> Path:
     """The scheduler."""
-    return _kubernetes_binary("kube-scheduler", "10 s to 1 min")
+    return KUBE_SCHEDULER.binary()
 
 
 def kubelet_binary() -> Path:
     """The kubelet, which runs a node's pods."""
-    return _kubernetes_binary("kubelet", "20 s to 1 min")
+    return KUBELET.binary()
 
 
 def kube_proxy_binary() -> Path:
     """kube-proxy, which leads Services' addresses to pods."""
-    return _kubernetes_binary("kube-proxy", "10 to 30 s")
+    return KUBE_PROXY.binary()
 
 
 def coredns_binary() -> Path:
     """CoreDNS with the plugins that `dev/go/coredns/main.go` names."""
-    return _go_binary("coredns", COREDNS_VERSION, ".", "-s -w", first_time="about 1 min")
+    return COREDNS.binary()
 
 
 def pause_binary() -> Path:
     """The first process of each pod, static."""
-    return _go_binary("pause", "", ".", "-s -w", first_time="a few seconds")
+    return PAUSE.binary()
 
 
 def helm_binary() -> Path:
     """Helm, which renders and installs the chart."""
-    return _go_binary(
-        "helm",
-        HELM_VERSION,
-        "helm.sh/helm/v4/cmd/helm",
-        f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
-        first_time="about 1 to 2 min",
-    )
+    return HELM.binary()
 
 
 def kube_score_binary() -> Path:
     """kube-score, which finds fault with manifests that the API server takes."""
-    package = "github.com/zegl/kube-score/cmd/kube-score"
-    return _go_binary("kube-score", KUBE_SCORE_VERSION, package, "-s -w", first_time="about 10 to 30 s")
+    return KUBE_SCORE.binary()
 
 
 def spark_operator_module() -> Path:
     """What the Kubeflow Spark operator's Go module holds beside its code: CRDs, chart, entrypoint."""
-    module = DEV / "go" / "spark-operator"
-
-    def build(build: Build) -> None:
-        go = prerequisites.go().path
-        answer = json.loads(build.run([go, "mod", "download", "-json", SPARK_OPERATOR_MODULE], cwd=module, env=_GO_ENV))
-        for part in ("config/crd/bases", "charts", "entrypoint.sh"):
-            source, target = Path(answer["Dir"], part), build.folder / part
-            if not source.exists():
-                raise StackError(f"{SPARK_OPERATOR_MODULE} has no {part}")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # Contents alone: a module's files are read-only.
-            if source.is_dir():
-                shutil.copytree(source, target, copy_function=shutil.copyfile)
-                for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
-                    folder.chmod(0o755)
-            else:
-                shutil.copyfile(source, target)
-
-    return toolcache().artifact(
-        "spark-operator-module",
-        [module / "go.mod", module / "go.sum"],
-        build,
-        label="Spark operator's chart and CRDs",
-        first_time="a few seconds",
-    )
+    return SPARK_OPERATOR_FILES.folder()
 
 
 def spark_operator_crds() -> tuple[Path, ...]:
@@ -245,72 +327,18 @@ def spark_operator_crds() -> tuple[Path, ...]:
 
 def spark_operator_binary() -> Path:
     """The Kubeflow Spark operator."""
-    return _go_binary(
-        "spark-operator",
-        SPARK_OPERATOR_VERSION,
-        f"{SPARK_OPERATOR_MODULE}/cmd/operator",
-        "-s -w",
-        first_time="about 1 to 2 min",
-    )
+    return SPARK_OPERATOR.binary()
 
 
-def build_all(*, cluster: bool = False) -> None:
-    """Make everything that is not there yet; with `cluster` also what a node needs.
-
-    Raises `MissingPrerequisiteError` or `StackError`.
-    """
-    kafka_libs()
-    spark_jars()
-    spark_operator_crds()
-    etcd_binary()
-    kube_apiserver_binary()
-    helm_binary()
-    kube_score_binary()
-    if cluster:
-        # One after the other: each go build takes all cores, and what two have in common is compiled once.
-        kube_controller_manager_binary()
-        kube_scheduler_binary()
-        kubelet_binary()
-        kube_proxy_binary()
-        coredns_binary()
-        pause_binary()
-        spark_operator_binary()
-
-
-def _copy_jars(build: Build, pom: Path) -> None:
-    prerequisites.java()
-    mvn = prerequisites.maven().path
-    # Maven writes its resolution state next to the pom it was given; a copy keeps the tree clean.
-    copied = build.folder / "pom.xml"
-    shutil.copyfile(pom, copied)
-    options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime"]
-    build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
-
-
-_GO_ENV = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-
-
-def _kubernetes_binary(name: str, first_time: str) -> Path:
-    package = f"k8s.io/kubernetes/cmd/{name}"
-    return _go_binary(
-        name, KUBERNETES_VERSION, package, KUBERNETES_LDFLAGS, first_time=first_time, module=DEV / "go" / "kubernetes"
-    )
-
-
-def _go_binary(
-    name: str, version: str, package: str, ldflags: str, *, first_time: str, module: Path | None = None
-) -> Path:
-    folder = module or DEV / "go" / name
-
-    def build(build: Build) -> None:
-        go = prerequisites.go().path
-        output = str(build.folder / name)
-        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=folder, env=_GO_ENV)
-
-    made_from: list[Path | str] = [*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go"))]
-    made_from += [package, ldflags, platform.machine()]
-    label = f"{name} {version}".strip()
-    return toolcache().artifact(name, made_from, build, label=label, first_time=first_time) / name
+def time_span(least_s: int, most_s: int) -> str:
+    """Two durations as people say them: ``10 to 30 s``, ``30 s to 1 min``, ``3 to 4 min``; minutes are rounded up."""
+    if most_s < 60:
+        return f"{least_s} to {most_s} s"
+    most = math.ceil(most_s / 60)
+    if least_s < 60:
+        return f"{least_s} s to {most} min"
+    least = math.ceil(least_s / 60)
+    return f"{least} to {most} min" if least < most else f"{most} min"
 
 
 def _key(made_from: Sequence[Path | str]) -> str:
@@ -333,9 +361,11 @@ def _locked(path: Path, label: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _progress(what: str, first_time: str) -> Iterator[None]:
+def progress(what: str, first_time: str) -> Iterator[None]:
+    """Say that it begins, from time to time that it goes on, and how it ended."""
     started = time.monotonic()
-    interactive = sys.stderr.isatty()
+    # A line that is written over and over is for one build at a time.
+    interactive = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
     done = threading.Event()
 
     def show() -> None:

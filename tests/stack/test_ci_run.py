@@ -15,8 +15,8 @@ from devstack.processes import eventually
 CI_RUN = Path(__file__).resolve().parents[2] / ".ci" / "run"
 
 MAKEFILE = """
-.PHONY: setup build test images e2e
-setup build test e2e:
+.PHONY: prepared test images e2e
+prepared test e2e:
 	@echo $@ >>order
 	@./$@
 images:
@@ -69,7 +69,7 @@ def project(tmp_path: Path) -> Project:
     shutil.copy(CI_RUN, tmp_path / ".ci" / "run")
     (tmp_path / "Makefile").write_text(MAKEFILE)
     project = Project(tmp_path)
-    for name in ("setup", "build", "test", "images", "e2e", "dev/install-node-prerequisites"):
+    for name in ("prepared", "test", "images", "e2e", "dev/install-node-prerequisites"):
         project.part(name, "exit 0")
     return project
 
@@ -82,7 +82,7 @@ def test_images_are_built_while_the_tests_run_and_are_there_before_those_in_pods
     done = project.run()
 
     assert done.returncode == 0, done.stderr
-    assert project.order == ["setup", "build", "test", "images", "e2e"]
+    assert project.order == ["prepared", "test", "images", "e2e"]
     assert "building images" not in done.stdout + done.stderr
     assert list((project.root / "tmp").iterdir()) == []
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_built_fails_it_and_says_why(project: Project, failing: s
     assert done.returncode == 1
     assert "could not be built" in done.stderr
     assert "no space left" in done.stderr
-    assert project.order == ["setup", "build", "test"]
+    assert project.order == ["prepared", "test"]
 
 
 def test_tests_that_fail_end_what_is_built_beside_them(project: Project) -> None:
@@ -107,7 +107,7 @@ def test_tests_that_fail_end_what_is_built_beside_them(project: Project) -> None
 
     assert done.returncode == 2, "make's own"
     assert "building images" not in done.stdout + done.stderr
-    assert project.order == ["setup", "build", "test"]
+    assert project.order == ["prepared", "test"]
     builder = Path("/proc", (project.root / "pid").read_text().strip())
     assert eventually(lambda: not builder.exists(), 10)
     assert list((project.root / "tmp").iterdir()) == []
