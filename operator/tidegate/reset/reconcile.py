@@ -321,7 +321,8 @@ class PolicyReconciler:
         seen = replace(seen, run_document=document, run=run)
         current = under_way(status)
         if current is not None and run is not None:
-            return replace(seen, runner=await self._runner_seen(body, spec, current))
+            runner = await self._runner_seen(body, spec, current)
+            return replace(seen, runner=runner, connected=self._is_connected(body, run))
         if run is None and spec is not None and wanted is not None and wanted.id == run_id and not deleting:
             return replace(seen, start=await self._start(body, spec, wanted, current))
         return seen
@@ -406,6 +407,13 @@ class PolicyReconciler:
         if reset is None or reset.to.cluster is None:
             return None
         return self._parts.live.get(namespace_of(body), reset.to.cluster.connection_ref.name)
+
+    def _is_connected(self, body: Object, run: Run) -> bool:
+        """Whether the connections that a job of this run acts through are open; another cluster is read for the plan
+        only."""
+        confines = self._confines(body, run.request.run_id)
+        reads_other = isinstance(run.request.target, FromCluster) and run.plan is None
+        return confines.connection is not None and not (reads_other and confines.other is None)
 
     def _connection_of_job(self, live: Live, engine: Engine) -> Connection:
         in_pods = self._parts.mounts_secrets and engine is Engine.SPARK

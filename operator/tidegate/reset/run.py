@@ -107,7 +107,7 @@ class Seen:
     """One policy as a pass finds it. ``invalid``: why the spec can't be read; then ``spec`` is ``None``.
 
     ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's.
-    ``trouble``: why the last effect failed.
+    ``connected``: whether a job would find its connections open. ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -119,6 +119,7 @@ class Seen:
     run: Run | None = None
     foreign: str = ""
     runner: RunnerSeen | None = None
+    connected: bool = True
     start: Start | None = None
     invalid: str = ""
     approved_id: str | None = None
@@ -486,10 +487,14 @@ def _awaits_approval(run: Run) -> bool:
 def _supervise(draft: _Draft, current: ResetStatus, run: Run, runner: RunnerSeen) -> Decision:
     """Keep a job at work: launch it, and when it died without a result fence it and launch another."""
     seen, number = draft.seen, launch_number(current.application)
-    if number == 0:
-        return _launch(draft, 1, runner.engine)
     if runner.status.state is RunnerState.RUNNING:
         return draft.decide(again_after_s=seen.tick_s)
+    if not seen.connected:
+        # So it is just after this process was started. A job would die at once, and count as one that did.
+        draft.moving(WAITING_FOR_CONNECTION, f"reset {current.id} waits until its KafkaConnection is open")
+        return draft.decide(again_after_s=seen.tick_s)
+    if number == 0:
+        return _launch(draft, 1, runner.engine)
     if _ended_well(run):
         return _launch(draft, number + 1, runner.engine)
     if runner.status.state is RunnerState.LOST and not runner.started_here and run.attempt == 0:

@@ -325,6 +325,28 @@ def test_a_process_that_dies_before_any_write_or_effect_is_followed_by_one_that_
     assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
 
 
+def test_no_job_is_started_before_its_connection_is_open(world: World) -> None:
+    """A restarted operator sees a run under way before it has opened its connection: a job would only die at once."""
+    world.ask()
+    world.kube.dies_in = 4
+    with pytest.raises(Killed):
+        world.passes()
+    assert world.kube.log[-1] == "status Planning 1"
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.restart()
+    world.some_passes(5)
+    assert "start 1" not in world.kube.log
+    assert world.condition("Ready")["reason"] == "WaitingForConnection"
+
+    world.live.put(live)
+    world.passes()
+    assert world.reset["phase"] == "Succeeded"
+    assert world.reset["application"].endswith("-1")
+    assert world.offset == 10
+
+
 def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: World) -> None:
     work = world.runner.work
 

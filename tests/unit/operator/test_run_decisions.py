@@ -157,6 +157,24 @@ CASES = {
         ("False", "Planning"),
         "Planning",
     ),
+    "no connection yet: first launch": (
+        under_way(STARTED, run=Run(REQUEST), runner=LOST, connected=False),
+        None,
+        ("False", "WaitingForConnection"),
+        "Planning",
+    ),
+    "no connection yet: died": (
+        under_way(run=APPLYING, runner=DEAD, connected=False),
+        None,
+        ("False", "WaitingForConnection"),
+        "Applying",
+    ),
+    "no connection, and its job runs": (
+        under_way(run=APPLYING, runner=RUNNING, connected=False),
+        None,
+        ("False", "Applying"),
+        "Applying",
+    ),
     "launch written down, never started": (
         under_way(run=Run(REQUEST), runner=LOST),
         Launch(f"{DOCUMENT}-1"),
