@@ -115,15 +115,3 @@ def test_tests_that_a_page_names_are_there(page: Path) -> None:
         assert (ROOT / path).exists(), f"{page.relative_to(ROOT)} names {path}"
         if name:
             assert f"def {name}(" in (ROOT / path).read_text(), f"{page.relative_to(ROOT)} names {path}::{name}"
-
-
-@pytest.mark.parametrize("package", ["connection", "pause", "reset", "retention", "discovery", "inject"])
-def test_every_reason_is_explained(package: str) -> None:
-    explained = "".join(page.read_text() for page in (*DOCS.glob("how-to/*.md"), DOCS / "reference" / "status.md"))
-    reasons = {
-        reason
-        for source in (ROOT / "operator" / "tidegate" / package).rglob("*.py")
-        for reason in re.findall(r'^[A-Z_]+: Final = "([A-Z][a-z]+[A-Za-z]+)"', source.read_text(), re.MULTILINE)
-    }
-
-    assert {reason for reason in reasons if f"`{reason}`" not in explained} == set()

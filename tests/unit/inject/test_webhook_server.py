@@ -171,6 +171,9 @@ def test_pods_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
             status, answered = await served.post(certificates, json.dumps(body).encode())
             assert (status, answered["response"]["allowed"]) == (200, True)
 
+        await asyncio.gather(*served.server._notices)
+        reasons = {message.partition(":")[0] for _, message in served.about}
+        assert reasons == {"WindowsNotSupported", "PodUnreadable"}
         [warning] = answered["response"]["warnings"]
         assert "the pod can't be read" in warning
         assert "patch" not in answered["response"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +15,15 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
+from tidegate.kafka.client_config import BadConnection
+from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer, Snapshot
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
+from tidegate.resources.connection import ConnectionStatus
 
 CREATED = "2026-01-01T00:00:00Z"
 NAME = "ns/kafka"
@@ -34,15 +39,17 @@ class World:
         self.metrics = Metrics()
         self.live = LiveConnections()
         self.executor = ThreadPoolExecutor(1)
+        self.topics = TopicsOfConnections(self.executor, 60, self.live.topics_checked)
+        self.opens: Callable[[Connection], FakeKafka] = lambda _connection: self.kafka
         self.observer = Observer(self.executor, active_tick_s=3600, idle_tick_s=3600, looked=self._looked)
         self.reconciler = ConnectionReconciler(
             Parts(
                 kube=self.kube,
                 files=ConnectionFiles(folder),
                 live=self.live,
-                topics=TopicsOfConnections(self.executor, 60, self.live.topics_checked),
+                topics=self.topics,
                 observer=self.observer,
-                open_kafka=lambda _connection: self.kafka,
+                open_kafka=self._open,
                 executor=self.executor,
                 clock=self.clock,
                 metrics=self.metrics,
@@ -50,6 +57,9 @@ class World:
             )
         )
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
+
+    def _open(self, connection: Connection) -> FakeKafka:
+        return self.opens(connection)
 
     def _looked(self, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
         self.metrics.looked(connection, seconds, groups=groups, failed=snapshot.failure is not None, unreadable=0)
@@ -111,6 +121,33 @@ def test_a_connection_that_cannot_be_opened_is_not_up(world: World) -> None:
     world.look()
 
     assert world.metric("tidegate_connection_up") == 0
+
+
+def test_what_the_client_library_refuses_is_said(world: World) -> None:
+    def refuse(_connection: object) -> FakeKafka:
+        raise BadConnection("spec.properties: socket.keepalive.enable: has to be true or false")
+
+    world.opens = refuse
+
+    world.look()
+
+    ready = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "BadSettings")
+    assert "socket.keepalive.enable" in ready.message
+    assert world.metric("tidegate_connection_up") == 0
+
+
+def test_control_topics_that_somebody_needs_are_made_and_said_to_be_usable(world: World) -> None:
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS) is None
+    world.topics.want("ns", "kafka")
+
+    world.look()
+
+    topics = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
+    assert topics is not None
+    assert (topics.status, topics.reason) == ("True", "Usable")
 
 
 def test_no_series_outlives_its_connection(world: World) -> None:

@@ -16,6 +16,7 @@ from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.keeping import Keeper, Kept, KeptPolicy
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
@@ -640,6 +641,99 @@ def test_a_run_that_failed_is_counted_once_with_its_reason(
         assert world.kube.happenings_of("p")[-1].reason == ("Abandoned" if reason == "Abandoned" else "Failed")
     else:
         assert world.condition("Reset")["reason"] == reason
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "failure", "reason"),
+    [
+        ("log_bounds", Refused("what is asked for is not supported"), "RefusedByKafka"),
+        ("log_bounds", UnknownPartitions(frozenset({T0})), "UnknownPartitions"),
+        ("log_bounds", NotAuthorized("read topic orders"), "NotAuthorized"),
+        ("send", Refused("what is asked for is not supported"), "RefusedByKafka"),
+        ("send", OutcomeUnknown("the answer was lost"), "OutcomeUnknown"),
+    ],
+)
+def test_what_kafka_answers_is_the_reason_of_a_run_that_failed(
+    world: World, call: str, failure: KafkaFailure, reason: str
+) -> None:
+    world.kafka.fail(call, failure)
+    world.ask()
+
+    world.passes()
+
+    assert (world.condition("Reset")["reason"], world.condition("Stalled")["reason"]) == (reason, reason)
+    assert str(failure) in world.condition("Reset")["message"]
+    assert "Nothing was changed" in world.condition("Reset")["message"]
+    assert world.offset == 50
+
+
+def test_a_run_that_has_changed_nothing_cannot_be_undone(world: World) -> None:
+    work = world.runner.work
+    end_by_the_deadline(world)
+    world.passes()
+    assert world.reset["phase"] == "Failed"
+    world.runner.work = work
+    world.ask("two", to={"offset": 20}, approval="Manual", deadline="30s")
+    world.some_passes(8)
+    assert world.reset["phase"] == "AwaitingApproval"
+    world.clock.sleep(60)
+    world.passes()
+
+    world.ask("three", to={"undo": "two"})
+    world.some_passes(3)
+
+    assert world.condition("Stalled")["reason"] == "NothingToUndo"
+    assert "run two ended as Failed: it has left no offset changed" in world.condition("Stalled")["message"]
+    assert world.offset == 50
+
+
+def test_a_file_of_offsets_that_is_none_is_refused_with_its_line(world: World) -> None:
+    world.kube.config_maps["ns", "places"] = {"offsets.csv": "orders,0,ten\n"}
+    world.ask(to={"configMap": {"name": "places", "key": "offsets.csv"}})
+
+    world.some_passes(3)
+
+    assert world.condition("Stalled")["reason"] == "BadOffsetsFile"
+    assert "line 1" in world.condition("Stalled")["message"]
+    assert world.runner.started == []
+
+
+def test_a_run_whose_engine_is_not_to_be_had_any_more_waits_for_it(world: World) -> None:
+    work, world.runner.work = world.runner.work, lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        world.some_passes(1)
+    world.engines.clear()
+    world.restart()
+    world.some_passes(2)
+    assert world.condition("Reconciling")["reason"] == "EngineUnavailable"
+    assert "waits for its engine, Direct" in world.condition("Reconciling")["message"]
+
+    world.engines[Engine.DIRECT] = world.runner
+    world.runner.work = work
+    world.passes()
+
+    assert world.reset["phase"] == "Succeeded"
+
+
+def test_what_a_job_may_not_be_given_is_refused_before_it_is_started(world: World) -> None:
+    world.engines[Engine.SPARK] = world.runner
+    spec = {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "reset": {"id": "one", "to": {"offset": 10}, "engine": "Spark"},
+        "spark": {"sparkConf": {"spark.tidegate.test": "1"}},
+    }
+    world.kube.create(POLICIES, "ns", "p", spec, CREATED)
+
+    world.some_passes(3)
+
+    assert world.condition("Stalled")["reason"] == "BadSparkSpec"
+    assert "spark.tidegate.test" in world.condition("Stalled")["message"]
+    assert world.runner.started == []
 
 
 # --- keepers ----------------------------------------------------------------------------------------------------------

@@ -688,6 +688,35 @@ def test_a_group_that_the_connection_does_not_allow_is_not_looked_at(world: Worl
     assert "commits" not in world.kafka.calls
 
 
+def test_an_age_that_nobody_knows_is_said_with_what_would_tell_it(world: World) -> None:
+    world.kafka.retention.may_read_log = False
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+
+    world.keep()
+
+    assert (world.condition.status, world.condition.reason) == ("Unknown", "ExpiryUnknown")
+    assert "Allow Read on __consumer_offsets, or set retention.guard" in world.condition.message
+    assert (world.said.expires_at, world.said.exact) == (None, False)
+
+
+def test_a_group_without_offsets_has_nothing_to_keep(world: World) -> None:
+    world.keep()
+
+    assert (world.condition.status, world.condition.reason) == ("Unknown", "NoOffsets")
+    assert world.said.offsets == 0
+
+
+def test_of_a_group_whose_members_cannot_be_known_nothing_is_kept(world: World) -> None:
+    world.kafka.commit_directly(GROUP, PLACE)
+    world.kafka.set_group(GROUP, GroupType.STREAMS)
+
+    world.sleep(5 * DAY)
+
+    assert (world.condition.status, world.condition.reason) == ("Unknown", "StateUnknown")
+    assert world.commits_made() == 0
+
+
 def test_a_policy_without_retention_is_not_looked_at_and_says_nothing(world: World) -> None:
     leave_place(world, GroupType.SIMPLE)
     world.keep()
