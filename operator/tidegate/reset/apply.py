@@ -249,7 +249,8 @@ class GroupReset:
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
         not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._waiting)
-        if choice.way is Way.DIRECT:
+        if choice.way is Way.DIRECT and not self._unverified:
+            # Nobody was made to leave by this run, so nobody is expected to commit yet.
             return not_held
         if not not_held:
             self._journal(Phase.VERIFYING, pending, choice, ())

@@ -90,7 +90,7 @@ class Sequences:
         self.postponed: Partitions = frozenset()
         """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
         self.emptied = False
-        """Whether the last round made all members leave that there were."""
+        """Whether the group may have been Empty when the last round committed: then anybody may commit after it."""
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
@@ -100,7 +100,7 @@ class Sequences:
         self.postponed, self.emptied = frozenset(), False
         match way:
             case Way.DIRECT:
-                return self._direct(round_)
+                return self._direct(round_, group)
             case Way.BARRIER:
                 return self._barrier_waiting(round_) if waiting else self._barrier(round_)
             case Way.HANDOVER:
@@ -110,14 +110,15 @@ class Sequences:
             case _:
                 assert_never(way)
 
-    def _direct(self, round_: Round) -> Partitions:
+    def _direct(self, round_: Round, group: Group) -> Partitions:
         """Nobody owns the partitions: commit, and look whether somebody took them meanwhile.
 
         Who did may have started from the old offset; those are done again, as owned partitions.
         """
+        self.emptied = not group.has_members
         self._commits.commit(round_.targets, round_.number)
-        group = self._group()
-        return frozenset(p for p in round_.pending if group.owner(p) is not None)
+        now = self._group()
+        return frozenset(p for p in round_.pending if now.owner(p) is not None)
 
     def _gated(self, round_: Round) -> Partitions:
         """Close the gates, wait until every owner has obeyed, commit, open: nobody else in the group notices.
@@ -238,7 +239,8 @@ class Sequences:
             for member in owners:
                 self._times.stop(member.assignment & round_.pending, leaving)
             left = self._kafka.membership.leave(self._group_id, owners)
-            self.emptied = len(left) >= len(now.members)
+            # Also if some of them had left by themselves just before.
+            self.emptied = {m.member_id for m in now.members} <= {m.member_id for m in owners}
             if keeps and self._is_stale(looked):
                 # A rebalance may have begun in between, in which they were rejoining already.
                 unsure = round_.pending
@@ -337,6 +339,7 @@ class Sequences:
             left = self._kafka.membership.leave(self._group_id, owners)
             self._held_until(hold, lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
             self._stay(hold)
+            self.emptied = not self._group().has_members
             self._learn_before(round_)
             hold.commit()
         self._commits.wait_visible(round_.targets)

@@ -420,6 +420,119 @@ def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(t
     world.check_reset(at_most=3)
 
 
+def test_a_commit_to_the_empty_group_is_seen_although_a_member_had_left_by_itself(tmp_path: Path) -> None:
+    """Whoever leaves between the look at the members and our leaving in their names empties the group as well."""
+    kind = Kind("consumer-quick", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("heartbeat_s", 0.2),))
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    late, leaving = RESET[0], world.consumers[2]
+    assert late in world.consumers[0].positions
+    done: list[int] = []
+
+    def commit_when_empty() -> None:
+        if not done and not world.kafka.groups([GROUP])[GROUP].members:
+            done.append(world.targets[late] + BACK + 60)
+            world.kafka.commit_directly(GROUP, {late: done[0]})
+        if world.producing:
+            world.clock.after(0.005, commit_when_empty)
+
+    commit_when_empty()
+    kafka: Any = Delayed(world.kafka, world.clock, {"leave": leaving.close}, describe_s=0.25)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert done, "the group was never Empty"
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+@pytest.mark.parametrize("late", RESET[:2], ids=["of-this-round", "of-the-round-before"])
+def test_a_commit_to_the_empty_group_is_seen_after_a_round_in_which_nobody_owned_anything(
+    late: TopicPartition, tmp_path: Path
+) -> None:
+    """No member is back when one partition is done again: that changes nothing of what the others may commit yet."""
+    kind = Kind("consumer-slow", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("auto_commit_s", 5.0),))
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    for consumer in world.consumers:
+        consumer.heartbeat_s, consumer.auto_commit_s = 20.0, None
+        consumer._next_heartbeat_s = world.clock.monotonic() + 20.0
+
+    def commit(partition: TopicPartition) -> None:
+        assert not world.kafka.groups([GROUP])[GROUP].members
+        world.kafka.commit_directly(GROUP, {partition: world.targets[partition] + BACK + 60})
+
+    world.clock.after(3.0, lambda: commit(RESET[0]))
+    world.clock.after(16.0, lambda: commit(late))
+    result = world.execute()
+    assert result is not None
+    assert Way.DIRECT in {entry.way for entry in world.store.load().journal}
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    world.settle(40)
+    world.check_reset(at_most=3)
+
+
+def _commit_late_and_come_back(world: World, late: TopicPartition, when: Callable[[], bool]) -> list[int]:
+    """Just after a moment in which the group is Empty, one of its old members commits, and then all are back.
+
+    Returns what was committed, once it was.
+    """
+    done: list[int] = []
+
+    def commit_and_come_back() -> None:
+        assert not world.kafka.groups([GROUP])[GROUP].members
+        done.append(world.targets[late] + BACK + 60)
+        world.kafka.commit_directly(GROUP, {late: done[0]})
+        for consumer in world.consumers:
+            consumer._next_heartbeat_s = world.clock.monotonic()
+
+    def look() -> None:
+        reached = when()
+        world.clock.after(0.05 if reached else 0.005, commit_and_come_back if reached else look)
+
+    look()
+    return done
+
+
+@pytest.mark.parametrize("owners", [Owners.WAITING, Owners.UNKNOWN])
+def test_a_commit_to_the_empty_group_is_seen_although_all_are_back_at_the_first_look(
+    owners: Owners, tmp_path: Path
+) -> None:
+    """They were away for longer than we wait, and come back between our commit and the first look after it.
+
+    Those that wait are waited for before the commit. Of the others one partition is done again while nobody is there.
+    """
+    kind = Kind("consumer-late", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=owners)
+    world = World(kind, tmp_path)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+        consumer._next_heartbeat_s = world.clock.monotonic() + 100.0
+    first, late = RESET[:2]
+    way = Way.HANDOVER if owners is Owners.WAITING else Way.DIRECT
+
+    if owners is Owners.UNKNOWN:
+        place = world.targets[first] + BACK + 60
+        world.clock.after(3.0, lambda: world.kafka.commit_directly(GROUP, {first: place}))
+
+    def is_committed() -> bool:
+        journal = world.store.load().journal
+        stands = world.kafka.committed(GROUP)[first] == world.targets[first]
+        return bool(journal) and journal[-1].way is way and stands
+
+    committed = _commit_late_and_come_back(world, late, is_committed)
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert committed, "the targets were never committed"
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=3)
+
+
 def test_a_commit_to_a_group_that_is_emptied_again_is_seen_on_partitions_of_earlier_rounds(tmp_path: Path) -> None:
     """The first round's owners are not all back when the second makes the only member leave: one of them commits."""
     kind = Kind("consumer-slow-others", Way.HANDOVER, GroupType.CONSUMER, "uniform")
