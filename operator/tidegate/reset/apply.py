@@ -411,14 +411,13 @@ class GroupReset:
         return unsure
 
     def _check_plan(self) -> None:
-        """The plan may be old: the topics are the same ones, and their logs still reach to the targets."""
+        """The plan may be old: the topics are the same ones, and their logs still reach to the targets.
+
+        Where a topic is the same, its partitions are there: a broker that shows fewer of them lags behind.
+        """
         topics = self._kafka.topics()
         changed = {
-            p.topic
-            for p in self._plan.partitions
-            if p.topic not in topics
-            or topics[p.topic].topic_id != p.topic_id
-            or topics[p.topic].partitions <= p.partition
+            p.topic for p in self._plan.partitions if p.topic not in topics or topics[p.topic].topic_id != p.topic_id
         }
         if changed:
             raise PlanOutdated(f"deleted or recreated since the plan was made: {', '.join(sorted(changed))}")

@@ -825,6 +825,110 @@ def test_a_member_that_is_slow_to_rejoin(
         world.check_nothing_missing()
 
 
+def test_a_target_may_be_the_end_of_the_log(tmp_path: Path) -> None:
+    """The whole backlog is skipped: what is written next is the first that is read."""
+    world = World(KINDS[3], tmp_path)
+    world.producing = False
+    world.clock.sleep(0.2)
+    world.targets = {p: bounds.latest for p, bounds in world.kafka.log_bounds(RESET).items()}
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    for partition in RESET:
+        world.kafka.append(partition, [world.clock.now()] * 5)
+    world.settle()
+    world.check_reset()
+
+
+@pytest.mark.parametrize("moved", ["cut", "shrunk"])
+def test_a_plan_whose_targets_are_no_longer_in_the_log_is_refused(moved: str, tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    partition = RESET[0]
+    world.create()
+
+    def change() -> None:
+        if moved == "cut":
+            world.kafka.delete_records(partition, world.targets[partition] + 1)
+        else:
+            world.kafka._log(partition).end = world.targets[partition] - 1
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"writer": change}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert f"1 target(s) are outside the log by now, e.g. {partition}: target {world.targets[partition]}" in (
+        result.message
+    )
+
+
+@pytest.mark.parametrize("made_anew", [True, False])
+def test_a_plan_whose_topic_was_removed_meanwhile_is_refused(made_anew: bool, tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+
+    def change() -> None:
+        world.producing = False
+        for consumer in world.consumers:
+            consumer.close()
+        world.kafka.delete_topic(TOPIC)
+        if made_anew:
+            world.kafka.create_topic(TOPIC, len(PARTITIONS))
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"writer": change}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert f"deleted or recreated since the plan was made: {TOPIC}. Nothing was changed" in result.message
+
+
+def test_a_broker_that_lags_makes_no_plan_outdated(tmp_path: Path) -> None:
+    """Of the same topic it shows fewer partitions than were planned: they are there all the same."""
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    kafka: Any = Delayed(world.kafka, world.clock, {"writer": lambda: world.kafka.lag_behind(TOPIC, 1)}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle()
+    world.check_reset()
+
+
+@pytest.mark.parametrize(
+    ("auto_commit_s", "late_s"), [(5.0, 7.0), (None, 9.0)], ids=["progress-was-seen", "nobody-commits"]
+)
+def test_what_an_application_may_still_hold_is_watched_for(
+    auto_commit_s: float | None, late_s: float, tmp_path: Path
+) -> None:
+    """``inFlight`` where nothing holds the owners back: an old offset that is committed within it is noticed."""
+    kind = Kind("consumer-holds", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("heartbeat_s", 0.2),))
+    world = World(kind, tmp_path)
+    for consumer in world.consumers:
+        consumer.auto_commit_s = auto_commit_s
+    late = RESET[0]
+    world.create(in_flight=timedelta(seconds=9))
+    committed: list[int] = []
+
+    def commit() -> None:
+        committed.append(world.targets[late] - 1)
+        world.kafka.commit_directly(GROUP, {late: committed[0]})
+
+    def look() -> None:
+        journal = world.store.load().journal
+        if journal and journal[-1].phase is Phase.VERIFYING:
+            world.clock.after(late_s, commit)
+        else:
+            world.clock.after(0.05, look)
+
+    look()
+    result = world.execute()
+    assert result is not None
+    assert committed
+    assert (result.phase, result.redone) == (Phase.SUCCEEDED, 1)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
 def test_nothing_committed_means_nothing_changed(tmp_path: Path) -> None:
     world = World(KINDS[0], tmp_path)
     world.create()
