@@ -914,10 +914,12 @@ class FakeConsumer:
             return
         now = self.kafka.clock.monotonic()
         self._obey()
+        # An eager member has given all up before it joins, and a slow one is not there to poll.
+        reads = not (self._rejoining or (self._joining and self.assignor not in COOPERATIVE))
         for partition, position in list(self._positions.items()):
-            if partition not in self._closing:
+            if partition not in self._closing and reads:
                 self._positions[partition] = self._deliver(partition, position)
-        if self.auto_commit_s is not None and now >= self._next_commit_s:
+        if self.auto_commit_s is not None and now >= self._next_commit_s and reads:
             self._next_commit_s = now + self.auto_commit_s
             self._auto_commit()
         # Last, so that the first records of what is assigned now come with the next poll: they have to be fetched.

@@ -176,7 +176,8 @@ class Sequences:
                 if clock.monotonic() >= earliest:
                     if hold.blink():
                         return True
-                    # Somebody has yet to let go, and what he has in hand then counts from then.
+                    # Somebody has yet to let go, and what he has in hand counts from then. When that is does not show
+                    # while the join is held; what he commits after it is seen in the watch.
                     earliest = clock.monotonic() + self._hold_s
                 hold.keep()
                 return False

@@ -35,6 +35,7 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import make_plan
+from tidegate.reset.sequences import MOST_STALE_LOOKS
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 
@@ -213,8 +214,19 @@ class World:
             gather=lambda request, plan: gather_counts(request, plan, kafka, self.clock),
         )
 
+    def aim_ahead(self) -> None:
+        """Targets far ahead of the owners, who read no faster than is written: old positions stay below them."""
+        before = self.kafka.committed(GROUP)
+        for consumer in self.consumers:
+            consumer.records_per_poll = 1
+        for partition in RESET:
+            self.kafka.append(partition, [self.clock.now()] * 500)
+        self.targets = {p: before[p] + 400 for p in RESET}
+
     def settle(self, seconds: float = 16) -> None:
         """Let everything come to rest, with all that was written read."""
+        for consumer in self.consumers:
+            consumer.records_per_poll = 10
         self.clock.sleep(seconds)
         self.producing = False
         self.clock.sleep(5)
@@ -346,16 +358,7 @@ def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_pat
     """
     kind = Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),))
     world = World(kind, tmp_path)
-    world.targets = {p: o.latest - 1 for p, o in world.kafka.log_bounds(RESET).items()}
-    before = world.kafka.committed(GROUP)
-    # Ahead of the owners by more than they read within a watch: what they commit next lies before it.
-    for consumer in world.consumers:
-        consumer.records_per_poll = 0
-    for partition in RESET:
-        world.kafka.append(partition, [world.clock.now()] * 500)
-    world.targets = {p: before[p] + 400 for p in RESET}
-    for consumer in world.consumers:
-        consumer.records_per_poll = 2
+    world.aim_ahead()
     world.create()
     away = [Unavailable("coordinator moves")] * cut_short
     kafka: Any = Delayed(
@@ -365,8 +368,6 @@ def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_pat
     assert result is not None
     assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 3 + cut_short)
     assert result.redone == len(RESET)
-    for consumer in world.consumers:
-        consumer.records_per_poll = 10
     world.settle()
     world.check_reset(at_most=2)
 
@@ -706,6 +707,135 @@ def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
     assert result.phase is Phase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
+
+
+LATE = (("late_commit_s", 3.0),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "heartbeats_s"),
+    [
+        (Kind("barrier", Way.BARRIER, consumer=LATE), (3.0, 3.0, 3.0)),
+        # The others have long rejoined when this one gives its partitions up, just after we have tried to let go.
+        (Kind("barrier-one-slow", Way.BARRIER, consumer=LATE), (3.0, 10.4, 3.0)),
+        (Kind("barrier-waiting", Way.BARRIER, owners=Owners.WAITING, consumer=LATE), (3.0, 3.0, 3.0)),
+        (
+            Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", Owners.WAITING, LATE),
+            (3.0, 3.0, 3.0),
+        ),
+        # Its namesakes are back at once.
+        (
+            Kind("consumer-waiting-one-slow", Way.HANDOVER, GroupType.CONSUMER, "uniform", Owners.WAITING, LATE),
+            (0.2, 8.0, 0.2),
+        ),
+    ],
+    ids=lambda v: v.name if isinstance(v, Kind) else "",
+)
+def test_no_late_commit_comes_after_the_owners_were_held_for_as_long_as_it_takes(
+    kind: Kind, heartbeats_s: tuple[float, ...], tmp_path: Path
+) -> None:
+    """``inFlight`` counts from when the last owner has noticed that it has to let go; then one round is enough."""
+    world = World(kind, tmp_path)
+    world.aim_ahead()
+    for consumer, heartbeat_s in zip(world.consumers, heartbeats_s, strict=True):
+        consumer.client_id, consumer.heartbeat_s = "namesake", heartbeat_s
+        consumer._next_heartbeat_s = world.clock.monotonic() + heartbeat_s
+    world.create(in_flight=timedelta(seconds=3))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, kind.way, 1)
+    world.settle(30)
+    world.check_reset(at_most=2)
+
+
+def test_a_commit_into_a_gated_reset_is_seen_before_the_gates_are_opened(tmp_path: Path) -> None:
+    """Somebody else's, while our transaction is becoming visible: the last one written wins."""
+    world = World(next(k for k in KINDS if k.name == "managed-eager"), tmp_path)
+    world.create()
+    late = RESET[0]
+    committed: list[int] = []
+
+    def commit_meanwhile() -> None:
+        if late in world.kafka._undecided(GROUP):
+            committed.append(world.targets[late] + BACK)
+            world.kafka.commit_directly(GROUP, {late: committed[0]})
+        else:
+            world.clock.after(0.001, commit_meanwhile)
+
+    commit_meanwhile()
+    result = world.execute()
+    assert result is not None
+    assert committed
+    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, Way.GATED, 1)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+FAR_AWAY = (
+    Kind("static", Way.HANDOVER, consumer=(("group_instance_id", "static"),)),
+    Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
+)
+
+
+@pytest.mark.parametrize("kind", FAR_AWAY, ids=lambda k: k.name)
+def test_brokers_far_away_put_a_reset_off_a_few_times_only(kind: Kind, tmp_path: Path) -> None:
+    """Each look at the owners is older than it should be by the time it is acted upon."""
+    world = World(kind, tmp_path)
+    world.create()
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=8)
+
+
+def test_an_owner_that_left_before_the_join_was_held_has_left_its_partitions_to_another(tmp_path: Path) -> None:
+    """Brokers far away: owners are acted upon as they were seen, and a rebalance fits in between."""
+    kind = FAR_AWAY[0]
+    world = World(kind, tmp_path)
+    moved = next(p for p in RESET if p in world.consumers[1].positions)
+    world.create()
+    before: dict[str, Callable[[], None]] = {}
+    holds: list[float] = []
+
+    def leaves() -> None:
+        holds.append(world.clock.monotonic())
+        if len(holds) <= MOST_STALE_LOOKS:
+            before["hold"] = leaves
+            return
+        world.consumers[1].close()
+        world.clock.sleep(9)
+        assert moved in world.consumers[2].positions
+
+    before["hold"] = leaves
+    kafka: Any = Delayed(world.kafka, world.clock, before, describe_s=0.25)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert len(holds) > MOST_STALE_LOOKS
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=8)
+
+
+def test_an_owner_that_was_made_to_leave_in_a_rebalance_of_others_is_made_to_leave_again(tmp_path: Path) -> None:
+    """kafka-python: a rebalance began after the look at it, so it was rejoining, and goes on as if nothing had been."""
+    kind = Kind(
+        "cooperative-keeps", Way.HANDOVER, assignor="cooperative-sticky", consumer=(("keeps_when_unknown", True),)
+    )
+    world = World(kind, tmp_path)
+    world.create()
+
+    def rebalances() -> None:
+        world.kafka.membership.rebalance(GROUP)
+        world.clock.sleep(4)
+
+    kafka: Any = Delayed(world.kafka, world.clock, {"leave": rebalances}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=3)
 
 
 @pytest.mark.parametrize("committed", [True, False])
