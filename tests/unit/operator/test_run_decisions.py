@@ -289,7 +289,7 @@ CASES = {
         "Applying",
     ),
     "deleted in mid-run, out of patience": (
-        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=3)),
+        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=2, seconds=1)),
         RemoveFinalizer(),
         None,
         "Applying",
@@ -329,6 +329,19 @@ TAKEN_OVER = {
     "another id": (under_way(spec=spec_of("two"), run=APPLYING, runner=RUNNING), "Superseded"),
     "no reset any more": (under_way(spec=spec_of(None), run=APPLYING, runner=RUNNING), "Superseded"),
     "deleted": (under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW), "Deleted"),
+    "deleted, at the end of its time": (
+        under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW - timedelta(minutes=2)),
+        "Deleted",
+    ),
+    "deleted, with more time": (
+        under_way(
+            run=APPLYING,
+            runner=RUNNING,
+            deleting_since=NOW - timedelta(minutes=4),
+            deletion_limit=timedelta(minutes=5),
+        ),
+        "Deleted",
+    ),
     "too many launches": (
         under_way(
             WORKING.model_copy(update={"application": f"{DOCUMENT}-12"}), run=APPLYING, runner=replace(DEAD, fenced=12)

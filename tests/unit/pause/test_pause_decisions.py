@@ -340,6 +340,13 @@ def test_an_owner_with_the_agent_gets_its_drain_time_and_then_is_told_of() -> No
     assert condition(late, "Stalled") == ("True", "AckOverdue")
     assert not late.status.unmanaged_members
 
+    restarted = later(later(seen, first, 30 * SECOND), late, SECOND, waits={}, rows=())
+    assert decide(restarted).status == late.status
+
+    # Another owner has its own drain time before it.
+    moved = seen_of(spec, group_of(b=O[:2]), topics.ack(*O[:2], member=B, epoch=0))
+    assert decide(later(moved, late, 31 * SECOND, waits={}, rows=())).status.phase is PausePhase.PAUSING
+
 
 def test_a_consumer_outside_the_group_is_waited_for_but_not_for_ever() -> None:
     topics = Topics().hold(*O[:1]).ack(O[0], member="", epoch=0)

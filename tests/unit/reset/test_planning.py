@@ -209,6 +209,19 @@ def test_a_time_from_before_the_log_may_have_lost_records(kafka: FakeKafka) -> N
     assert any("All records left in 2 partitions (orders-0, orders-1) are at or after" in n for n in plan.notes)
 
 
+@pytest.mark.parametrize(
+    ("at", "topic"),
+    [
+        pytest.param(START - SECOND, "refunds", id="nothing was deleted"),
+        pytest.param(START + SECOND * 50, "orders", id="within what is left"),
+        pytest.param(START + SECOND * 200, "orders", id="after what is left"),
+    ],
+)
+def test_a_time_whose_first_record_is_there_has_lost_none(kafka: FakeKafka, at: datetime, topic: str) -> None:
+    plan = make_plan(request(ToTimestamp(at), Selection(topic)), kafka, NOW)
+    assert not any("All records left" in n for n in plan.notes)
+
+
 def test_times_are_never_kafkas_special_negative_ones() -> None:
     assert asked_time(ToTimestamp(EPOCH - timedelta(milliseconds=1)), NOW) == EPOCH
     assert asked_time(ByDuration(NOW - EPOCH + timedelta(milliseconds=2)), NOW) == EPOCH
@@ -516,6 +529,12 @@ def test_a_span_of_what_is_still_there(kafka: FakeKafka) -> None:
     assert "The committed offset is outside the log: orders-0 at 3, orders-1 at 500" in plan.notes
 
 
+def test_a_group_at_either_end_of_the_log_is_inside_it(kafka: FakeKafka) -> None:
+    kafka.commit_directly("g", {ORDERS[0]: 10, ORDERS[1]: 110})
+    plan = make_plan(request(ToOffset(12), ALL_ORDERS), kafka, NOW)
+    assert not any("outside the log" in n for n in plan.notes)
+
+
 def test_spans_are_looked_up_where_most_is_moved() -> None:
     kafka = FakeKafka(FakeClock())
     kafka.create_topic("wide", SPAN_LIMIT + 100)
@@ -575,6 +594,17 @@ def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -
     assert any("is read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
     whole = make_plan(request(ToEarliest(), group_id="modern"), kafka, NOW)
     assert not any("read again" in n for n in whole.notes)
+
+
+def test_gates_cost_nothing_beside_the_run(kafka: FakeKafka) -> None:
+    consumer = FakeConsumer(
+        kafka, "managed", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform", managed=True
+    ).start()
+    kafka.control.ensure()
+    kafka.clock.sleep(consumer.poll_s)
+    some = make_plan(request(ToEarliest(), Selection("orders", frozenset({0})), group_id="managed"), kafka, NOW)
+    assert some.way is Way.GATED
+    assert not any("read again" in n for n in some.notes)
 
 
 def test_a_barrier_says_what_it_costs_if_a_client_is_old(kafka: FakeKafka) -> None:
