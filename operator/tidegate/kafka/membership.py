@@ -49,12 +49,16 @@ class KafkaMembership:
         group = self._classic(group_id)
         hold = KafkaJoinHold(self._wire, self._reader, group_id, _protocols(group))
         try:
-            # One that is under way will do: perhaps a predecessor of ours began it.
-            if rebalance and group.state is not GroupState.PREPARING_REBALANCE:
+            # One that is under way will do: perhaps a predecessor of ours began it. Until the id is out it may end at
+            # any time, so only a look after that counts.
+            if rebalance and self._state(group_id) is not GroupState.PREPARING_REBALANCE:
                 self._start_rebalance(group)
             yield hold
         finally:
             hold.release()
+
+    def _state(self, group_id: str) -> GroupState:
+        return self._reader.groups([group_id])[group_id].state
 
     def _classic(self, group_id: str) -> Group:
         group = self._reader.groups([group_id])[group_id]
@@ -74,7 +78,7 @@ class KafkaMembership:
         try:
             self._joiner.send_join(group.group_id, guest, _protocols(group), int(PENDING_SESSION_S * 1000))
             deadline = time.monotonic() + _REBALANCE_SEEN_S
-            while self._reader.groups([group.group_id])[group.group_id].state is not GroupState.PREPARING_REBALANCE:
+            while self._state(group.group_id) is not GroupState.PREPARING_REBALANCE:
                 if time.monotonic() > deadline:
                     raise Unavailable(f"group {group.group_id} did not begin to rebalance within {_REBALANCE_SEEN_S} s")
                 time.sleep(_LOOK_EVERY_S)
