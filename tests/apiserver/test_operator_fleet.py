@@ -79,7 +79,7 @@ def test_live_groups_are_reset_by_one_plan_and_one_approval_and_undone(
         read = json.loads(plan("--output", "json", "--group", groups["live"]))
         assert [p["target"] for p in read["plan"]["partitions"]] == [10] * PARTITIONS
 
-        connected.annotate_policy("p", approve="back")
+        connected.approve("p")
         done = connected.wait_phase("p", *FINAL)
 
         assert (done["status"]["reset"]["phase"], done["status"]["reset"]["engine"]) == ("Succeeded", "Direct")
@@ -128,7 +128,7 @@ def test_a_group_that_fails_leaves_the_others_as_planned_or_puts_all_back(
         admin.delete_topics([own])[own].result(30)
         until(lambda: own not in admin.list_topics(timeout=10).topics, f"{own} is gone")
         make_topic(1, name=own)
-        shared.annotate_policy(p, approve="go")
+        shared.approve(p)
 
         ended = shared.wait_phase(p, *FINAL)
 

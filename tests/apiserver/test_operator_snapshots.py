@@ -100,7 +100,7 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_snapshot(
     resources.policy("back", lost, {"id": "one", "to": to, "approval": "Manual"})
     resources.wait_phase("back", "AwaitingApproval", timeout_s=180)
     assert committed(kafka.bootstrap, lost, topic, 2) == {}
-    resources.annotate_policy("back", approve="one")
+    resources.approve("back")
     done = resources.wait_phase("back", "Succeeded", "Failed", "RolledBack", timeout_s=180)
     assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
     assert committed(kafka.bootstrap, lost, topic, 2) == {0: 50, 1: 60}

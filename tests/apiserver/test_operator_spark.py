@@ -108,7 +108,8 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
     assert "<svg" in (tmp_path / "plan.html").read_text()
     shown = plan()
     assert "read again 80 records, 160 B" in shown.stdout, shown
-    assert "tidegate.io/approve=one" in shown.stdout
+    digest = resources.get_policy("p")["status"]["reset"]["digest"]
+    assert f"tidegate.io/approve={digest} --overwrite" in shown.stdout
 
 
 def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_policy(

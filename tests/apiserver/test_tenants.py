@@ -4,16 +4,22 @@ Each path by which a resource names something: docs/explanation/security.md has 
 """
 
 import base64
+import os
 import secrets
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, TopicPartition
 from kubernetes import client as kube
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import new_client_from_config_dict
 
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources, condition_of, until
@@ -21,7 +27,7 @@ from support.stack_fixtures import OWN_KINDS, topics_of
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.reset.model import RunRequest, ToEarliest
 from tidegate.reset.request import run_name, run_uid
-from tidegate.reset.stores import decode_request, encode_request
+from tidegate.reset.stores import decode_plan, decode_request, encode_plan, encode_request
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -37,11 +43,18 @@ class Tenants:
     my_topic: str
     their_topic: str
 
-    def committed(self, group: str) -> None:
+    def committed(self, group: str, at: int = 0) -> None:
         """The group stands somewhere on my topic."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
-        consumer.commit(offsets=[TopicPartition(self.my_topic, 0, 0)], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(self.my_topic, 0, at)], asynchronous=False)
         consumer.close()
+
+    def offset(self, group: str) -> int:
+        """Where it stands by now."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        [found] = consumer.committed([TopicPartition(self.my_topic, 0)], timeout=10)
+        consumer.close()
+        return int(found.offset)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +170,69 @@ def test_a_forged_run_lends_nobody_the_operators_files_or_connections(tenants: T
         forged = encode_request(replace(decode_request(data["request.json"]), connection=connection))
         mine.core.patch_namespaced_config_map(document, mine.namespace, {"data": {"request.json": forged}})
 
-        mine.annotate_policy("forged", approve="one")
-        mine.wait_phase("forged", "Succeeded")
+        mine.approve("forged")
+        ended = mine.wait_phase("forged", "Succeeded", "Failed", "RolledBack")
 
+        assert condition_of(ended, "Reset")["reason"] == "Forged"
         with pytest.raises(BlockingIOError):
             evil.accept()
+
+
+@pytest.mark.parametrize("part", ["approval", "targets"])
+def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
+    tenants: Tenants, kube_client: kube.ApiClient, apiserver: ApiServer, part: str
+) -> None:
+    """With the rights that Kubernetes' ``edit`` role is made of, beside a person who may approve."""
+    mine, name = tenants.mine, f"edited-{part}"
+    tenants.committed(f"mine-{name}", at=5)
+    mine.policy(name, f"mine-{name}", {"id": "one", "to": {"offset": 1}, "engine": "Direct", "approval": "Manual"})
+    mine.wait_phase(name, "AwaitingApproval")
+    read = mine.get_policy(name)["status"]["reset"]["digest"]
+    [(document, data)] = mine.run_documents(name).items()
+    editor = _editor(mine, kube_client, apiserver, name)
+    policies = kube.CustomObjectsApi(editor)
+    for change in (policies.patch_namespaced_custom_object, policies.patch_namespaced_custom_object_status):
+        with pytest.raises(ApiException) as refused:
+            change("tidegate.io", "v1alpha1", mine.namespace, "offsetresetpolicies", name, {})
+        assert refused.value.status == 403
+
+    plan = decode_plan(data["plan.json"])
+    swapped = encode_plan(replace(plan, partitions=tuple(replace(p, target=4) for p in plan.partitions)))
+    forged = {"approved": "true"} if part == "approval" else {"plan.json": swapped}
+    kube.CoreV1Api(editor).patch_namespaced_config_map(document, mine.namespace, {"data": forged})
+    if part == "targets":
+        mine.annotate_policy(name, approve=read)
+
+    ended = mine.wait_phase(name, "Succeeded", "Failed", "RolledBack")
+    assert (ended["status"]["reset"]["phase"], condition_of(ended, "Reset")["reason"]) == ("Failed", "Forged")
+    assert "Forged" in [reason for reason, _ in mine.events(name)]
+    assert tenants.operator.metric("tidegate_runs_finished_total", outcome="Failed", reason="Forged") >= 1
+    assert tenants.offset(f"mine-{name}") == 5
+    command = [sys.executable, "-m", "tidegate.cli.main", "plan", name, "-n", mine.namespace]
+    environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (shown.returncode, shown.stdout, "Nothing of it is obeyed" in shown.stderr) == (1, "", True), shown
+
+
+def _editor(resources: Resources, admin: kube.ApiClient, apiserver: ApiServer, account: str) -> kube.ApiClient:
+    """A ServiceAccount with what the role ``edit`` is aggregated from."""
+    core, meta = resources.core, kube.V1ObjectMeta(name=account)
+    core.create_namespaced_service_account(resources.namespace, kube.V1ServiceAccount(metadata=meta))
+    kube.RbacAuthorizationV1Api(admin).create_namespaced_role_binding(
+        resources.namespace,
+        kube.V1RoleBinding(
+            metadata=meta,
+            role_ref=kube.V1RoleRef(
+                api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="system:aggregate-to-edit"
+            ),
+            subjects=[kube.RbacV1Subject(kind="ServiceAccount", name=account, namespace=resources.namespace)],
+        ),
+    )
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    granted = core.create_namespaced_service_account_token(account, resources.namespace, request)
+    config = yaml.safe_load(apiserver.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": granted.status.token}
+    return new_client_from_config_dict(config)
 
 
 def test_a_forged_run_of_another_group_is_not_obeyed(tenants: Tenants) -> None:
@@ -170,9 +241,9 @@ def test_a_forged_run_of_another_group_is_not_obeyed(tenants: Tenants) -> None:
     _forge(tenants.mine, body, "one", request)
 
     tenants.mine.patch_policy("stray", reset={"id": "one", "to": {"earliest": {}}, "engine": "Direct"})
-    found = tenants.mine.wait_policy("stray", ready=False, reason="ForeignRun")
+    found = tenants.mine.wait_policy("stray", ready=False, reason="Forged")
 
-    assert "it is about group theirs-g" in condition_of(found, "Reset")["message"]
+    assert "was there before this run began" in condition_of(found, "Reset")["message"]
 
 
 def _forge(resources: Resources, policy: Mapping[str, Any], run: str, request: RunRequest) -> None:

@@ -21,6 +21,7 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.binding import Binding, digest_of
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
     ByDuration,
@@ -41,8 +42,8 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.runner import Launch, RunnerState
-from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
+from tidegate.reset.store import ForgedRun, Run, StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore, encode_plan
 from tidegate.spark import runner_local
 from tidegate.spark.job import apply_groups, carry_out, collect_plan, plan_groups, summarise
 from tidegate.spark.runner_local import LocalSparkRunner
@@ -228,6 +229,39 @@ def test_a_plan_waits_for_approval_and_is_then_applied_as_it_was(
     assert committed == {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}
 
 
+def test_what_a_forged_document_says_is_not_carried_out(
+    spark: Any, kafka: Any, group: str, topic: str, tmp_path: Path, client: KafkaClient
+) -> None:
+    """Of approval it is believed nothing, and of the plan only what was approved by its digest."""
+    store = DirectoryRunStore(tmp_path, "run")
+    wanted = replace(request(kafka.bootstrap, group, ToLatest()), manual_approval=True)
+    asked = Binding(digest_of(store.create(wanted)))
+    assert carry_out(spark, store.location, binding=asked) is None
+    planned = store.load()
+    assert planned.plan is not None
+    whole = digest_of(planned)
+    store.approve()
+    assert carry_out(spark, store.location, binding=Binding(whole)) is None
+    with pytest.raises(ForgedRun):
+        carry_out(spark, store.location, binding=asked)
+
+    swapped = replace(planned.plan, partitions=tuple(replace(p, target=0) for p in planned.plan.partitions))
+    document = tmp_path / "run.json"
+    genuine = document.read_text()
+    document.write_text(genuine.replace(encode_plan(planned.plan), encode_plan(swapped)))
+    assert store.load().plan == swapped
+    with pytest.raises(ForgedRun, match=whole):
+        carry_out(spark, store.location, binding=Binding(whole, whole))
+    with pytest.raises(ForgedRun, match=whole):
+        apply_groups(spark, [(store.location, store.load().attempt)], [whole])
+    assert client.committed(group)[TopicPartition(topic, 0)] == 5
+
+    document.write_text(genuine)
+    result = carry_out(spark, store.location, binding=Binding(whole, whole))
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+
+
 def test_a_refused_plan_ends_the_run(spark: Any, kafka: Any, unique: Any, tmp_path: Path) -> None:
     store = DirectoryRunStore(tmp_path, "run")
     store.create(request(kafka.bootstrap, unique("none"), ToEarliest(), Selection("there-is-no-such-topic")))
@@ -284,6 +318,21 @@ def test_a_run_through_spark_submit(kafka: Any, group: str, topic: str, tmp_path
     assert result.phase is Phase.SUCCEEDED, result
     committed = client.committed(group)
     assert committed == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 4}
+
+
+def test_a_driver_that_finds_a_forged_document_says_so_and_moves_nothing(
+    kafka: Any, group: str, topic: str, tmp_path: Path, client: KafkaClient
+) -> None:
+    store = DirectoryRunStore(tmp_path / "store", "run")
+    wanted = request(kafka.bootstrap, group, ToOffset(4))
+    store.create(replace(wanted, target=ToEarliest()))
+    runner = LocalSparkRunner(tmp_path / "runs")
+    launch = Launch("forged-1", "prod", store.location, environment=Binding(digest_of(Run(wanted))).environment())
+    runner.start(launch)
+    until(lambda: runner.status(launch).state is RunnerState.EXITED, "the job")
+    status = runner.status(launch)
+    assert (status.forged, "with code 3" in status.message) == (True, True), status.message
+    assert client.committed(group)[TopicPartition(topic, 0)] == 5
 
 
 def test_a_driver_killed_while_planning_is_followed_by_one_that_finishes(

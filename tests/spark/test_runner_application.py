@@ -221,6 +221,18 @@ def test_a_driver_that_fails_says_why(runner: SparkApplicationRunner, operator: 
     assert status.state is RunnerState.EXITED
     assert "driver pod d failed with code 137 (OOMKilled)" in status.message
     assert "driver container failed" in status.message
+    assert not status.forged
+
+
+def test_a_driver_that_found_a_forged_document_is_told_from_others(
+    runner: SparkApplicationRunner, operator: SparkOperator, launch: Launch
+) -> None:
+    runner.start(launch)
+    ended = {"name": "spark-kubernetes-driver", "image": "spark", "imageID": "", "ready": False, "restartCount": 0}
+    ended["state"] = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    operator.makes_driver("d", "Failed", containerStatuses=[ended])
+    operator.says(launch.name, "FAILED", "driver container failed", pod="d")
+    assert runner.status(launch).forged
 
 
 def test_a_submission_that_fails_says_why(

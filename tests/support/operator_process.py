@@ -211,6 +211,10 @@ class Resources:
         given = {f"tidegate.io/{key}": value for key, value in annotations.items()}
         return self.patch("offsetresetpolicies", name, {"metadata": {"annotations": given}})
 
+    def approve(self, name: str) -> None:
+        """The plan as the policy's status has it now."""
+        self.annotate_policy(name, approve=self.get_policy(name)["status"]["reset"]["digest"])
+
     def patch_pause(self, name: str, **spec: Any) -> Body:
         return self.patch("consumergrouppauses", name, {"spec": spec})
 

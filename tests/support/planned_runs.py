@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tidegate.kafka.connection import Connection
+from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import (
     Amount,
     Content,
@@ -65,7 +66,12 @@ def a_fleets_run() -> Run:
         manual_approval=True,
         fleet=FleetRequest(("payments-*",)),
     )
-    return Run(request, 1, journal=(Progress(Phase.PLANNING, PLANNED, 1),), fleet=plan)
+    return checked(Run(request, 1, journal=(Progress(Phase.PLANNING, PLANNED, 1),), fleet=plan))
+
+
+def checked(run: Run) -> Run:
+    """As a store hands it out that has compared it with the digest in the status."""
+    return replace(run, digest=digest_of(run))
 
 
 def a_plan() -> Plan:
@@ -107,7 +113,7 @@ def a_run(
         Progress(Phase.PLANNING, PLANNED - timedelta(seconds=2), 1),
         Progress(Phase.AWAITING_APPROVAL, PLANNED, 1),
     )
-    return Run(request, 1, plan or a_plan(), journal, evidence=evidence)
+    return checked(Run(request, 1, plan or a_plan(), journal, evidence=evidence))
 
 
 def some_evidence() -> Evidence:

@@ -25,6 +25,7 @@ from tidegate.kafka.model import Broker, Cluster, Group, GroupState, GroupType, 
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.reset import run as reset
+from tidegate.reset.binding import digest_of
 from tidegate.reset.model import (
     ApplySettings,
     FleetCounts,
@@ -303,7 +304,7 @@ class _PolicySeen:
             status=self.status,
             now=_NOW,
             run_document="tidegate-payments-replay-2026-11-20",
-            run=self.run,
+            run=replace(self.run, digest=digest_of(self.run)) if self.run is not None else None,
             runner=self.runner,
             start=self.start,
             has_finalizer=self.run is not None,
@@ -443,7 +444,7 @@ def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tu
     """What actions are tried on, and what is to come of it."""
     paused, suspended = (bodies["ConsumerGroupPause", name] for name in ("paused", "suspended"))
     awaiting = bodies["OffsetResetPolicy", "awaiting_approval"]
-    approved = awaiting["metadata"] | {"annotations": {reset.APPROVE: awaiting["status"]["reset"]["id"]}}
+    approved = awaiting["metadata"] | {"annotations": {reset.APPROVE: awaiting["status"]["reset"]["digest"]}}
     return {
         ("ConsumerGroupPause", "paused"): paused,
         ("ConsumerGroupPause", "suspended"): suspended,

@@ -43,6 +43,9 @@ def show(review: Review | FleetReview, out: TextIO) -> None:
     width = None if out.isatty() else WIDTH
     console = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
     console.print(Group(*(_parts(review) if isinstance(review, Review) else _fleet_parts(review))))
+    if review.approval is not None:
+        # A line of its own, never cut or broken, however narrow the terminal is: it is to be copied.
+        console.print(Text(f"  {review.approval}", "bold"), soft_wrap=True)
 
 
 def _parts(review: Review) -> Iterator[RenderableType]:
@@ -76,7 +79,6 @@ def _end(review: Review | FleetReview) -> Iterator[RenderableType]:
         yield Text(review.outcome)
     if review.approval is not None:
         yield Text("Nothing has been changed. To let it be applied as it is here:")
-        yield Text(f"  {review.approval}", "bold", no_wrap=True, overflow="ignore")
 
 
 def _line(*parts: tuple[str, str]) -> Text:

@@ -16,13 +16,14 @@ from tidegate.cli.plan_screen import show
 from tidegate.cli.review import FleetReview, Review, fleet_review, review
 from tidegate.cli.screen import Screen
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, uid_of
+from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, name_of, uid_of
+from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.clock import SystemClock
-from tidegate.reset.confined import Confines, confined
+from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import group_document, group_run_uid
 from tidegate.reset.request import run_name, run_uid
-from tidegate.reset.run import phase_of
-from tidegate.reset.store import ForeignRun, Run, RunNotFound
+from tidegate.reset.run import history_of, phase_of
+from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.reset.stores import (
     ConfigMapRunStore,
     StoreFailure,
@@ -32,6 +33,8 @@ from tidegate.reset.stores import (
     encode_plan,
     encode_result,
 )
+from tidegate.resources.base import read_status
+from tidegate.resources.policy import PolicyStatus
 from tidegate.visible import visible
 
 _PATIENCE_S: Final = 10.0
@@ -63,7 +66,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
-    except (CommandFailed, KubeFailure, StoreFailure, RunNotFound, ForeignRun) as failure:
+    except (CommandFailed, KubeFailure, StoreFailure, RunNotFound, ForeignRun, ForgedRun) as failure:
         screen.note(f"tidegate plan: {visible(str(failure))}")
         return 1
     return 0
@@ -93,6 +96,7 @@ def as_json(namespace: str, policy: str, run: Run) -> dict[str, Any]:
     head = {
         "policy": {"namespace": namespace, "name": policy},
         "run": run.request.run_id,
+        "digest": run.digest,
         "phase": str(run.result.phase if run.result is not None else phase_of(run)),
         "result": None if run.result is None else json.loads(encode_result(run.result)),
     }
@@ -129,18 +133,41 @@ def _stored(namespace: str, name: str, run_id: str | None, group_id: str | None)
     uid, document = run_uid(uid_of(policy), wanted), run_name(name, uid_of(policy), wanted)
     patterns = tuple(map(str, spec["groups"])) if spec.get("groups") else None
     confines = Confines(uid, str(spec.get("group", "")), patterns=patterns)
+
+    def load(document: str, confines: Confines, check: Check, missing: str) -> Run:
+        store = ConfigMapRunStore(namespace, document, api_client=client, patience_s=_PATIENCE_S)
+        try:
+            return ConfinedRunStore(store, confines, check).load()
+        except RunNotFound:
+            raise CommandFailed(missing) from None
+
     missing = f"run {wanted} of OffsetResetPolicy {name} has not begun, or is no longer stored"
-    if group_id is not None:
-        if patterns is None:
-            raise CommandFailed(f"--group: OffsetResetPolicy {name} is of one group, and not of a fleet")
-        uid = group_run_uid(uid, group_id)
-        confines, document = confines.of_group(uid, group_id), group_document(document, uid)
-        missing = f"run {wanted} of OffsetResetPolicy {name} has no group {group_id}"
-    store = ConfigMapRunStore(namespace, document, api_client=client, patience_s=_PATIENCE_S)
-    try:
-        return confined(store.load(), confines, store.location)
-    except RunNotFound:
-        raise CommandFailed(missing) from None
+    if group_id is not None and patterns is None:
+        raise CommandFailed(f"--group: OffsetResetPolicy {name} is of one group, and not of a fleet")
+    run = load(document, confines, _binding(policy, wanted), missing)
+    if group_id is None:
+        return run
+    if run.fleet is None:
+        raise CommandFailed(_no_plan(run))
+    uid, missing = group_run_uid(uid, group_id), f"run {wanted} of OffsetResetPolicy {name} has no group {group_id}"
+    digest = run.fleet.digests.get(group_id)
+    if digest is None:
+        raise CommandFailed(missing)
+    return load(group_document(document, uid), confines.of_group(uid, group_id), Binding(digest), missing)
+
+
+def _binding(policy: Object, run_id: str) -> Check:
+    """To the run as the operator knows it: what is shown here is what an approval would approve."""
+    status = read_status(PolicyStatus, policy)
+    current, ended = status.reset, history_of(status, run_id)
+    if current is not None and current.id == run_id and current.digest is not None:
+        return OperatorBinding(current.digest, current.approved_digest or "")
+    if ended is not None and ended.digest is not None:
+        return EndBinding(ended.digest)
+    raise CommandFailed(
+        f"run {run_id} has not begun, or the status of OffsetResetPolicy {name_of(policy)} keeps no digest of it: what "
+        "its ConfigMap says could not be checked"
+    )
 
 
 def _current(policy: Object) -> str | None:

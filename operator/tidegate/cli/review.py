@@ -133,7 +133,7 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
         evidence_notes=_evidence_notes(run, now),
         samples=evidence.samples if evidence is not None else (),
         targets={str(p): offset for p, offset in plan.targets.items()},
-        approval=_approval(namespace, policy, plan.run_id) if waits else None,
+        approval=_approval(namespace, policy, run.digest) if waits else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         at=target.at if isinstance(target, ToTimestamp) else None,
     )
@@ -205,13 +205,13 @@ def fleet_review(namespace: str, policy: str, run: Run, now: datetime) -> FleetR
         refused=tuple(g for g in shown if g.refused),
         all_or_none=asked.failure_policy is FailurePolicy.ALL,
         notes=tuple(map(visible, plan.notes)),
-        approval=_approval(namespace, policy, plan.run_id) if phase is Phase.AWAITING_APPROVAL else None,
+        approval=_approval(namespace, policy, run.digest) if phase is Phase.AWAITING_APPROVAL else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
     )
 
 
-def _approval(namespace: str, policy: str, run_id: str) -> str:
-    annotation = visible(f"{APPROVE}={run_id}")
+def _approval(namespace: str, policy: str, digest: str) -> str:
+    annotation = f"{APPROVE}={digest}"
     return (
         f"kubectl annotate -n {quote(visible(namespace))} orp {quote(visible(policy))} {quote(annotation)} --overwrite"
     )

@@ -7,15 +7,16 @@ what decides whom a run touches is taken from the policy and its connection, eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.reset.binding import Binding, Check, digest_of
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model import FleetPlan, FromCluster, FromGroup, Plan, Progress, Roster, RunRequest, RunResult
-from tidegate.reset.store import ForeignRun, Run, RunStore
+from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +129,29 @@ def _topics(run: Run) -> set[str]:
 
 
 class ConfinedRunStore:
-    """A run store that hands out only what is within the confines. Implements ``tidegate.reset.store.RunStore``."""
+    """A run store that hands out only what is within the confines, and is the document that the binding names.
 
-    def __init__(self, store: RunStore, confines: Confines) -> None:
+    Implements ``tidegate.reset.store.RunStore``. Without ``binding``: whichever document is there. Who writes a plan
+    through it is bound to that plan from then on. Reads raise ``ForgedRun`` and ``ForeignRun``; ``write_plan`` and
+    ``write_fleet_plan`` raise ``ForgedRun`` where somebody else has put another plan there.
+    """
+
+    def __init__(self, store: RunStore, confines: Confines | None, binding: Check | None = None) -> None:
         self._store = store
         self._confines = confines
+        self._binding = binding
+        self._read: Run | None = None
+        """The document when it was last checked, as it is stored."""
 
     @property
     def location(self) -> str:
         return self._store.location
 
     def create(self, request: RunRequest) -> Run:
-        return confined(self._store.create(request), self._confines, self.location)
+        return self._checked(self._store.create(request))
 
     def load(self) -> Run:
-        return confined(self._store.load(), self._confines, self.location)
+        return self._checked(self._store.load())
 
     def begin_attempt(self) -> int:
         return self._store.begin_attempt()
@@ -151,13 +160,17 @@ class ConfinedRunStore:
         self._store.approve()
 
     def write_plan(self, plan: Plan, *, attempt: int) -> None:
-        self._store.write_plan(plan, attempt=attempt)
+        self._write_only(lambda: self._store.write_plan(plan, attempt=attempt))
+        if self._read is not None:
+            self._bind(replace(self._read, plan=plan))
 
     def write_roster(self, roster: Roster, *, attempt: int) -> None:
         self._store.write_roster(roster, attempt=attempt)
 
     def write_fleet_plan(self, plan: FleetPlan, *, attempt: int) -> None:
-        self._store.write_fleet_plan(plan, attempt=attempt)
+        self._write_only(lambda: self._store.write_fleet_plan(plan, attempt=attempt))
+        if self._read is not None:
+            self._bind(replace(self._read, fleet=plan))
 
     def write_evidence(self, evidence: Evidence, *, attempt: int) -> None:
         self._store.write_evidence(evidence, attempt=attempt)
@@ -167,3 +180,21 @@ class ConfinedRunStore:
 
     def finish(self, result: RunResult, *, attempt: int) -> None:
         self._store.finish(result, attempt=attempt)
+
+    def _checked(self, stored: Run) -> Run:
+        run = stored if self._binding is None else self._binding.checked(stored, self.location)
+        if self._binding is not None:
+            self._read = stored
+        return run if self._confines is None else confined(run, self._confines, self.location)
+
+    def _write_only(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except ValueError as error:
+            if self._binding is None:
+                raise
+            raise ForgedRun(f"{self.location} has a plan that this job did not make: {error}") from error
+
+    def _bind(self, planned: Run) -> None:
+        approved = self._binding.approved if isinstance(self._binding, Binding) else ""
+        self._binding = Binding(digest_of(planned), approved)

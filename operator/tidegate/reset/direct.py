@@ -16,11 +16,12 @@ from typing import Any, Final
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import fleet_job, job
+from tidegate.reset.binding import Binding
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import RunResult
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
-from tidegate.reset.store import ForeignRun, RunStore, StaleAttempt
+from tidegate.reset.store import ForeignRun, ForgedRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +121,8 @@ class DirectRunner:
             return RunnerStatus(RunnerState.LOST)
         if not work.done.done():
             return RunnerStatus(RunnerState.RUNNING)
-        return RunnerStatus(RunnerState.EXITED, _why(work.done))
+        error = None if work.done.cancelled() else work.done.exception()
+        return RunnerStatus(RunnerState.EXITED, _why(work.done), forged=isinstance(error, ForgedRun))
 
     def stop(self, launch: Launch) -> None:
         with self._lock:
@@ -156,7 +158,8 @@ class DirectRunner:
         confines = launch.confines
         if confines is None or confines.connection is None:
             raise ValueError(f"job {launch.name} has no connection to act through")
-        store = ConfinedRunStore(self._open_store(launch.store), confines)
+        binding = Binding.of_environment(launch.environment)
+        store = ConfinedRunStore(self._open_store(launch.store), confines, binding)
         kafka = self._open_kafka(confines.connection)
         try:
             if confines.patterns is not None:
@@ -188,7 +191,7 @@ class DirectRunner:
 
     def _note_end(self, launch: Launch, done: Future[RunResult | None]) -> None:
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, StaleAttempt | Stopped | ForeignRun):
+        if isinstance(error, StaleAttempt | Stopped | ForeignRun | ForgedRun):
             _log.info("job %s stopped: %s", launch.name, error or "it was told to")
         elif error is not None:
             _log.error("job %s failed", launch.name, exc_info=error)
@@ -204,5 +207,7 @@ def _why(done: Future[RunResult | None]) -> str:
             return ""
         case Stopped():
             return "it was told to stop"
+        case ForgedRun():
+            return str(error)
         case _:
             return f"{type(error).__name__}: {error}"

@@ -52,6 +52,7 @@ _LEFT: Final = (
     request.NOT_PUT_BACK,
     run.RUN_LOST,
     run.FOREIGN_RUN,
+    run.FORGED,
     run.ABANDONED,
     fleet.GROUPS_REFUSED,
     fleet.GROUPS_FAILED,

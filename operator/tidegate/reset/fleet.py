@@ -16,6 +16,7 @@ from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.reset.apply import APPLIED
+from tidegate.reset.binding import digest_of_end
 from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model import (
     EvidenceSettings,
@@ -114,8 +115,8 @@ def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunReques
 # --- what -------------------------------------------------------------------------------------------------------------
 
 
-def group_plan(plan: Plan) -> GroupPlan:
-    """A group's plan in numbers."""
+def group_plan(plan: Plan, digest: str) -> GroupPlan:
+    """A group's plan in numbers. ``digest``: of its run."""
     span_from, span_to = span(plan.partitions)
     return GroupPlan(
         group_id=plan.group_id,
@@ -127,6 +128,7 @@ def group_plan(plan: Plan) -> GroupPlan:
         span_from=span_from,
         span_to=span_to,
         way=plan.way,
+        digest=digest,
     )
 
 
@@ -302,6 +304,7 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         redone=sum(r.redone for r in results),
         standstill=_standstill(r.standstill for r in results),
         counts=counted,
+        ends=tuple((n, digest_of_end(run.digest, run.result)) for n, run in sorted(groups.items()) if run.result),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar, assert_never
 from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
 from tidegate.kafka.ports import ClusterReader, Kafka
 from tidegate.reset import job
+from tidegate.reset.binding import Binding, Check, EndBinding, NoBinding
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import (
@@ -58,7 +59,7 @@ from tidegate.reset.plan import PlanRefused
 from tidegate.reset.planning import make_plan
 from tidegate.reset.request import NOT_PUT_BACK, Refusal, undo_target
 from tidegate.reset.snapshot import read_ahead
-from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import ForgedRun, Run, RunNotFound, RunStore, StaleAttempt
 
 FLEET_THREADS: Final = 8
 """Groups that one process resets side by side, each through a connection of its own: mostly each is waited for."""
@@ -67,8 +68,8 @@ _TELL_EVERY_S: Final = 1.0
 
 _T = TypeVar("_T")
 
-OpenGroup = Callable[[str], RunStore]
-"""The document of the run with this uid, beneath the fleet's."""
+OpenGroup = Callable[[str, Check], RunStore]
+"""The document of the run with this uid, beneath the fleet's, and what it has to be."""
 
 PlanGroups = Callable[[Sequence[RunRequest], datetime, job.Tell], Iterator[Plan | PlanRefused | KafkaFailure]]
 """A plan for each request, in their order. Raises ``PlanRefused`` for what concerns the whole fleet, and nothing that
@@ -132,8 +133,7 @@ def carry_out(store: RunStore, parts: Parts) -> RunResult | None:
     if run.request.manual_approval and not run.approved:
         if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
             store.append(Progress(Phase.AWAITING_APPROVAL, parts.clock.now(), attempt), attempt=attempt)
-        if not store.load().approved:
-            return None
+        return None
     return _go_on(store, attempt, parts)
 
 
@@ -172,7 +172,7 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
             there = () if named else job.while_away(parts.group_ids, run.request, clock)
             roster = roster_of(run.request, there, clock.now())
             store.write_roster(roster, attempt=attempt)
-        plan = _planned(run.request, roster, parts, tell)
+        plan = _planned(run.request, roster, attempt, parts, tell)
         store.write_fleet_plan(plan, attempt=attempt)
         refused = refused_fleet(run.request, plan)
         if refused is not None:
@@ -185,8 +185,11 @@ def _plan(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
     return result
 
 
-def _planned(request: RunRequest, roster: Roster, parts: Parts, tell: job.Tell) -> FleetPlan:
-    """Every group's plan is in its document before any is in the fleet's."""
+def _planned(request: RunRequest, roster: Roster, attempt: int, parts: Parts, tell: job.Tell) -> FleetPlan:
+    """Every group's plan is in its document before any is in the fleet's.
+
+    What an earlier attempt has planned is kept; the first one finds no plan but its own. Raises ``ForgedRun``.
+    """
     found: dict[str, GroupPlan] = {}
     asked: dict[str, tuple[RunRequest, RunStore]] = {}
 
@@ -195,10 +198,12 @@ def _planned(request: RunRequest, roster: Roster, parts: Parts, tell: job.Tell) 
         if isinstance(wanted, Refusal):
             found[group_id] = GroupPlan(group_id, refused=wanted.reason, message=wanted.message)
             return
-        store = parts.open_group(wanted.run_uid)
+        store = parts.open_group(wanted.run_uid, NoBinding())
         there = store.create(wanted)
+        if there.request != wanted or (there.plan is not None and attempt == 1):
+            raise ForgedRun(f"{store.location} is of none of this fleet's jobs: see who wrote it")
         if there.plan is not None:
-            found[group_id] = group_plan(there.plan)
+            found[group_id] = group_plan(there.plan, there.digest)
         else:
             asked[group_id] = (wanted, store)
 
@@ -207,7 +212,7 @@ def _planned(request: RunRequest, roster: Roster, parts: Parts, tell: job.Tell) 
         if isinstance(plan, Plan):
             store = asked[group_id][1]
             store.write_plan(plan, attempt=store.begin_attempt())
-            found[group_id] = group_plan(plan)
+            found[group_id] = group_plan(plan, store.load().digest)
         else:
             reason, message = job.why_unplanned(plan)
             found[group_id] = GroupPlan(group_id, refused=reason, message=message)
@@ -224,8 +229,9 @@ def _group_request(request: RunRequest, group_id: str, parts: Parts) -> RunReque
     if not isinstance(target, Undo):
         return group_request(request, group_id, target)
     undone_uid = f"{request.run_uid.rpartition('/')[0]}/{target.run_id}"
+    ends = dict(request.fleet.ends) if request.fleet is not None else {}
     try:
-        undone = parts.open_undone(group_run_uid(undone_uid, group_id)).load()
+        undone = parts.open_undone(group_run_uid(undone_uid, group_id), EndBinding(ends.get(group_id, ""))).load()
     except RunNotFound:
         undone = None
     back = undo_target(target.run_id, undone)
@@ -320,7 +326,8 @@ class _Teller:
 
 def _opened(fleet: Run, plan: FleetPlan, parts: Parts) -> dict[str, RunStore]:
     """The documents of the groups that have a plan."""
-    return {g: parts.open_group(group_run_uid(fleet.request.run_uid, g)) for g in plan.planned}
+    uid = fleet.request.run_uid
+    return {g: parts.open_group(group_run_uid(uid, g), Binding(digest)) for g, digest in plan.digests.items()}
 
 
 def _loaded(opened: Mapping[str, RunStore], parts: Parts) -> dict[str, Run]:
@@ -554,9 +561,9 @@ def patiently(plan: PlanGroups, clock: Clock) -> PlanGroups:
 def beneath(document: str, confines: Confines, open_document: Callable[[str], RunStore]) -> OpenGroup:
     """The groups' documents beneath the one of a fleet's run, each within its confines."""
 
-    def opened(uid: str) -> RunStore:
+    def opened(uid: str, check: Check) -> RunStore:
         group_id = uid.split("/", 2)[2]
-        return ConfinedRunStore(open_document(group_document(document, uid)), confines.of_group(uid, group_id))
+        return ConfinedRunStore(open_document(group_document(document, uid)), confines.of_group(uid, group_id), check)
 
     return opened
 

@@ -22,6 +22,12 @@ def holder(run_uid: str) -> str:
     return f"reset/{run_uid}"
 
 
+def open_gates_of(control: ControlTopics, run_uid: str) -> None:
+    """Let go of all that a run holds, and of what the runs of its groups hold where it is a fleet's."""
+    own = holder(run_uid)
+    control.release([key for key in control.read().holds if key.holder == own or key.holder.startswith(f"{own}/")])
+
+
 class RunGates:
     """The gates of one run. ``drain_s``: how long owners may take to finish what they were given."""
 

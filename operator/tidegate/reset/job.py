@@ -5,15 +5,17 @@ May be started again at any point, by anybody: each start is an attempt, which t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.apply import GroupReset
 from tidegate.reset.clock import Clock
 from tidegate.reset.evidence import Evidence
+from tidegate.reset.gates import open_gates_of
 from tidegate.reset.gathering import gather_counts
 from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
 from tidegate.reset.pacing import Tuning
@@ -21,6 +23,9 @@ from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
 
 T = TypeVar("T")
+
+_HALT_TRANSACTION_S: Final = 60.0
+"""Of a writer that only ends others' transactions and begins none."""
 
 Tell = Callable[[Searched], None]
 Planner = Callable[[RunRequest, datetime, Tell], Plan]
@@ -62,8 +67,7 @@ def carry_out(
         if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
             store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
             gather_evidence(store, attempt, gather)
-            if store.load().approved:
-                return apply(attempt)
+        # Whatever the document says by now: approval is the operator's to tell, to the job that it starts.
         return None
     result = apply(attempt)
     gather_evidence(store, attempt, gather)
@@ -144,6 +148,17 @@ def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
     run = store.load()
     if run.plan is not None and run.result is None:
         group_reset(store, run.attempt, kafka, clock, None).fence()
+
+
+def halt(kafka: Kafka, run_uid: str, group_ids: Iterable[str]) -> None:
+    """End what a job left open in Kafka, without asking the run's document: open transactions, then closed gates.
+
+    Raises ``KafkaFailure``: then it has to be done again.
+    """
+    for group_id in group_ids:
+        with closing(kafka.writer(group_id, transaction_timeout_s=_HALT_TRANSACTION_S)) as writer:
+            writer.fence()
+    open_gates_of(kafka.control, run_uid)
 
 
 def group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tuning: Tuning | None) -> GroupReset:

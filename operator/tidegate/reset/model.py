@@ -303,7 +303,8 @@ class FailurePolicy(StrEnum):
 class FleetRequest:
     """Which groups a fleet is of: those that match ``patterns`` and are allowed; ``groups``: by name, for an undo.
 
-    ``undoes``: the document of the fleet's run that is undone, where it is one.
+    ``undoes``: the document of the fleet's run that is undone, where it is one. ``ends``: by group, the digest of how
+    its run ended then (``tidegate.reset.binding.digest_of_end``).
     """
 
     patterns: tuple[str, ...]
@@ -311,6 +312,7 @@ class FleetRequest:
     allowed_groups: tuple[str, ...] = ("*",)
     groups: tuple[str, ...] | None = None
     undoes: str = ""
+    ends: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,8 @@ class GroupPlan:
     way: Way | None = None
     refused: str = ""
     message: str = ""
+    digest: str = ""
+    """Of the group's own run (``tidegate.reset.binding.digest_of``), which is the only one that is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +362,11 @@ class FleetPlan:
     made_at: datetime
     groups: tuple[GroupPlan, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Of the groups that have a plan."""
+        return {g.group_id: g.digest for g in self.groups if not g.refused}
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -565,3 +574,5 @@ class RunResult:
     standstill: Standstill | None = None
     before: tuple[PartitionOffset, ...] = ()
     counts: FleetCounts | None = None
+    ends: tuple[tuple[str, str], ...] = ()
+    """Of a fleet: by group, the digest of how its run ended (``tidegate.reset.binding.digest_of_end``)."""

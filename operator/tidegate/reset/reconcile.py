@@ -45,6 +45,7 @@ from tidegate.metrics import Metrics
 from tidegate.observe import NotLookedAt, Observer
 from tidegate.reset import fleet_job, job
 from tidegate.reset import run as core
+from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.clock import Clock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.ends import RUN_ENDS
@@ -87,18 +88,20 @@ from tidegate.reset.run import (
     CreateRun,
     Decision,
     Fence,
+    Halt,
     RemoveFinalizer,
     RunnerSeen,
     Seen,
     Start,
     TakeOver,
     decide,
+    history_of,
     is_settled,
     run_id_of,
     under_way,
 )
 from tidegate.reset.runner import Launch, Runner, RunnerState, merged_secrets
-from tidegate.reset.store import ForeignRun, Run, RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import RESET, STALLED, find_condition, is_true
@@ -177,6 +180,10 @@ class _Memory:
     keeping: str = ""
     """Why a keeper failed last."""
     finished: set[str] = field(default_factory=set)
+    forged: str = ""
+    """Why what the run under way goes by is forged, where an effect has found that out."""
+    halted: str = ""
+    """The id of the run whose document is forged, and all of which was ended."""
     taking_over: asyncio.Future[RunResult] | None = None
 
 
@@ -237,6 +244,10 @@ class PolicyReconciler:
             # Said in the condition by the next pass, which the loop's backoff delays.
             memory.trouble = str(error)
             raise
+        except ForgedRun as forged:
+            # Of a fleet, this may be the document of one of its groups, which no pass looks at by itself.
+            memory.forged = str(forged)
+            return Pass(body, 0)
         except (RunNotFound, StaleAttempt) as error:
             _log.info("%s: %s", label_of(body), error)
         else:
@@ -302,7 +313,7 @@ class PolicyReconciler:
             status=status,
             now=parts.clock.now(),
             invalid=invalid,
-            approved_id=annotations.get(core.APPROVE),
+            approval=annotations.get(core.APPROVE),
             abandoned=str(annotations.get(core.ABANDON, "")).lower() == "true",
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=core.FINALIZER in (metadata.get("finalizers") or ()),
@@ -313,13 +324,19 @@ class PolicyReconciler:
         )
         if run_id is None:
             return seen
+        if under_way(status) is None and history_of(status, run_id) is not None:
+            return seen  # an id that ran before: its document is not looked at
         document = run_name(name_of(body), uid_of(body), run_id)
         try:
             run = await self._load(body, run_id)
+        except ForgedRun as forged:
+            halted = self._memory(body).halted == run_id
+            return replace(seen, run_document=document, forged=str(forged), halted=halted)
         except ForeignRun as foreign:
             return replace(seen, run_document=document, foreign=str(foreign))
-        seen = replace(seen, run_document=document, run=run)
-        current = under_way(status)
+        memory, current = self._memory(body), under_way(status)
+        found_out = memory.forged if current is not None else ""
+        seen = replace(seen, run_document=document, run=run, forged=found_out, halted=memory.halted == run_id)
         if current is not None and run is not None:
             runner = await self._runner_seen(body, spec, current)
             return replace(seen, runner=runner, connected=self._is_connected(body, run))
@@ -328,8 +345,22 @@ class PolicyReconciler:
         return seen
 
     async def _load(self, body: Object, run_id: str) -> Run | None:
-        """Raises ``ForeignRun``."""
-        store = self._open_store(body, run_id)
+        """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
+        store = self._open_store(body, run_id, self._binding(body, run_id))
+        try:
+            return await self._do(store.load)
+        except RunNotFound:
+            return None
+
+    async def _ended(self, body: Object, run_id: str) -> Run | None:
+        """An earlier run, as it ended; ``None`` where status.history has no digest of it.
+
+        Raises ``ForeignRun`` and ``ForgedRun``.
+        """
+        kept = history_of(read_status(PolicyStatus, body), run_id)
+        if kept is None or kept.digest is None:
+            return None
+        store = self._open_store(body, run_id, EndBinding(kept.digest))
         try:
             return await self._do(store.load)
         except RunNotFound:
@@ -451,7 +482,9 @@ class PolicyReconciler:
             return Undo(to.undo, ())  # what each group goes back to is in its own document
         if to.undo is not None:
             try:
-                return undo_target(to.undo, await self._load(body, to.undo))
+                return undo_target(to.undo, await self._ended(body, to.undo))
+            except ForgedRun as forged:
+                return Refusal(core.FORGED, f"spec.reset.to.undo: {forged}")
             except ForeignRun as foreign:
                 return Refusal(core.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
         if to.record is not None:
@@ -497,10 +530,14 @@ class PolicyReconciler:
         if undone is None:
             return fleet
         try:
-            earlier = await self._load(body, undone)
+            earlier = await self._ended(body, undone)
             if earlier is None or earlier.fleet is None:
                 return undo_not_found(undone)
-            groups = await self._patiently(functools.partial(undone_groups, earlier, self._runs_beneath(body, undone)))
+            ends = dict(earlier.result.ends) if earlier.result is not None else {}
+            runs = self._runs_beneath(body, undone, ends)
+            groups = await self._patiently(functools.partial(undone_groups, earlier, runs))
+        except ForgedRun as forged:
+            return Refusal(core.FORGED, f"spec.reset.to.undo: {forged}")
         except ForeignRun as foreign:
             return Refusal(core.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
         if not groups:
@@ -508,9 +545,11 @@ class PolicyReconciler:
                 NOTHING_TO_UNDO,
                 f"spec.reset.to.undo: run {undone} has left no group's offsets changed, or has not ended",
             )
-        return replace(fleet, groups=groups, undoes=run_name(name_of(body), uid_of(body), undone))
+        undoes = run_name(name_of(body), uid_of(body), undone)
+        return replace(fleet, groups=groups, undoes=undoes, ends=tuple((g, ends[g]) for g in groups))
 
-    def _runs_beneath(self, body: Object, run_id: str) -> Callable[[str], Run | None]:
+    def _runs_beneath(self, body: Object, run_id: str, ends: Mapping[str, str]) -> Callable[[str], Run | None]:
+        """``ends``: by group, the digest of how its run ended."""
         confines = self._confines(body, run_id)
 
         def load(group_id: str) -> Run | None:
@@ -518,7 +557,9 @@ class PolicyReconciler:
             document = group_document(run_name(name_of(body), uid_of(body), run_id), uid)
             store = self._parts.open_store(namespace_of(body), document, None)
             try:
-                return ConfinedRunStore(store, confines.of_group(uid, group_id)).load()
+                return ConfinedRunStore(
+                    store, confines.of_group(uid, group_id), EndBinding(ends.get(group_id, ""))
+                ).load()
             except RunNotFound:
                 return None
 
@@ -628,7 +669,7 @@ class PolicyReconciler:
             skipped=(plan.records_skipped or 0) if plan is not None else 0,
         )
         memory.launched.clear()
-        memory.fenced, memory.dead, memory.died_at = 0, "", None
+        memory.fenced, memory.dead, memory.died_at, memory.forged, memory.halted = 0, "", None, "", ""
 
     # --- act ----------------------------------------------------------------------------------------------------------
 
@@ -649,7 +690,8 @@ class PolicyReconciler:
                     )
                 return body
             case CreateRun(request):
-                store = self._open_store(body, request.run_id, owner_reference(body))
+                binding = self._binding(body, request.run_id)
+                store = self._open_store(body, request.run_id, binding, owner_reference(body))
                 await self._do(store.create, request)
             case core.Launch(name):
                 await self._start_job(body, seen, decision, name)
@@ -657,6 +699,8 @@ class PolicyReconciler:
                 await self._do(self._store(body, seen).approve)
             case Fence(number):
                 await self._fence(body, seen, number)
+            case Halt():
+                await self._halt(body, seen)
             case TakeOver(reason, message):
                 await self._take_over(body, seen, reason, message)
             case _:
@@ -665,8 +709,8 @@ class PolicyReconciler:
 
     async def _start_job(self, body: Object, seen: Seen, decision: Decision, name: str) -> None:
         reset = decision.status.reset
-        if reset is None or reset.engine is None:
-            raise ValueError("a job is started for a run that has an engine")
+        if reset is None or reset.engine is None or reset.digest is None:
+            raise ValueError("a job is started for a run that has an engine and a digest")
         launch = self._launch(body, seen.spec, reset, name)
         if reset.engine is Engine.SPARK and seen.run is not None:
             await self._check_connections(body, seen, planned=seen.run.plan is not None)
@@ -693,6 +737,27 @@ class PolicyReconciler:
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
             )
+
+    async def _halt(self, body: Object, seen: Seen) -> None:
+        """By what the policy says, since nothing of the run's document is believed."""
+        current = seen.under_way
+        if current is None:
+            raise ValueError("there is no run to halt")
+        runner = self._parts.runners.get(current.engine) if current.engine is not None else None
+        if runner is not None and current.application is not None:
+            launch = self._launch(body, seen.spec, current, current.application)
+            await self._patiently(functools.partial(runner.stop, launch))
+        confines, live = self._confines(body, current.id), self._connection(body, seen)
+
+        def halt() -> None:
+            groups = [confines.group_id]
+            if confines.patterns is not None:
+                groups = [g for g in sorted(live.kafka.group_ids()) if not confines.outside(g)]
+            job.halt(live.kafka, confines.run_uid, groups)
+
+        await self._patiently(halt)
+        self._memory(body).halted = current.id
+        _log.error("%s: %s is forged: its job was ended, its gates are open", label_of(body), seen.run_document)
 
     async def _take_over(self, body: Object, seen: Seen, reason: str, message: str) -> None:
         """Settle the run in a thread; passes look in on it, so that an abandoned deletion is not held up."""
@@ -765,12 +830,21 @@ class PolicyReconciler:
         run_id = run_id_of(seen.status, seen.wanted)
         if run_id is None:
             raise ValueError("there is no run to act on")
-        return self._open_store(body, run_id)
+        return self._open_store(body, run_id, self._binding(body, run_id))
 
-    def _open_store(self, body: Object, run_id: str, owner: Mapping[str, Any] | None = None) -> RunStore:
+    def _open_store(
+        self, body: Object, run_id: str, binding: Check, owner: Mapping[str, Any] | None = None
+    ) -> RunStore:
         document = run_name(name_of(body), uid_of(body), run_id)
         store = self._parts.open_store(namespace_of(body), document, owner)
-        return ConfinedRunStore(store, self._confines(body, run_id))
+        return ConfinedRunStore(store, self._confines(body, run_id), binding)
+
+    def _binding(self, body: Object, run_id: str) -> OperatorBinding:
+        """By the status as it was written last; to no document at all where that knows of no such run under way."""
+        current = under_way(read_status(PolicyStatus, body))
+        if current is None or current.id != run_id:
+            return OperatorBinding("")
+        return OperatorBinding(current.digest or "", current.approved_digest or "")
 
     def _confines(self, body: Object, run_id: str) -> Confines:
         """By the policy as it is written, also where it can't be read as a whole."""
@@ -809,7 +883,10 @@ class PolicyReconciler:
             confines=self._confines(body, reset.id),
             reads_records=_reads_records(spec, reset),
             claims=claims_of(storage, written=False) if in_pods else {},
-            environment=environment(target.storage) if isinstance(target, FromSnapshot) else {},
+            environment={
+                **(environment(target.storage) if isinstance(target, FromSnapshot) else {}),
+                **Binding(reset.digest or "", reset.approved_digest or "").environment(),
+            },
         )
 
     def _places(self) -> JobPlaces:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, Happening
+from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
 from tidegate.reset.request import Refusal, launch_name, launch_number, run_uid
 from tidegate.reset.runner import RunnerState, RunnerStatus
@@ -61,11 +62,15 @@ SUPERSEDED: Final = "Superseded"
 DELETED: Final = "Deleted"
 RUN_LOST: Final = "RunLost"
 FOREIGN_RUN: Final = "ForeignRun"
+FORGED: Final = "Forged"
 JOB_FAILED: Final = "JobFailed"
 ABANDONED: Final = "Abandoned"
 
 DEADLINE_GRACE: Final = timedelta(seconds=5)
 """A job that runs keeps its deadline itself; it gets this long to do so before it is taken over."""
+
+_SHOWN: Final = 80
+"""As much of what an annotation says is repeated in a message."""
 
 _LAST_BACKOFF_S: Final = 30.0
 _QUEUE_LOOK_S: Final = 2.0
@@ -106,8 +111,10 @@ class Start:
 class Seen:
     """One policy as a pass finds it. ``invalid``: why the spec can't be read; then ``spec`` is ``None``.
 
-    ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's.
-    ``connected``: whether a job would find its connections open. ``trouble``: why the last effect failed.
+    ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's,
+    or ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on a forged run was
+    ended. ``connected``: whether a job would find its connections open. ``approval``: what the annotation says.
+    ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -118,11 +125,13 @@ class Seen:
     run_document: str = ""
     run: Run | None = None
     foreign: str = ""
+    forged: str = ""
+    halted: bool = False
     runner: RunnerSeen | None = None
     connected: bool = True
     start: Start | None = None
     invalid: str = ""
-    approved_id: str | None = None
+    approval: str | None = None
     abandoned: bool = False
     deleting_since: datetime | None = None
     has_finalizer: bool = False
@@ -201,7 +210,13 @@ class TakeOver:
     message: str
 
 
-Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The run's document is forged: end its job and what that left open in Kafka, and open the run's gates. Nothing is
+    put back: where to is in that document."""
+
+
+Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver | Halt
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +295,19 @@ def run_id_of(status: PolicyStatus, wanted: ResetSpec | None) -> str | None:
     return None if wanted is None or is_settled(status, wanted) else wanted.id
 
 
+def history_of(status: PolicyStatus, run_id: str) -> RunHistory | None:
+    return next((entry for entry in status.history if entry.id == run_id), None)
+
+
 def decide(seen: Seen) -> Decision:
     """The next step. Reads as a list of checks, the first that applies wins."""
     draft = _Draft(seen, seen.status.model_copy(update={"observed_generation": seen.generation}))
     if seen.deleting_since is not None:
         return _leave(draft, seen.deleting_since)
     current, wanted = seen.under_way, seen.wanted
+    forged = _why_forged(seen)
+    if forged:
+        return _forged(draft, current, forged)
     if seen.foreign:
         return _foreign(draft, current)
     if current is not None:
@@ -302,9 +324,7 @@ def decide(seen: Seen) -> Decision:
         return _idle(draft)
     if is_settled(seen.status, wanted):
         return _rest(draft)
-    if seen.run is not None:
-        return _adopt(draft, wanted, seen.run)
-    past = next((h for h in seen.status.history if h.id == wanted.id), None)
+    past = history_of(seen.status, wanted.id)
     if past is not None:
         return _ran_before(draft, past)
     return _begin(draft, wanted)
@@ -364,22 +384,6 @@ def _ran_before(draft: _Draft, past: RunHistory) -> Decision:
     return draft.decide()
 
 
-def _adopt(draft: _Draft, wanted: ResetSpec, run: Run) -> Decision:
-    """There is a document and the status does not know: it was lost, or never written. The document is the truth."""
-    started = next((p.at for p in run.journal), draft.seen.now)
-    reset = ResetStatus(
-        id=wanted.id,
-        run_uid=run.request.run_uid,
-        phase=ResetPhase.PENDING,
-        started_at=started,
-        plan=PlanStatus(config_map=draft.seen.run_document),
-    )
-    draft.status = draft.status.model_copy(update={"reset": reset})
-    draft.moving(ResetPhase.PENDING.value, f"reset {wanted.id} was found under way")
-    draft.reset_is(None, ResetPhase.PENDING.value, f"reset {wanted.id} was found under way")
-    return draft.decide(again_after_s=0)
-
-
 # --- beginning --------------------------------------------------------------------------------------------------------
 
 
@@ -399,7 +403,9 @@ def _begin(draft: _Draft, wanted: ResetSpec) -> Decision:
         if waits.reason == WAITING_FOR_POLICY:
             draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{wanted.id}/{waits.reason}/{waits.message}")
         return draft.decide(again_after_s=_QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_POLICY)
-    draft.run(started_at=seen.now, engine=start.engine)
+    if start.request is None:
+        raise ValueError("a run that may begin has a request")
+    draft.run(started_at=seen.now, engine=start.engine, digest=digest_of(Run(start.request)))
     message = f"reset {wanted.id} begins, engine {start.engine.value}"
     draft.moving(ResetPhase.PENDING.value, message)
     draft.reset_is(None, ResetPhase.PENDING.value, message)
@@ -414,6 +420,9 @@ def _go_on(draft: _Draft, current: ResetStatus) -> Decision:
     seen, run = draft.seen, draft.seen.run
     if run is None:
         return _without_document(draft, current)
+    if seen.runner is not None and seen.runner.status.forged:
+        # Whatever the document says by now: it is not what the job had been told to find there, or had written.
+        return _forged(draft, current, f"the job of reset {current.id} was ended: {seen.runner.status.message}")
     if run.result is not None:
         return _finish(draft, current, run, run.result)
     _report(draft, current, run)
@@ -423,7 +432,8 @@ def _go_on(draft: _Draft, current: ResetStatus) -> Decision:
     if over is not None:
         return draft.decide(over, again_after_s=seen.tick_s)
     if _awaits_approval(run):
-        if seen.approved_id == current.id:
+        if seen.approval == run.digest:
+            draft.run(approved_digest=run.digest)
             return draft.decide(Approve(), again_after_s=0)
         return draft.decide(again_after_s=seen.tick_s)
     if seen.runner is None:
@@ -452,6 +462,8 @@ def _without_document(draft: _Draft, current: ResetStatus) -> Decision:
         return draft.decide(again_after_s=seen.tick_s)
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)
+    # The request may differ from the one it began with: the connection may have changed since.
+    draft.run(digest=digest_of(Run(start.request)))
     return draft.decide(CreateRun(start.request), again_after_s=0)
 
 
@@ -463,6 +475,36 @@ def _foreign(draft: _Draft, current: ResetStatus | None) -> Decision:
         return draft.decide(again_after_s=_QUEUE_LOOK_S)
     message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets and gates"
     return _end(draft, current, ResetPhase.FAILED, FOREIGN_RUN, message)
+
+
+def _why_forged(seen: Seen) -> str:
+    """What was found forged stays so, though the document may be put right again before the run has ended."""
+    if seen.forged:
+        return seen.forged
+    said = find_condition(seen.status.conditions, RESET)
+    return said.message if seen.under_way is not None and said is not None and said.reason == FORGED else ""
+
+
+def _forged(draft: _Draft, current: ResetStatus | None, message: str) -> Decision:
+    seen = draft.seen
+    if current is None:
+        draft.refuse(Refusal(FORGED, message))
+        return draft.decide(again_after_s=_QUEUE_LOOK_S)
+    if not seen.halted:
+        return _halt(draft, current, message)
+    if current.application is None or (current.phase is ResetPhase.AWAITING_APPROVAL and not current.approved_digest):
+        done = "Nothing was changed"
+    else:
+        done = f"What reset {current.id} had done by then is not known: look at the group's offsets"
+    return _end(draft, current, ResetPhase.FAILED, FORGED, f"{message}. {done}")
+
+
+def _halt(draft: _Draft, current: ResetStatus, message: str) -> Decision:
+    waiting = f". Waiting: {draft.seen.trouble}" if draft.seen.trouble else ""
+    draft.moving(FORGED, f"{message}{waiting}")
+    draft.reset_is(None, FORGED, message)
+    draft.tell(EventType.WARNING, FORGED, message, f"{current.id}/{FORGED}")
+    return draft.decide(Halt(), again_after_s=0)
 
 
 def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:
@@ -558,8 +600,12 @@ def _report(draft: _Draft, current: ResetStatus, run: Run) -> None:
         search=_search_status(current, run),
         fleet=_fleet_status(run),
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
+        digest=run.digest or current.digest,
     )
     message = _progress_message(run, phase)
+    if phase is Phase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
+        named = (draft.seen.approval or "")[:_SHOWN]
+        message = f"{message}. As it is now, {named!r}, it approves nothing: a plan is approved by its digest"
     if draft.seen.trouble:
         message = f"{message}. Waiting: {draft.seen.trouble}"
     _tell_phases(draft, run)
@@ -591,7 +637,7 @@ def _progress_message(run: Run, phase: Phase) -> str:
         case Phase.AWAITING_APPROVAL:
             return (
                 f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
-                f"to approve it, set the annotation {APPROVE}: {run_id}"
+                f"to approve it, set the annotation {APPROVE}: {run.digest}"
             )
         case Phase.PLANNING | Phase.PENDING:
             return f"reset {run_id} of {whose} is being planned"
@@ -686,9 +732,10 @@ def _finish(draft: _Draft, current: ResetStatus, run: Run, result: RunResult) ->
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         standstill=standstill,
         redone=result.redone,
+        digest=run.digest or current.digest,
     )
     _tell_phases(draft, run)
-    return _end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result.finished_at)
+    return _end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result)
 
 
 def _end(
@@ -697,12 +744,13 @@ def _end(
     phase: ResetPhase,
     reason: str,
     message: str,
-    finished_at: datetime | None = None,
+    result: RunResult | None = None,
 ) -> Decision:
-    at = finished_at or draft.seen.now
+    at = result.finished_at if result is not None else draft.seen.now
     draft.run(phase=phase, finished_at=at)
     reset = draft.status.reset
     plan = reset.plan if reset is not None else None
+    digest = reset.digest if reset is not None else None
     entry = RunHistory(
         id=current.id,
         phase=phase,
@@ -710,6 +758,7 @@ def _end(
         records_replayed=plan.records_replayed if plan is not None else None,
         records_skipped=plan.records_skipped if plan is not None else None,
         plan=plan.config_map if plan is not None else None,
+        digest=digest_of_end(digest, result) if digest is not None and result is not None else None,
     )
     history = (entry, *(h for h in draft.status.history if h.id != current.id))[:MAX_HISTORY]
     draft.status = draft.status.model_copy(update={"history": history})
@@ -739,9 +788,13 @@ def _leave(draft: _Draft, since: datetime) -> Decision:
     seen, current, run = draft.seen, draft.seen.under_way, draft.seen.run
     if not seen.has_finalizer:
         return draft.decide()
-    if current is None or run is None:
+    forged = _why_forged(seen)
+    if current is not None and forged and seen.halted:
+        _forged(draft, current, forged)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
-    if run.result is not None:
+    if current is None or (run is None and not forged):
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if run is not None and run.result is not None and not forged:
         _finish(draft, current, run, run.result)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if seen.abandoned:
@@ -752,6 +805,8 @@ def _leave(draft: _Draft, since: datetime) -> Decision:
         message = f"reset {current.id} could not be settled within {seen.deletion_limit}: {seen.trouble or 'no answer'}"
         draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
         return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if forged:
+        return _halt(draft, current, forged)
     message = f"the policy was deleted while reset {current.id} was under way"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)

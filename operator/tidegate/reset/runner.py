@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tidegate.reset.confined import Confines
+
+FORGED_EXIT: Final = 3
+"""A job's exit code where the run's document is not the one that it was started for (``RunnerStatus.forged``)."""
 
 
 class RunnerState(StrEnum):
@@ -24,10 +27,12 @@ class RunnerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunnerStatus:
-    """``message``: for a person, the last lines of the log where it failed."""
+    """``message``: for a person, the last lines of the log where it failed. ``forged``: it ended because the run's
+    document is not the one that it was started for."""
 
     state: RunnerState
     message: str = ""
+    forged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Kafka's own fencing (one transactional id per group) holds for the offsets; this
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.reset.evidence import Evidence
@@ -26,11 +26,18 @@ class ForeignRun(Exception):
     """The document says what its policy's run cannot say: somebody else has written it. Nothing of it is obeyed."""
 
 
+class ForgedRun(Exception):
+    """The document is not the one that was begun, planned or approved (``tidegate.reset.binding``). Nothing of it is
+    obeyed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run as stored. ``attempt`` is 0 until somebody begins to work on it.
 
-    A fleet's run has ``roster`` and ``fleet`` instead of ``plan``.
+    A fleet's run has ``roster`` and ``fleet`` instead of ``plan``. ``digest``: of the request and the plan, where it
+    was checked against one that is kept elsewhere; then ``approved`` tells whether that digest was approved. As stored,
+    ``approved`` is a hint to a job that gathers evidence: it may end, since nobody reads it any more.
     """
 
     request: RunRequest
@@ -42,6 +49,7 @@ class Run:
     evidence: Evidence | None = None
     roster: Roster | None = None
     fleet: FleetPlan | None = None
+    digest: str = field(default="", compare=False)
 
     @property
     def is_planned(self) -> bool:

@@ -495,7 +495,7 @@ class ResetTo(ResourceModel):
 
 
 class Approval(StrEnum):
-    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <id>`` once the plan is made."""
+    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <status.reset.digest>`` once the plan is made."""
 
     AUTOMATIC = "Automatic"
     MANUAL = "Manual"
@@ -838,7 +838,11 @@ class FleetStatus(ResourceModel):
 
 
 class ResetStatus(ResourceModel):
-    """The newest run. ``run_uid`` tells it from a run of the same id of any other resource."""
+    """The newest run. ``run_uid`` tells it from a run of the same id of any other resource.
+
+    ``digest``: SHA-256, in hex, of what was asked and of the plan, as far as there is one; the annotation
+    ``tidegate.io/approve`` has to name it. ``approved_digest``: the one that was approved.
+    """
 
     id: str
     run_uid: str | None = None
@@ -851,12 +855,15 @@ class ResetStatus(ResourceModel):
     search: SearchStatus | None = None
     fleet: FleetStatus | None = None
     plan: PlanStatus | None = None
+    digest: str | None = None
+    approved_digest: str | None = None
     standstill: StandstillStatus | None = None
     redone: Count | None = None
 
 
 class RunHistory(ResourceModel):
-    """A finished run. ``plan`` is its ConfigMap."""
+    """A finished run. ``plan`` is its ConfigMap; ``digest``: SHA-256, in hex, of what that says of the run's request,
+    plan and result. An undo of the run goes by nothing else."""
 
     id: str
     phase: ResetPhase
@@ -864,6 +871,7 @@ class RunHistory(ResourceModel):
     records_replayed: Count | None = None
     records_skipped: Count | None = None
     plan: str | None = None
+    digest: str | None = None
 
 
 class NewPartition(ResourceModel):

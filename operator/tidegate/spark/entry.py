@@ -18,6 +18,7 @@ from tidegate.find.parity import as_json
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.wire import Wire
+from tidegate.reset.binding import Binding
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
     ByDuration,
@@ -31,7 +32,8 @@ from tidegate.reset.model import (
     ToOffset,
     ToTimestamp,
 )
-from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
+from tidegate.reset.runner import FORGED_EXIT
+from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure, open_store
 from tidegate.snapshots.document import Result, snapshot_of
 from tidegate.snapshots.manifest import Manifest, encode
@@ -55,7 +57,8 @@ def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Carry out one run. The exit code is for people: what was achieved is in the run's store.
 
     0: it ended, well or not, or waits for approval, or another attempt has taken over. 2: bad usage. 1: it has to be
-    gone on with by another job.
+    gone on with by another job. 3: the run's document is not the one that the operator named, and nothing of it is
+    obeyed.
     """
     location = arguments[0] if arguments else environment.get(STORE_VARIABLE, "")
     if not location:
@@ -63,8 +66,12 @@ def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return 2
     spark = start_session("tidegate-reset")
     try:
+        binding = Binding.of_environment(environment)
         of_fleet = open_store(location).load().request.fleet is not None
-        result = (carry_out_fleet if of_fleet else carry_out)(spark, location, SystemClock())
+        result = (carry_out_fleet if of_fleet else carry_out)(spark, location, SystemClock(), binding)
+    except ForgedRun as forged:
+        _say(str(forged))
+        return FORGED_EXIT
     except StaleAttempt as stale:
         _say(f"another attempt has taken over: {stale}")
         return 0

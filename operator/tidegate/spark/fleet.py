@@ -18,6 +18,7 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.reset import fleet_job
+from tidegate.reset.binding import Binding
 from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import group_run_uid
@@ -25,7 +26,7 @@ from tidegate.reset.fleet_job import FLEET_THREADS, Coordinator, Parts, SideBySi
 from tidegate.reset.job import Tell
 from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
 from tidegate.reset.plan import PlanRefused
-from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.reset.store import ForgedRun, RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
 from tidegate.spark.executors import in_executor
 from tidegate.spark.find import Found, find_for_groups
@@ -35,10 +36,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def carry_out_fleet(spark: SparkSession, location: str, clock: Clock) -> RunResult | None:
-    """``tidegate.reset.fleet_job.carry_out`` of a stored run. ``None``: its plan waits for approval."""
+def carry_out_fleet(
+    spark: SparkSession, location: str, clock: Clock, binding: Binding | None = None
+) -> RunResult | None:
+    """``tidegate.reset.fleet_job.carry_out`` of a stored run. ``None``: its plan waits for approval.
+
+    ``binding``: which document it has to be. Raises ``ForgedRun``.
+    """
     store = open_store(location)
-    request = store.load().request
+    request = ConfinedRunStore(store, None, binding).load().request
     if request.fleet is None:
         raise ValueError(f"{location} is not of a fleet")
     # A group's document is believed no further than the fleet's.
@@ -51,15 +57,21 @@ def carry_out_fleet(spark: SparkSession, location: str, clock: Clock) -> RunResu
         patterns=request.fleet.patterns,
     )
     opened = open_beside(location, owned=True)
+    bound = ConfinedRunStore(store, confines, binding)
     parts = Parts(
         open_group=beneath(_name(location), confines, opened),
         open_undone=beneath(request.fleet.undoes, confines, opened),
         group_ids=lambda: in_executor(spark, partial(_group_ids, request.connection)),
         plan=patiently(partial(_plan, spark, clock), clock),
-        resets=InExecutors(spark, Groups(location, confines)),
+        resets=InExecutors(spark, Groups(location, confines), lambda: _digests(bound)),
         clock=clock,
     )
-    return fleet_job.carry_out(ConfinedRunStore(store, confines), parts)
+    return fleet_job.carry_out(bound, parts)
+
+
+def _digests(fleet: RunStore) -> Mapping[str, str]:
+    plan = fleet.load().fleet
+    return plan.digests if plan is not None else {}
 
 
 def _name(location: str) -> str:
@@ -120,7 +132,7 @@ class _Answer:
 
     all_well: bool
     outcomes: tuple[bool, ...]
-    stale: StaleAttempt | None = None
+    raised: StaleAttempt | ForgedRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,48 +142,59 @@ class Groups:
     location: str
     confines: Confines
 
-    def apply(self, group_ids: Sequence[str], *, hold: bool) -> _Answer:
-        return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold), group_ids)
+    def apply(self, digests: Mapping[str, str], *, hold: bool) -> _Answer:
+        """``digests``: of the groups' runs, by group."""
+        return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold), digests)
 
-    def settle(self, group_ids: Sequence[str], reason: str, message: str) -> _Answer:
+    def settle(self, digests: Mapping[str, str], reason: str, message: str) -> _Answer:
         def end(resets: SideBySide, groups: Mapping[str, RunStore], told: _Ended) -> bool:
             resets.settle(groups, told, reason, message)
             return True
 
-        return self._ended(end, group_ids)
+        return self._ended(end, digests)
 
     def _ended(
-        self, do: Callable[[SideBySide, Mapping[str, RunStore], _Ended], bool], group_ids: Sequence[str]
+        self, do: Callable[[SideBySide, Mapping[str, RunStore], _Ended], bool], digests: Mapping[str, str]
     ) -> _Answer:
-        """An attempt that was followed by another is an answer: whatever is raised here ends the whole Spark job."""
+        """That an attempt was followed by another, or a document is forged, is an answer: whatever is raised here ends
+        the whole Spark job."""
         connection = self.confines.connection
         if connection is None:
             raise ValueError("a fleet's groups are reset through a connection")
         opened = beneath(_name(self.location), self.confines, open_beside(self.location))
-        groups = {g: opened(group_run_uid(self.confines.run_uid, g)) for g in group_ids}
+        uid = self.confines.run_uid
+        groups = {g: opened(group_run_uid(uid, g), Binding(digest)) for g, digest in digests.items()}
         resets = SideBySide(lambda: closing(KafkaClient(connection)), SystemClock(), threads=FLEET_THREADS)
         told = _Ended()
         try:
             all_well = do(resets, groups, told)
-        except StaleAttempt as stale:
-            return _Answer(False, tuple(told.outcomes), stale)
+        except (StaleAttempt, ForgedRun) as raised:
+            return _Answer(False, tuple(told.outcomes), raised)
         return _Answer(all_well, tuple(told.outcomes))
 
 
 class InExecutors:
     """Implements ``tidegate.reset.fleet_job.Resets``: a task for every few groups, as many tasks as there are cores."""
 
-    def __init__(self, spark: SparkSession, groups: Groups) -> None:
+    def __init__(self, spark: SparkSession, groups: Groups, digests: Callable[[], Mapping[str, str]]) -> None:
         self._spark = spark
         self._groups = groups
+        self._digests = digests
 
     def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
-        tasks = [partial(self._groups.apply, names, hold=hold) for names in _by_task(groups)]
+        tasks = [partial(self._groups.apply, names, hold=hold) for names in self._by_task(groups)]
         return self._each(tasks, coordinator, hold=hold)
 
     def settle(self, groups: Mapping[str, RunStore], coordinator: Coordinator, reason: str, message: str) -> None:
-        tasks = [partial(self._groups.settle, names, reason, message) for names in _by_task(groups)]
+        tasks = [partial(self._groups.settle, names, reason, message) for names in self._by_task(groups)]
         self._each(tasks, coordinator, hold=False)
+
+    def _by_task(self, groups: Mapping[str, RunStore]) -> list[dict[str, str]]:
+        """Digests by group: as many a task as it begins at once, and no more, since none is begun once another has
+        failed."""
+        names, digests = sorted(groups), self._digests()
+        tasks = [names[n : n + FLEET_THREADS] for n in range(0, len(names), FLEET_THREADS)]
+        return [{name: digests[name] for name in task} for task in tasks]
 
     def _each(self, tasks: Sequence[Callable[[], _Answer]], coordinator: Coordinator, *, hold: bool) -> bool:
         failed: list[_Answer] = []
@@ -181,8 +204,8 @@ class InExecutors:
             answer = in_executor(self._spark, task)
             for succeeded in answer.outcomes:
                 coordinator.ended(succeeded)
-            if answer.stale is not None:
-                raise answer.stale
+            if answer.raised is not None:
+                raise answer.raised
             if not answer.all_well:
                 failed.append(answer)
             return answer.all_well or not hold
@@ -190,9 +213,3 @@ class InExecutors:
         # A driver's thread waits for each task.
         side_by_side(tasks, one, threads=max(1, self._spark.sparkContext.defaultParallelism))
         return not failed
-
-
-def _by_task(groups: Mapping[str, RunStore]) -> list[list[str]]:
-    """As many a task as it begins at once, and no more: none is begun once another has failed."""
-    names = sorted(groups)
-    return [names[n : n + FLEET_THREADS] for n in range(0, len(names), FLEET_THREADS)]

@@ -29,7 +29,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
 from tidegate.reset import job
+from tidegate.reset.binding import Binding
 from tidegate.reset.clock import Clock, SystemClock
+from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model import (
     Clamped,
     Findings,
@@ -45,7 +47,7 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.snapshot import Snapshot, concerned
-from tidegate.reset.store import RunNotFound, RunStore, StaleAttempt
+from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
 from tidegate.reset.targets import asked_time
 from tidegate.snapshots.restore import Restored
@@ -431,18 +433,23 @@ def together_or_each(
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
-def carry_out(spark: SparkSession, location: str, clock: Clock | None = None) -> RunResult | None:
+def carry_out(
+    spark: SparkSession, location: str, clock: Clock | None = None, binding: Binding | None = None
+) -> RunResult | None:
     """``tidegate.reset.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
 
-    Executors read, plan and apply; the driver has a connection to Kafka only while records are read.
+    Executors read, plan and apply; the driver has a connection to Kafka only while records are read. ``binding``: which
+    document it has to be. Raises ``ForgedRun``.
     """
-    store, clock = open_store(location), clock or SystemClock()
+    stored, clock = open_store(location), clock or SystemClock()
+    store = ConfinedRunStore(stored, None, binding)
     return job.carry_out(
         store,
         clock,
         plan=lambda request, now, tell: _plan_one(spark, request, now, tell, clock),
-        apply=lambda attempt: apply_groups(spark, [(location, attempt)])[0],
-        gather=lambda request, plan: gather(spark, request, plan, clock, lambda: _approved(store)),
+        apply=lambda attempt: apply_groups(spark, [(location, attempt)], [store.load().digest])[0],
+        # As it is stored: what is approved while this job is at work is applied by the next one.
+        gather=lambda request, plan: gather(spark, request, plan, clock, lambda: _approved(stored)),
     )
 
 
@@ -483,27 +490,31 @@ def _approved(store: RunStore) -> bool:
     return run.request.manual_approval and run.approved and run.result is None
 
 
-def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]]) -> list[RunResult]:
+def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]], digests: Sequence[str] = ()) -> list[RunResult]:
     """Apply the stored plans of runs (store's location, attempt) side by side, one group a task.
 
-    Raises ``StaleAttempt`` when one was taken over, after all have ended.
+    ``digests``: of the runs, in their order, where they have to be as they were read; an empty one binds nothing.
+    Raises ``StaleAttempt`` when one was taken over, and ``ForgedRun`` when one has another digest, after all have
+    ended.
     """
-    answers = spark.sparkContext.parallelize(list(runs), len(runs)).map(_apply_one).collect()
-    stale = [message for message, _ in answers if message is not None]
-    if stale:
-        raise StaleAttempt("; ".join(stale))
+    tasks = [(*run, digest) for run, digest in zip(runs, digests or [""] * len(runs), strict=True)]
+    answers = spark.sparkContext.parallelize(tasks, len(tasks)).map(_apply_one).collect()
+    for failure in (ForgedRun, StaleAttempt):
+        messages = [text for kind, text in answers if kind == failure.__name__]
+        if messages:
+            raise failure("; ".join(messages))
     return [_RESULT.validate_json(result) for _, result in answers]
 
 
-def _apply_one(run: tuple[str, int]) -> tuple[str | None, str]:
-    """In an executor: (None, result as JSON), or why the attempt is stale."""
-    location, attempt = run
-    store = open_store(location)
+def _apply_one(run: tuple[str, int, str]) -> tuple[str, str]:
+    """In an executor: the result as JSON after an empty string, or what was raised: its class and its message."""
+    location, attempt, digest = run
+    store = ConfinedRunStore(open_store(location), None, Binding(digest, digest) if digest else None)
     try:
         with closing(KafkaClient(store.load().request.connection)) as kafka:
-            return None, _RESULT.dump_json(job.apply_run(store, attempt, kafka, SystemClock())).decode()
-    except StaleAttempt as stale:
-        return str(stale), ""
+            return "", _RESULT.dump_json(job.apply_run(store, attempt, kafka, SystemClock())).decode()
+    except (StaleAttempt, ForgedRun) as raised:
+        return type(raised).__name__, str(raised)
 
 
 # --- what tasks share -------------------------------------------------------------------------------------------------

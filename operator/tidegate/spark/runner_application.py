@@ -14,7 +14,7 @@ from typing import Any, Final
 import urllib3
 
 from tidegate.reset.clock import Clock, SystemClock
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.reset.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
 from tidegate.reset.stores import default_api_client
 from tidegate.spark.application import GROUP, PLURAL, VERSION, render
 from tidegate.spark.errors import RunnerFailure
@@ -86,7 +86,11 @@ class SparkApplicationRunner:
             why = _waiting(pod) or (_executors_waiting(status) if age_s > EXECUTORS_LATE_S else "")
             return RunnerStatus(RunnerState.RUNNING, why)
         if phase in ("Succeeded", "Failed"):
-            return RunnerStatus(RunnerState.EXITED, self._why(launch, pod, said) if phase == "Failed" else "")
+            if phase == "Succeeded":
+                return RunnerStatus(RunnerState.EXITED)
+            ended = _ended(pod)
+            forged = ended is not None and ended.exit_code == FORGED_EXIT
+            return RunnerStatus(RunnerState.EXITED, self._why(launch, pod, said), forged=forged)
         if state in _ENDED:
             message = f"SparkApplication is {state}" + (f": {said}" if said else "")
             return RunnerStatus(RunnerState.EXITED, "" if state == "COMPLETED" else message)
@@ -141,10 +145,9 @@ class SparkApplicationRunner:
 
     def _why(self, launch: Launch, pod: Any, said: str) -> str:
         parts = [f"driver pod {pod.metadata.name} failed"]
-        for container in pod.status.container_statuses or ():
-            ended = container.state.terminated if container.state else None
-            if container.name == DRIVER_CONTAINER and ended is not None:
-                parts[0] += f" with code {ended.exit_code}" + (f" ({ended.reason})" if ended.reason else "")
+        ended = _ended(pod)
+        if ended is not None:
+            parts[0] += f" with code {ended.exit_code}" + (f" ({ended.reason})" if ended.reason else "")
         if said:
             parts.append(said)
         status, log = _call(
@@ -184,6 +187,14 @@ def _driver_name(launch: Launch, application: Mapping[str, Any] | None) -> str:
     """As the Spark operator says, or as it will name it."""
     info = ((application or {}).get("status") or {}).get("driverInfo") or {}
     return info.get("podName") or f"{launch.name}-driver"
+
+
+def _ended(pod: Any) -> Any | None:
+    """How the driver's container ended (``V1ContainerStateTerminated``)."""
+    for container in pod.status.container_statuses or ():
+        if container.name == DRIVER_CONTAINER and container.state and container.state.terminated:
+            return container.state.terminated
+    return None
 
 
 def _created(application: Mapping[str, Any]) -> datetime:

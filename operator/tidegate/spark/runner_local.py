@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.reset.clock import Clock, SystemClock
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.reset.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
 from tidegate.spark.application import STORE_VARIABLE, resources
 from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.session import local_options, spark_home, with_archive
@@ -129,7 +129,8 @@ class LocalSparkRunner:
             return RunnerStatus(RunnerState.EXITED)
         ended = "ended" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         tail = log_tail(folder / "driver.log")
-        return RunnerStatus(RunnerState.EXITED, f"spark-submit {ended}" + (f"; its log ends:\n{tail}" if tail else ""))
+        message = f"spark-submit {ended}" + (f"; its log ends:\n{tail}" if tail else "")
+        return RunnerStatus(RunnerState.EXITED, message, forged=code == FORGED_EXIT)
 
     def stop(self, launch: Launch) -> None:
         folder = self._folder(launch)

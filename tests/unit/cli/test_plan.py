@@ -17,6 +17,7 @@ from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.planning import as_json
 from tidegate.cli.review import FleetReview, Review, bytes_text, fleet_review, review
+from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model import (
     EvidenceSettings,
@@ -209,7 +210,7 @@ def test_why_there_is_no_evidence_is_said(run: Run, said: str) -> None:
 
 
 def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> None:
-    command = "kubectl annotate -n default orp payments tidegate.io/approve=replay-2026-11-20 --overwrite"
+    command = f"kubectl annotate -n default orp payments tidegate.io/approve={digest_of(a_run())} --overwrite"
     ended = replace(a_run(), result=RunResult(Phase.SUCCEEDED, "Verified", "3 partitions moved", NOW))
 
     assert command in on_screen(a_run())
@@ -284,7 +285,7 @@ def test_a_fleets_page_has_every_group_and_can_be_read_without_seeing_it() -> No
         "payments-at: 0 read again, 0 skipped",
     ]
     assert "group payments-x has no offsets" in found.text
-    assert "tidegate.io/approve=replay-2026-11-20" in found.text
+    assert f"tidegate.io/approve={digest_of(a_fleets_run())}" in found.text
 
 
 def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:

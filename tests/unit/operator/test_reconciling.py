@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,258 +11,20 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeKafka
-from support.fake_kube import FakeKube
-from tidegate.connection.live import Live, LiveConnections
+from support.policy_world import CREATED, T0, FleetWorld, Killed, World
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, UnknownPartitions
-from tidegate.kafka.model import TopicPartition
-from tidegate.keeping import Keeper, Kept, KeptPolicy
-from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
-from tidegate.reset import fleet_job, job
-from tidegate.reset.confined import ConfinedRunStore
+from tidegate.keeping import Kept, KeptPolicy
+from tidegate.kube.ports import POLICIES
+from tidegate.reset import job
 from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning import make_plan
-from tidegate.reset.reconcile import Parts, PolicyReconciler
 from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
-from tidegate.reset.store import RunStore, StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
+from tidegate.reset.store import StaleAttempt
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
 from tidegate.snapshots.storage import S3, Folder, Storage
 from tidegate.spark.errors import RunnerFailure
-from tidegate.spark.settings import SparkSettings
-
-CREATED = "2026-01-01T00:00:00Z"
-T0 = TopicPartition("orders", 0)
-
-
-class Killed(BaseException):
-    """The operator's process ends here."""
-
-
-class ScriptedRunner:
-    """A runner whose jobs do what the test says, at once or never."""
-
-    engine = "Direct"
-
-    def __init__(self, work: Callable[[Launch], None]) -> None:
-        self.work = work
-        self.states: dict[str, RunnerStatus] = {}
-        self.started: list[str] = []
-        self.stopped: list[str] = []
-
-    def start(self, launch: Launch) -> None:
-        if launch.name in self.states:
-            return
-        self.started.append(launch.name)
-        self.states[launch.name] = RunnerStatus(RunnerState.RUNNING)
-        self.work(launch)
-
-    def status(self, launch: Launch) -> RunnerStatus:
-        return self.states.get(launch.name, RunnerStatus(RunnerState.LOST))
-
-    def stop(self, launch: Launch) -> None:
-        self.stopped.append(launch.name)
-        self.states[launch.name] = RunnerStatus(RunnerState.EXITED)
-
-
-class Recording(FakeKube):
-    """Notes what is written, in order; ``dies_before`` the given number of writes or effects more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[str] = []
-        self.dies_in: int | None = None
-
-    def step(self, what: str) -> None:
-        if self.dies_in is not None:
-            if self.dies_in == 0:
-                raise Killed
-            self.dies_in -= 1
-        self.log.append(what)
-
-    def replace_status(self, kind: Any, body: Object, status: Mapping[str, Any]) -> Object:
-        reset = status.get("reset", {})
-        self.step(f"status {reset.get('phase')} {reset.get('application', '').rpartition('-')[2]}".rstrip())
-        return super().replace_status(kind, body, status)
-
-    def set_finalizers(self, kind: Any, body: Object, finalizers: Any) -> Object:
-        self.step(f"finalizer {'on' if finalizers else 'off'}")
-        return super().set_finalizers(kind, body, finalizers)
-
-
-class World:
-    """A policy ``p`` for an Empty group that stands at 50 of 100, and an operator that may die and come back."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kube = Recording()
-        self.clock = FakeClock()
-        self.kafka = FakeKafka(self.clock)
-        self.kafka.create_topic("orders", 1)
-        self.kafka.fill("orders", 100)
-        self.kafka.commit_directly("payments", {T0: 50})
-        self.runner = ScriptedRunner(self.carry_out)
-        # One thread for everything: the fake's clock knows no others.
-        self.executor = ThreadPoolExecutor(1)
-        self.metrics = Metrics()
-        self.live = LiveConnections()
-        self.cluster_id = self.kafka.cluster().cluster_id
-        self.connection = Connection("127.0.0.1:9092")
-        connection = self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
-        connection = self.kube.get(CONNECTIONS, "ns", "kafka")
-        FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
-        self.engines = {Engine.DIRECT: self.runner}
-        self.mounts_secrets = False
-        self.keepers: tuple[Keeper, ...] = ()
-        self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
-        self.reconciler = self.fresh_reconciler()
-
-    def open_connection(self, name: str, uid: str, connection: Connection, **changed: Any) -> None:
-        live = Live(
-            uid=uid,
-            namespace="ns",
-            name=name,
-            digest="d",
-            connection=connection,
-            mounted=connection,
-            secrets={"all": (f"{name}.key", "ca.crt")},
-            allow=AllowSpec(),
-            kafka=self.kafka,
-            cluster_id=self.cluster_id,
-            trouble=None,
-        )
-        self.live.put(replace(live, **changed))
-
-    def fresh_reconciler(self) -> PolicyReconciler:
-        """What a new process begins with: nothing in memory."""
-        observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
-        for live in self.live:
-            observer.connect(live.uid, "ns/kafka", self.kafka)
-        return PolicyReconciler(
-            Parts(
-                kube=self.kube,
-                live=self.live,
-                observer=observer,
-                open_store=self.open_store,
-                open_kafka=lambda _connection: self.kafka,
-                runners=self.engines,
-                executor=self.executor,
-                patient_executor=self.executor,
-                clock=self.clock,
-                metrics=self.metrics,
-                spark=SparkSettings(),
-                mounts_secrets=self.mounts_secrets,
-                active_tick_s=1,
-                idle_tick_s=10,
-                deletion_limit=timedelta(minutes=2),
-                max_launches=5,
-                keepers=self.keepers,
-            )
-        )
-
-    def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
-        store = DirectoryRunStore(self.folder / "runs", name, clock=self.clock)
-        return _Noted(store, self.kube)  # type: ignore[return-value]
-
-    def carry_out(self, launch: Launch) -> None:
-        self.kube.step(f"start {launch.name.rpartition('-')[2]}")
-        store = DirectoryRunStore(self.folder / "runs", launch.store.rpartition("/")[2], clock=self.clock)
-        job.execute(store, self.kafka, self.clock)
-        self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED)
-
-    def ask(self, reset_id: str = "one", **reset: Any) -> None:
-        spec = {
-            "connectionRef": {"name": "kafka"},
-            "group": "payments",
-            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
-        }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
-            self.kube.change(POLICIES, "ns", "p", spec=spec)
-        else:
-            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
-
-    def passes(self, limit: int = 60) -> None:
-        """Passes until one asks for a long pause, or the policy is gone; time goes on as they ask."""
-        asyncio.run(self._passes(limit))
-
-    async def _passes(self, limit: int) -> None:
-        for _ in range(limit):
-            if not self.there:
-                return
-            body = self.kube.get(POLICIES, "ns", "p")
-            try:
-                done = await self.reconciler.reconcile(body)
-            except Conflict:
-                continue
-            if done.again_after_s > 5:
-                return
-            self.clock.sleep(done.again_after_s)
-        raise AssertionError(f"no end after {limit} passes: {self.kube.log}")
-
-    def some_passes(self, number: int) -> None:
-        """So many, whatever they ask for. Raises what a pass raises."""
-        for _ in range(number):
-            done = asyncio.run(self.reconciler.reconcile(self.kube.get(POLICIES, "ns", "p")))
-            self.clock.sleep(done.again_after_s)
-
-    def condition(self, kind: str) -> dict[str, Any]:
-        conditions = self.kube.get(POLICIES, "ns", "p")["status"]["conditions"]
-        found: dict[str, Any] = next(c for c in conditions if c["type"] == kind)
-        return found
-
-    def restart(self) -> None:
-        self.kube.dies_in = None
-        self.runner.states.clear()
-        self.reconciler = self.fresh_reconciler()
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
-
-    @property
-    def finished(self) -> dict[tuple[str, str], float]:
-        """How many runs ended, by outcome and reason."""
-        [family] = (f for f in self.metrics.registry.collect() if f.name == "tidegate_runs_finished")
-        return {
-            (sample.labels["outcome"], sample.labels["reason"]): sample.value
-            for sample in family.samples
-            if sample.name.endswith("_total") and sample.value
-        }
-
-    @property
-    def there(self) -> bool:
-        return any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES))
-
-    @property
-    def reset(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.get(POLICIES, "ns", "p")["status"]["reset"]
-        return found
-
-    @property
-    def offset(self) -> int:
-        return self.kafka.committed("payments")[T0]
-
-
-class _Noted:
-    """A store whose creation and approval are noted as effects."""
-
-    def __init__(self, store: DirectoryRunStore, kube: Recording) -> None:
-        self._store = store
-        self._kube = kube
-
-    def create(self, request: Any) -> Any:
-        self._kube.step("create")
-        return self._store.create(request)
-
-    def approve(self) -> None:
-        self._kube.step("approve")
-        self._store.approve()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 @pytest.fixture
@@ -437,6 +198,10 @@ def test_approval_is_noted_once_and_the_stored_plan_applied_by_a_second_job(worl
     asyncio.run(until_planned())
     world.kafka.commit_directly("payments", {T0: 90})
     world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "one"})
+    world.some_passes(3)
+    assert world.reset["phase"] == "AwaitingApproval"
+    assert "'one', it approves nothing" in world.condition("Reset")["message"]
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": world.reset["digest"]})
 
     world.passes()
 
@@ -466,7 +231,7 @@ def test_records_are_shown_only_where_the_policy_says_so(world: World, asked: bo
 
     assert world.reset["phase"] == ("AwaitingApproval" if asked else "Failed")
     if not asked:
-        assert world.condition("Reset")["reason"] == "ForeignRun"
+        assert world.condition("Reset")["reason"] == "Forged"
 
 
 def test_past_its_deadline_a_run_is_stopped_and_settled(world: World) -> None:
@@ -572,6 +337,13 @@ def end_by_another_document_in_its_place(world: World) -> None:
     document.write_text(json.dumps(fields))
 
 
+def end_by_allowing_its_topics_no_more(world: World) -> None:
+    world.ask(approval="Manual")
+    world.some_passes(8)
+    [live] = world.live
+    world.live.put(replace(live, allow=AllowSpec(topics=("others",))))
+
+
 def end_before_there_is_a_document(world: World) -> None:
     world.ask(deadline="30s")
     world.some_passes(1)
@@ -615,7 +387,8 @@ def end_by_a_job_that_always_dies(world: World) -> None:
     ("end", "reason"),
     [
         (end_by_removing_the_document, "RunLost"),
-        (end_by_another_document_in_its_place, "ForeignRun"),
+        (end_by_another_document_in_its_place, "Forged"),
+        (end_by_allowing_its_topics_no_more, "ForeignRun"),
         (end_before_there_is_a_document, "DeadlineExceeded"),
         (end_by_the_deadline, "DeadlineExceeded"),
         (end_by_asking_for_another_before_there_is_a_document, "Superseded"),
@@ -849,54 +622,31 @@ def test_no_spark_job_is_started_for_a_document_that_connects_otherwise(world: W
             world.some_passes(1)
         forge()
     assert world.runner.started == []
+    assert (world.reset["phase"], world.condition("Ready")["reason"]) == ("Failed", "Forged")
+
+
+@pytest.mark.parametrize("whose", ["own", "other"])
+def test_no_spark_job_is_started_while_a_connection_is_another_than_the_runs(world: World, whose: str) -> None:
+    world.engines = {Engine.SPARK: world.runner}
+    world.reconciler = world.fresh_reconciler()
+    world.open_connection("other", "uid-other", OTHER)
+    world.ask(to=FROM_OTHER)
+    while not list((world.folder / "runs").glob("*.json")):
+        world.some_passes(1)
+
+    name = "kafka" if whose == "own" else "other"
+    live = world.live.get("ns", name)
+    assert live is not None
+    world.open_connection(name, live.uid, Connection("moved.example:9092"))
+    for _ in range(3):
+        with contextlib.suppress(RunnerFailure):
+            world.some_passes(1)
+
+    assert world.runner.started == []
     assert "connects otherwise than KafkaConnection" in world.condition("Ready")["message"]
 
 
 # --- fleets -----------------------------------------------------------------------------------------------------------
-
-FLEET = ("payments", "payments-b", "payments-c")
-
-
-class FleetWorld(World):
-    """Three groups at 50 of 100, and a policy for ``payments*``."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        for group in (*FLEET[1:], "orders"):
-            self.kafka.commit_directly(group, {T0: 50})
-
-    def carry_out(self, launch: Launch) -> None:
-        assert launch.confines is not None
-        document = launch.store.rpartition("/")[2]
-        store = DirectoryRunStore(self.folder / "runs", document, clock=self.clock)
-        fleet = store.load().request.fleet
-        assert fleet is not None
-        parts = fleet_job.parts_of(
-            document,
-            launch.confines,
-            fleet.undoes,
-            lambda name: DirectoryRunStore(self.folder / "runs", name, clock=self.clock),
-            self.kafka,
-            self.clock,
-            fleet_job.SideBySide(lambda: contextlib.nullcontext(self.kafka), self.clock, threads=1),
-        )
-        fleet_job.carry_out(ConfinedRunStore(store, launch.confines), parts)
-        self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED)
-
-    def ask(self, reset_id: str = "one", **reset: Any) -> None:
-        spec = {
-            "connectionRef": {"name": "kafka"},
-            "groups": ["payments*"],
-            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
-        }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
-            self.kube.change(POLICIES, "ns", "p", spec=spec)
-        else:
-            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
-
-    @property
-    def offsets(self) -> list[int]:
-        return [self.kafka.committed(group)[T0] for group in FLEET]
 
 
 @pytest.fixture
@@ -917,7 +667,7 @@ def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet_world: FleetW
     )
     assert world.offsets == [50, 50, 50]
 
-    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "one"})
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": world.reset["digest"]})
     world.passes()
 
     assert (world.reset["phase"], world.reset["fleet"]["reset"]) == ("Succeeded", 3)
@@ -996,7 +746,8 @@ def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
     request = world.open_store("ns", launch.store.rpartition("/")[2], None).load().request
     assert request.target == FromSnapshot(storage, datetime(2026, 11, 20, 14, tzinfo=UTC))
     assert {name: keys for name, keys in launch.connection_secrets.items() if name == "s3"} == secrets
-    assert (launch.claims, launch.environment, launch.reads_records) == (claims, environment, False)
+    assert (launch.claims, launch.reads_records) == (claims, False)
+    assert environment.items() <= launch.environment.items()
 
 
 @pytest.mark.parametrize(
@@ -1023,18 +774,17 @@ def test_a_place_that_the_job_could_not_reach_is_refused(
     assert says in world.condition("Ready")["message"]
 
 
-def test_no_spark_job_is_started_for_a_document_that_reads_another_snapshot(world: World) -> None:
+def test_no_spark_job_is_started_for_a_policy_that_reads_another_snapshot_by_now(world: World) -> None:
     world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
     world.reconciler = world.fresh_reconciler()
     world.ask(to={"snapshot": {"from": {"s3": {"bucket": "backups", "path": "kafka"}}}})
 
-    def forge() -> None:
-        for path in (world.folder / "runs").glob("*.json"):
-            path.write_text(path.read_text().replace('"bucket":"backups"', '"bucket":"evil"'))
-
-    for _ in range(8):
+    while not list((world.folder / "runs").glob("*.json")):
+        world.some_passes(1)
+    world.ask(to={"snapshot": {"from": {"s3": {"bucket": "others", "path": "kafka"}}}})
+    for _ in range(3):
         with contextlib.suppress(RunnerFailure):
             world.some_passes(1)
-        forge()
+
     assert world.runner.started == []
     assert "reads another snapshot" in world.condition("Ready")["message"]

@@ -8,6 +8,7 @@ import pytest
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset import run as core
+from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model import (
     ApplySettings,
     FleetCounts,
@@ -33,6 +34,7 @@ from tidegate.reset.run import (
     CreateRun,
     Decision,
     Fence,
+    Halt,
     Launch,
     RemoveFinalizer,
     RunnerSeen,
@@ -101,6 +103,9 @@ def seen(**changes: object) -> Seen:
 
 
 def under_way(reset: ResetStatus = WORKING, **changes: object) -> Seen:
+    run = changes.get("run")
+    if isinstance(run, Run):
+        changes["run"] = replace(run, digest=digest_of(run))
     return seen(**{"status": PolicyStatus(reset=reset), "has_finalizer": True, **changes})
 
 
@@ -219,14 +224,14 @@ CASES = {
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
-    "another id was approved": (
-        under_way(run=AWAITING, runner=LOST, approved_id="two"),
+    "the run's id approves nothing": (
+        under_way(run=AWAITING, runner=LOST, approval="one"),
         None,
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
     "approved": (
-        under_way(run=AWAITING, runner=LOST, approved_id="one"),
+        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING)),
         Approve(),
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
@@ -268,12 +273,28 @@ CASES = {
         ("True", "Succeeded"),
         "Succeeded",
     ),
-    "the status was lost, the document was not": (
-        seen(run=replace(APPLYING, result=SUCCESS)),
-        None,
-        ("False", "Pending"),
-        "Pending",
+    "its document is forged: what works on it is ended first": (
+        under_way(forged="no"),
+        Halt(),
+        ("False", "Forged"),
+        "Applying",
     ),
+    "its document is forged, and all that worked on it was ended": (
+        under_way(forged="no", halted=True),
+        None,
+        ("False", "Forged"),
+        "Failed",
+    ),
+    "its job has found a forged document": (
+        under_way(
+            run=replace(APPLYING, result=SUCCESS),
+            runner=replace(DEAD, status=RunnerStatus(RunnerState.EXITED, "other digest", forged=True)),
+        ),
+        Halt(),
+        ("False", "Forged"),
+        "Applying",
+    ),
+    "a document that was there beforehand": (seen(forged="no"), None, ("False", "Forged"), None),
     "ran long ago": (
         seen(status=PolicyStatus(history=(RunHistory(id="one", phase=ResetPhase.SUCCEEDED, plan=DOCUMENT),))),
         None,
@@ -293,6 +314,18 @@ CASES = {
         RemoveFinalizer(),
         None,
         "Applying",
+    ),
+    "deleted with a forged document": (
+        under_way(forged="no", deleting_since=NOW),
+        Halt(),
+        ("False", "Forged"),
+        "Applying",
+    ),
+    "deleted with a forged document, all of which was ended": (
+        under_way(forged="no", halted=True, deleting_since=NOW),
+        RemoveFinalizer(),
+        ("False", "Forged"),
+        "Failed",
     ),
     "deleted in mid-run, settled": (
         under_way(run=replace(APPLYING, result=SUCCESS), deleting_since=NOW),
@@ -323,7 +356,7 @@ TAKEN_OVER = {
         "DeadlineExceeded",
     ),
     "deadline, unapproved": (
-        under_way(run=AWAITING, runner=LOST, approved_id="one", now=NOW + timedelta(minutes=11)),
+        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING), now=NOW + timedelta(minutes=11)),
         "DeadlineExceeded",
     ),
     "another id": (under_way(spec=spec_of("two"), run=APPLYING, runner=RUNNING), "Superseded"),
@@ -407,10 +440,13 @@ def test_the_result_is_in_status_and_history() -> None:
             "recordsReplayed": 40,
             "recordsSkipped": 0,
         },
+        "digest": digest_of(APPLYING),
         "standstill": {"p50": "500ms", "max": "1s250ms"},
         "redone": 0,
     }
-    assert [(h.id, h.phase.value, h.plan) for h in status.history] == [("one", "Succeeded", DOCUMENT)]
+    assert [(h.id, h.phase.value, h.plan, h.digest) for h in status.history] == [
+        ("one", "Succeeded", DOCUMENT, digest_of_end(digest_of(APPLYING), SUCCESS))
+    ]
 
 
 def test_the_history_keeps_the_last_ten() -> None:
@@ -479,7 +515,7 @@ def test_a_fleets_plan_is_approved_as_one() -> None:
     awaiting = Run(FLEET, 1, None, (progress(Phase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
 
     waits = decide(under_way(run=awaiting, runner=DEAD))
-    approves = decide(under_way(run=awaiting, runner=DEAD, approved_id="one"))
+    approves = decide(under_way(run=awaiting, runner=DEAD, approval=digest_of(awaiting)))
 
     assert (waits.action, approves.action) == (None, Approve())
     reset = waits.status.reset

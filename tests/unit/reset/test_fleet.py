@@ -134,8 +134,8 @@ class World:
         kafka: Any = _Sick(self.kafka, self.sick)
         beneath = self._beneath(run_id)
         return Parts(
-            open_group=lambda uid: life.opened(beneath(uid)),
-            open_undone=self._beneath(undone),
+            open_group=lambda uid, check: ConfinedRunStore(life.opened(beneath(uid)), None, check),
+            open_undone=lambda uid, check: ConfinedRunStore(self._beneath(undone)(uid), None, check),
             group_ids=self.kafka.group_ids,
             plan=patiently(plan_together(self.kafka), self.clock),
             # One thread: the fake's clock knows no others.
@@ -336,7 +336,9 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     names = fleet_job.undone_groups(earlier, lambda g: world.group(g).load())
     assert names == ("payments-a", "payments-c")
 
-    world.create("two", Undo("one", ()), fleet=FleetRequest(("payments-*",), FailurePolicy.ALL, groups=names))
+    assert earlier.result is not None
+    fleet = FleetRequest(("payments-*",), FailurePolicy.ALL, groups=names, ends=earlier.result.ends)
+    world.create("two", Undo("one", ()), fleet=fleet)
     result = world.execute(run_id="two", undone="one")
 
     assert result is not None

@@ -1,4 +1,4 @@
--- The run's id, so that the approval of one plan is never taken for that of another.
+-- The plan's digest, so that the approval of one plan is never taken for that of another.
 local reset = obj.status ~= nil and obj.status.reset or nil
 if reset == nil or reset.phase ~= "AwaitingApproval" then
   error("no plan of this policy waits to be approved")
@@ -6,5 +6,5 @@ end
 if obj.metadata.annotations == nil then
   obj.metadata.annotations = {}
 end
-obj.metadata.annotations["tidegate.io/approve"] = reset.id
+obj.metadata.annotations["tidegate.io/approve"] = reset.digest
 return obj
