@@ -165,7 +165,9 @@ def _one_cell(cell: Cell, bootstrap: str, runs: int) -> None:
     spread = bool(cell.heartbeat_spread)
     seed = int.from_bytes(os.urandom(4), "big")
     count = 0
-    for outcome in run_trial(bootstrap, cell, runs, seed=seed, rest_s=SPREAD_REST_S if spread else REST_S):
+    for outcome in run_trial(
+        bootstrap, cell, [cell.owners] * runs, seed=seed, rest_s=SPREAD_REST_S if spread else REST_S
+    ):
         _keep("table", cell, outcome)
         count += 1
     print(f"{count} resets")
