@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from support.fake_details import FakeDetails
 from support.fake_kafka import START, FakeConsumer, FakeKafka
 from tidegate.admin.service import Pauses
 from tidegate.cli.errors import UsageError
@@ -20,8 +20,7 @@ from tidegate.cli.screen import Screen
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
-from tidegate.kafka.model import Broker, GroupType, TopicPartition
-from tidegate.kafka.wire import ListedGroup
+from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase, RunResult
@@ -34,34 +33,17 @@ CONNECTION = Connection("kafka:9092")
 
 
 @dataclass
-class FakeDetails:
-    """Implements ``tidegate.cli.describing.GroupDetails``."""
-
-    groups: list[ListedGroup] = field(default_factory=list)
-    epochs: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def listing(self) -> Collection[ListedGroup]:
-        return self.groups
-
-    def coordinator(self, group_id: str) -> Broker:  # noqa: ARG002
-        return Broker(1, "kafka-1", 9092)
-
-    def leader_epochs(self, group_id: str) -> Mapping[TopicPartition, int]:  # noqa: ARG002
-        return self.epochs
-
-    def target_assignments(self, group_id: str) -> Mapping[str, Collection[TopicPartition]]:  # noqa: ARG002
-        return {}
-
-
-@dataclass
 class Shell:
     """Runs commands; ``out`` and ``err`` are those of the last one."""
 
     kafka: FakeKafka
     folder: Path
-    details: FakeDetails = field(default_factory=FakeDetails)
+    details: FakeDetails = field(init=False)
     out: str = ""
     err: str = ""
+
+    def __post_init__(self) -> None:
+        self.details = FakeDetails(self.kafka)
 
     def __call__(self, text: str) -> int:
         options = parse_options(["--bootstrap-server", "kafka:9092", *text.split()])
@@ -427,7 +409,7 @@ def test_a_rebalancing_group_is_said_to_be(shell: Shell) -> None:
     FakeConsumer(shell.kafka, GROUP, ["orders"]).start()
     shell.kafka.clock.sleep(10)
     shell(f"--group {GROUP} --describe --state")
-    assert shell.rows[0][1:5] == ["kafka-1:9092", "(1)", "range", "Stable"]
+    assert shell.rows[0][1:5] == ["127.0.0.1:9092", "(0)", "range", "Stable"]
     shell.kafka.membership.rebalance(GROUP)
 
     shell(f"--group {GROUP} --describe --state")
@@ -437,13 +419,13 @@ def test_a_rebalancing_group_is_said_to_be(shell: Shell) -> None:
 
 
 def test_groups_are_listed_by_state_and_type(shell: Shell) -> None:
-    shell.details.groups = [
-        ListedGroup("b", "consumer", "consumer", "Stable"),
-        ListedGroup("a", "consumer", "classic", "Empty"),
-    ]
+    FakeConsumer(shell.kafka, "b", ["orders"], protocol=GroupType.CONSUMER).start()
+    gone = FakeConsumer(shell.kafka, "a", ["orders"]).start()
+    shell.kafka.clock.sleep(10)
+    gone.close()
 
     assert shell("--list") == 0
-    assert shell.out == "a\nb\n"
+    assert shell.out == f"a\nb\n{GROUP}\n"
     assert shell("--list --state Stable --type") == 0
     assert [line.split() for line in shell.out.splitlines()] == [
         ["GROUP", "TYPE", "STATE"],
