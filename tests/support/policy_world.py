@@ -13,6 +13,7 @@ from typing import Any
 
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.scripted_runner import ScriptedRunner
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
@@ -37,32 +38,6 @@ T0 = TopicPartition("orders", 0)
 
 class Killed(BaseException):
     """The operator's process ends here."""
-
-
-class ScriptedRunner:
-    """A runner whose jobs do what the test says, at once or never."""
-
-    engine = "Direct"
-
-    def __init__(self, work: Callable[[Launch], None]) -> None:
-        self.work = work
-        self.states: dict[str, RunnerStatus] = {}
-        self.started: list[str] = []
-        self.stopped: list[str] = []
-
-    def start(self, launch: Launch) -> None:
-        if launch.name in self.states:
-            return
-        self.started.append(launch.name)
-        self.states[launch.name] = RunnerStatus(RunnerState.RUNNING)
-        self.work(launch)
-
-    def status(self, launch: Launch) -> RunnerStatus:
-        return self.states.get(launch.name, RunnerStatus(RunnerState.LOST))
-
-    def stop(self, launch: Launch) -> None:
-        self.stopped.append(launch.name)
-        self.states[launch.name] = RunnerStatus(RunnerState.EXITED)
 
 
 class Recording(FakeKube):
@@ -174,7 +149,7 @@ class World:
         """Do a job's work and note how it ended, as the runners do."""
         try:
             work()
-            self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED)
+            self.runner.end(launch)
         except ForgedRun as forged:
             self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, str(forged), forged=True)
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from prometheus_client import CollectorRegistry
 
+from support.fake_pods import FakePods
 from tidegate.connection.live import Live
 from tidegate.inject.keeper import InjectionKeeper, Parts
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.neighbours import Neighbours
 from tidegate.inject.patch import AgentImage
-from tidegate.inject.ports import Evicted
 from tidegate.keeping import Kept, KeptPolicy
-from tidegate.kube.ports import KubeFailure, Object
+from tidegate.kube.ports import KubeFailure
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -40,38 +38,15 @@ POLICY = {
         "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
     },
 }
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
 
 
-@dataclass
-class FakePods:
-    """One ready pod of a ReplicaSet that is to have one."""
-
-    asked: list[str] = field(default_factory=list)
-    answer: Evicted = Evicted.YES
-    failure: KubeFailure | None = None
-
-    def pods(self, namespace: str, selector: str) -> Sequence[Object]:
-        self.asked.append(f"list {namespace} {selector}")
-        if self.failure is not None:
-            raise self.failure
-        metadata = {
-            "name": "x",
-            "uid": "u",
-            "labels": {"app": "payments"},
-            "ownerReferences": [OWNER],
-            "creationTimestamp": "2026-11-21T11:00:00Z",
-        }
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        return [{"metadata": metadata, "spec": {"containers": [{"name": "app"}]}, "status": status}]
-
-    def controller(self, namespace: str, api_version: str, kind: str, name: str) -> Mapping[str, Any]:
-        self.asked.append(f"read {api_version} {kind} {namespace}/{name}")
-        return {"metadata": {"uid": "rs"}, "spec": {"replicas": 1}}
-
-    def evict(self, namespace: str, name: str, uid: str) -> Evicted:
-        self.asked.append(f"evict {namespace}/{name} {uid}")
-        return self.answer
+def one_ready_pod(*, budget: int | None = None, failure: KubeFailure | None = None) -> FakePods:
+    """Of a ReplicaSet that is to have one."""
+    pods = FakePods(budget=budget, failure=failure)
+    uid = pods.add_controller("ns", "apps/v1", "ReplicaSet", "rs", 1)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "controller": True}
+    pods.add_pod("ns", "x", {"app": "payments"}, owner)
+    return pods
 
 
 class StillClock:
@@ -118,23 +93,23 @@ def reason(found: Kept) -> str:
 
 
 def test_one_look_lists_asks_and_evicts_and_the_next_one_comes_later() -> None:
-    pods, clock = FakePods(), StillClock()
+    pods, clock = one_ready_pod(), StillClock()
     one = keeper(pods, clock)
 
     first = kept(one)
     clock.seconds = 1.0
     second = kept(one, status=first.status)
 
-    assert pods.asked == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs", "evict ns/x u"]
+    assert pods.asked == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs", "evict ns/x uid-2"]
     assert (reason(first), first.again_after_s) == ("RollingOut", 2.0)
     assert second.status == first.status
     clock.seconds = 2.0
     kept(one, status=first.status)
-    assert pods.asked[3:] == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs"]
+    assert pods.asked[3:] == ["list ns app=payments"]  # where there is none, as nobody makes another here
 
 
 def test_a_budget_that_allows_nothing_is_asked_less_often() -> None:
-    found = kept(keeper(FakePods(answer=Evicted.BUDGET)))
+    found = kept(keeper(one_ready_pod(budget=0)))
 
     assert (reason(found), found.again_after_s) == ("RollingOut", 10.0)
     assert found.status.injection is not None
@@ -142,7 +117,7 @@ def test_a_budget_that_allows_nothing_is_asked_less_often() -> None:
 
 
 def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:
-    pods = FakePods()
+    pods = one_ready_pod()
 
     found = kept(keeper(pods), resetting=True)
 
@@ -151,14 +126,14 @@ def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:
 
 
 def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:
-    pods = FakePods()
+    pods = one_ready_pod()
 
     assert reason(kept(keeper(pods, webhook=False))) == "WebhookOff"
     assert pods.asked == []
 
 
 def test_a_right_that_is_missing_is_said_in_the_condition() -> None:
-    found = kept(keeper(FakePods(failure=KubeFailure("list the pods of ns: 403 forbidden"))))
+    found = kept(keeper(one_ready_pod(failure=KubeFailure("list the pods of ns: 403 forbidden"))))
 
     condition = find_condition(found.status.conditions, "Injected")
     assert condition is not None

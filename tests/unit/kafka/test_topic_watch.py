@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import pytest
 
+from support.scripted_brokers import HEAD, ID, ScriptedBrokers, ScriptedTopic
 from tidegate.kafka.errors import NotAuthenticated, Refused, Unavailable
 from tidegate.kafka.model import Topic
 from tidegate.kafka.topic_ids import topic_id_of_bytes
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 
-ID = bytes(range(16))
-HEAD = bytes.fromhex("00000000 01 00 00000000")  # throttle time, no brokers, no cluster id, controller
 
-
-def answer(partitions: int, *, leader: int = 0, topic_id: bytes = ID) -> bytes:
-    """Metadata of a topic named orders."""
-    rows = b"".join(
-        b"\x00\x00" + number.to_bytes(4, "big") + leader.to_bytes(4, "big") + bytes(4) + b"\x01\x01\x01\x00"
-        for number in range(partitions)
-    )
-    topic = b"\x00\x00\x07orders" + topic_id + b"\x00" + bytes([partitions + 1]) + rows + bytes(4) + b"\x00"
-    return HEAD + b"\x02" + topic + b"\x00"
+def answer(partitions: int, *, leader: int = 0, topic_id: bytes = ID) -> list[ScriptedTopic]:
+    return [ScriptedTopic("orders", partitions, leader, topic_id)]
 
 
 def orders(partitions: int, topic_id: bytes = ID) -> dict[str, Topic]:
     return {"orders": Topic("orders", topic_id_of_bytes(topic_id), partitions)}
-
-
-class ScriptedBrokers:
-    """Brokers with their next answers: bytes, or what is raised. The last one is given again and again."""
-
-    def __init__(self, *answers: bytes | Exception) -> None:
-        self.answers: dict[int, bytes | Exception] = dict(enumerate(answers))
-        self.asked: list[int] = []
-        self.closed = 0
-
-    def brokers(self) -> list[int]:
-        return list(self.answers)
-
-    def metadata(self, node_id: int, topics: Collection[str] | None, *, timeout_s: float) -> bytes:  # noqa: ARG002
-        self.asked.append(node_id)
-        found = self.answers[node_id]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 def test_the_broker_that_answers_is_asked_again_and_again() -> None:

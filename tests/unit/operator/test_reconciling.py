@@ -19,7 +19,7 @@ from tidegate.kube.ports import POLICIES
 from tidegate.reset import job
 from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning import make_plan
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.reset.runner import Launch
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
@@ -128,7 +128,7 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
         left_open.append(world.kafka.writer("payments", transaction_timeout_s=60).transaction())
         left_open[-1].__enter__().send("payments", {T0: 10})
         assert world.kafka.pending("payments", [T0])
-        world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "killed")
+        world.runner.end(launch, "killed")
 
     world.runner.work = die_twice
     world.ask()
@@ -143,7 +143,7 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
 
 def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: World) -> None:
     def die(launch: Launch) -> None:
-        world.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, "no such image")
+        world.runner.end(launch, "no such image")
 
     world.runner.work = die
     world.ask()
@@ -165,7 +165,6 @@ def test_a_job_that_cannot_be_started_is_tried_again_and_the_reason_is_said(worl
 
     def refuse(launch: Launch) -> None:
         if refusals:
-            del world.runner.states[launch.name]
             raise RunnerFailure(refusals.pop())
         work(launch)
 
@@ -379,7 +378,7 @@ def end_by_abandoning(world: World) -> None:
 
 
 def end_by_a_job_that_always_dies(world: World) -> None:
-    world.runner.work = lambda launch: world.runner.states.update({launch.name: RunnerStatus(RunnerState.EXITED)})
+    world.runner.work = world.runner.end
     world.ask()
 
 
