@@ -44,6 +44,14 @@ class FakeKube:
             self._objects[kind.plural, namespace, name] = body
             return copy.deepcopy(body)
 
+    def restore(self, body: Mapping[str, Any], kind: Kind) -> Object:
+        """Put an object there as another process has left it, with its uid and its status."""
+        with self._lock:
+            restored = copy.deepcopy(dict(body))
+            restored["metadata"]["resourceVersion"] = str(next(self._versions))
+            self._objects[kind.plural, namespace_of(restored), name_of(restored)] = restored
+            return copy.deepcopy(restored)
+
     def change(
         self,
         kind: Kind,

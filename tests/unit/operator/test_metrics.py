@@ -10,6 +10,7 @@ import pytest
 from tidegate.discovery.starts import Outcome
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.metrics import Metrics
+from tidegate.reset import fleet, plan, request, run
 from tidegate.reset.ends import RUN_ENDS
 from tidegate.resources.policy import ResetPhase
 
@@ -71,3 +72,25 @@ def test_the_resources_that_are_not_observed_are_counted_and_then_not() -> None:
     assert metrics.registry.get_sample_value("tidegate_unobserved_resources") == 2
     metrics.unobserved(0)
     assert metrics.registry.get_sample_value("tidegate_unobserved_resources") == 0
+
+
+def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
+    reasons = {
+        value
+        for module in (fleet, plan, request, run)
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str) and re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*", value)
+    }
+
+    assert reasons - {reason for _, reason in RUN_ENDS} == {
+        *(
+            "InvalidSpec",
+            "NoReset",
+            "AlreadyRan",
+            "UndoRunNotFound",
+            "NothingToUndo",
+            "BadSnapshotStorage",
+        ),  # no run begins
+        *("WaitingForConnection", "WaitingForPolicy"),  # it may begin later
+        "Reset",  # the type of the condition
+    }

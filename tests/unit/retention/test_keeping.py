@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -507,6 +509,22 @@ def test_a_run_owns_the_offsets_until_it_ends_and_what_it_deletes_is_not_put_bac
     world.sleep(DAY)
 
     assert (world.committed, world.commits_made()) == ({}, 0)
+
+
+def test_a_place_that_an_earlier_version_wrote_is_put_back(world: World) -> None:
+    stored = sorted((Path(__file__).parents[2] / "data" / "earlier").glob("*/place.json"))
+    assert stored
+    for left in (json.loads(path.read_text()) for path in stored):
+        world.keeper = world.fresh_keeper()
+        world.kube.config_maps["ns", left["name"]] = left["data"]
+        world.status = PolicyStatus.model_validate(left["status"])
+        world.clock.sleep(100 * 86_400)
+
+        world.keep()
+
+        assert world.committed == PLACE
+        assert world.told[-1] == "OffsetsRestored"
+        world.kafka.writer(GROUP, transaction_timeout_s=10).delete(GROUP, [FIRST, SECOND])
 
 
 @pytest.mark.parametrize("call", ["commit_with_retention", "put_config_map", "status"])

@@ -1,0 +1,111 @@
+"""A newer operator goes on from what an earlier version has written: `tests/data/earlier`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.policy_world import T0, World
+from tidegate.kube.ports import POLICIES
+from tidegate.reset.stores import ConfigMapRunStore
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+DATA = Path(__file__).parents[2] / "data" / "earlier"
+EARLIER = sorted(path.name for path in DATA.iterdir() if path.is_dir())
+WITH_DIGESTS = [version for version in EARLIER if version != "821526f"]
+"""Those whose policies' status says which document is a run's (docs/adr/0013-digest-of-a-plan.md)."""
+
+
+def earlier(version: str, stage: str) -> dict[str, Any]:
+    """What an operator of that version had written when it was ended."""
+    found: dict[str, Any] = json.loads((DATA / version / f"{stage}.json").read_text())
+    return found
+
+
+def take_on(world: World, left: dict[str, Any]) -> None:
+    world.kube.restore(left["policy"], POLICIES)
+    folder = world.folder / "runs"
+    folder.mkdir()
+    for name, document in left["documents"].items():
+        (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("stage", ["awaiting-approval", "applying", "succeeded"])
+@pytest.mark.parametrize("version", EARLIER)
+def test_a_config_map_of_an_earlier_version_says_the_same(world: World, version: str, stage: str) -> None:
+    left = earlier(version, stage)
+    take_on(world, left)
+    for name, config_map in left["configMaps"].items():
+        store = ConfigMapRunStore("ns", name, api_client=object(), clock=world.clock)
+        store._core = SimpleNamespace(  # type: ignore[assignment]
+            read_namespaced_config_map=lambda *_, _map=config_map, **__: SimpleNamespace(
+                data=_map["data"], binary_data=_map["binaryData"]
+            )
+        )
+
+        assert store.load() == world.open_store("ns", name, None).load()
+
+
+@pytest.mark.parametrize("version", WITH_DIGESTS)
+def test_a_plan_of_an_earlier_version_is_approved_and_applied(world: World, version: str) -> None:
+    take_on(world, earlier(version, "awaiting-approval"))
+    world.some_passes(2)
+    assert world.reset["phase"] == "AwaitingApproval"
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": world.reset["digest"]})
+
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 40)
+    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+
+
+@pytest.mark.parametrize("end", ["goes on", "is deleted"])
+@pytest.mark.parametrize("version", WITH_DIGESTS)
+def test_a_run_that_an_earlier_version_left_in_mid_flight_ends_well(world: World, version: str, end: str) -> None:
+    take_on(world, earlier(version, "applying"))
+    if end == "is deleted":
+        world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+
+    world.passes()
+
+    if end == "goes on":
+        assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
+    else:
+        assert (world.there, world.offset) == (False, 50)
+        assert world.finished == {("Failed", "Deleted"): 1}
+
+
+@pytest.mark.parametrize("version", WITH_DIGESTS)
+def test_a_run_of_an_earlier_version_does_not_run_again_and_can_be_undone(world: World, version: str) -> None:
+    take_on(world, earlier(version, "succeeded"))
+    world.passes()
+    assert (world.runner.started, world.offset) == ([], 50)
+    world.kafka.commit_directly("payments", {T0: 10})
+
+    world.ask("back", to={"undo": "one"})
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+
+
+@pytest.mark.parametrize("stage", ["awaiting-approval", "applying"])
+def test_a_run_in_mid_flight_from_before_there_were_digests_ends_as_forged_and_changes_nothing(
+    world: World, stage: str
+) -> None:
+    """Nobody can tell whether its document is the operator's."""
+    take_on(world, earlier("821526f", stage))
+
+    world.passes()
+
+    assert (world.reset["phase"], world.condition("Reset")["reason"], world.offset) == ("Failed", "Forged", 50)
+    assert world.runner.started == []
