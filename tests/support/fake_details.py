@@ -32,5 +32,4 @@ class FakeDetails:
         return {}
 
     def target_assignments(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
-        group = self._kafka._group(group_id)
-        return dict(group.targets) if group.type is GroupType.CONSUMER else {}
+        return dict(self._kafka._group(group_id).targets)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from agent.unit.simulated import P0, Consumer
-from tidegate_agent.core import Committed, Stage
+from tidegate_agent.core import Committed, Effect, Position, Stage
 from tidegate_agent.records import Hold, HoldKey
 
 
@@ -205,3 +206,84 @@ def test_an_ack_for_a_newer_hold_does_not_wait_long_for_an_open_transaction() ->
     epoch = consumer.hold(P0, "another")
     consumer.run(2.5)
     assert consumer.last_ack() == (epoch, 10)
+
+
+def test_of_records_in_hand_from_several_times_the_furthest_counts_when_it_is_taken_away() -> None:
+    """Those of the second time lie beyond those of the first, and none of them was committed."""
+    consumer = owner(read=5)
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    regain(consumer)
+    consumer.client.deliver(P0, 18)
+    lose(consumer)
+    reset_elsewhere(consumer, 1)
+    regain(consumer, 3)
+    holds_the_target(consumer, 1, late=20)
+
+
+@pytest.mark.parametrize(("before", "since"), [(10, 2), (4, 18)])
+def test_and_when_it_is_closed_without_waiting_for_them(before: int, since: int) -> None:
+    """Some are in hand from before a rebalance, some were handed out after it."""
+    consumer = owner(read=before)
+    lose(consumer)
+    reset_elsewhere(consumer, 2)
+    regain(consumer)
+    consumer.client.deliver(P0, since)
+    consumer.hold(P0, drain_s=0)
+    consumer.run(1)
+    assert consumer.core.stage(P0) is Stage.CLOSED
+    consumer.client.committed[P0] = 1
+    consumer.release(P0)
+    consumer.run(1)
+    holds_the_target(consumer, 1, late=max(before, 2 + since))
+
+
+class Moving(Consumer):
+    """Something happens whenever the client is asked for positions."""
+
+    def __init__(self, happens: Callable[[Moving, int], None]) -> None:
+        super().__init__()
+        self._happens = happens
+        self.asked = 0
+
+    def perform(self, effect: Effect) -> None:
+        super().perform(effect)
+        if isinstance(effect, Position):
+            self.asked += 1
+            assert self.asked < 100, "it goes on looking"
+            self._happens(self, self.asked)
+
+
+def _deliver_after_the_first_look(consumer: Moving, asked: int) -> None:
+    if asked == 1:
+        consumer.client.paused.discard(P0)
+        consumer.client.deliver(P0)
+        consumer.client.paused.add(P0)
+
+
+def test_a_record_that_shows_only_after_the_drain_time_out_is_in_hand_as_well() -> None:
+    consumer = Moving(_deliver_after_the_first_look)
+    consumer.assign(P0)
+    consumer.client.deliver(P0, 9)
+    consumer.hold(P0, drain_s=0)
+    consumer.run(1)
+    assert consumer.core.stage(P0) is Stage.CLOSED
+    consumer.client.committed[P0] = 2
+    consumer.release(P0)
+    consumer.run(1)
+    holds_the_target(consumer, 2, late=10)
+
+
+def _seek_elsewhere(consumer: Moving, asked: int) -> None:
+    consumer.client.position[P0] = 10 + asked
+
+
+def test_after_the_drain_time_out_a_position_that_never_rests_is_not_waited_for() -> None:
+    consumer = Moving(_seek_elsewhere)
+    consumer.assign(P0)
+    consumer.client.deliver(P0, 9)
+    epoch = consumer.hold(P0, drain_s=0)
+    consumer.run(1)
+    ack = consumer.last_ack()
+    assert ack is not None
+    assert ack[0] == epoch

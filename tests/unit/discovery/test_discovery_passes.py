@@ -379,6 +379,17 @@ def test_agents_are_told_which_partitions_were_there_and_when_the_others_came(
     assert before_ms <= seen.seen_ms <= after_ms + 1000
 
 
+def test_the_highest_partition_of_a_topic_is_told_first(world: World) -> None:
+    """An agent that has read a part of them takes partitions above what it has read for newer than all of it."""
+    with world.operator(**RULE) as operator:
+        operator.until(lambda _: len(records(world)) == 2, "the first partitions are told of")
+        world.kafka.add_partitions("orders", 7)
+        operator.until(lambda _: len(records(world)) == 7, "the new ones are told of")
+
+    told = [key.partition for _, key in world.kafka.control.writes if isinstance(key, PartitionKey)]
+    assert told == [1, 0, 6, 5, 4, 3, 2]
+
+
 def test_a_control_topic_that_is_lost_is_written_anew(world: World) -> None:
     with world.operator(**RULE) as operator:
         operator.until(lambda _: len(records(world)) == 2, "the first partitions are told of")
