@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,9 +29,12 @@ AWAY_S: Final = float(os.environ.get("TIDEGATE_TEST_AWAY_S", "4"))
 """For how long the operator is away; the figure in the docs is of 600."""
 
 
+pytestmark = pytest.mark.at_once(3)
+
+
 @dataclass(slots=True)
 class Scene:
-    """A live group whose consumers run the agent, and two of its partitions paused."""
+    """A live group whose consumers run the agent, and two of its partitions paused; a control topic of their own."""
 
     kafka: KafkaCluster
     resources: Resources
@@ -38,6 +42,7 @@ class Scene:
     fleet: ConsumerFleet
     producer: SteadyProducer
     topic: str
+    control_topic: str
     paused_at: float = 0.0
 
     @property
@@ -85,28 +90,40 @@ class Scene:
 @pytest.fixture
 def scene(
     request: pytest.FixtureRequest,
+    kafka: KafkaCluster,
     apiserver: ApiServer,
     kube_client: kube.ApiClient,
     crds_installed: None,
     namespace: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
-    options: dict[str, Any] = getattr(request, "param", {})
+    options: dict[str, Any] = dict(getattr(request, "param", {}))
     resources = Resources(kube_client, namespace)
     topic = f"survives-{secrets.token_hex(3)}"
-    # A broker of its own: it is restarted.
-    with KafkaCluster.start() as kafka:
+    control_topic = f"__c-{topic}"
+    # One that is killed is nobody else's.
+    with KafkaCluster.start() if options.pop("own_broker", False) else nullcontext(kafka) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
         process = OperatorProcess(apiserver.kubeconfig, namespace, tmp_path_factory.mktemp("operator"))
         with (
             process,
             SteadyProducer(kafka.bootstrap, topic, PARTITIONS, RATE) as producer,
-            ConsumerFleet("librdkafka", kafka.bootstrap, topic, [topic], 3, 3, agent=True, **options) as fleet,
+            ConsumerFleet(
+                "librdkafka",
+                kafka.bootstrap,
+                topic,
+                [topic],
+                3,
+                3,
+                agent=True,
+                control_topic=control_topic,
+                **options,
+            ) as fleet,
         ):
-            resources.connection("kafka", kafka.bootstrap)
+            resources.connection("kafka", kafka.bootstrap, controlTopic={"name": control_topic})
             resources.wait_connection("kafka")
-            scene = Scene(kafka, resources, process, fleet, producer, topic)
+            scene = Scene(kafka, resources, process, fleet, producer, topic, control_topic)
             fleet.wait_assigned(scene.partitions)
             fleet.wait_flowing(scene.partitions)
             yield scene
@@ -154,7 +171,7 @@ def test_an_operator_that_is_away_resumes_nothing(scene: Scene) -> None:
     assert missing == 0
 
 
-@pytest.mark.parametrize("scene", [CLASSIC], ids=["classic range"], indirect=True)
+@pytest.mark.parametrize("scene", [{**CLASSIC, "own_broker": True}], ids=["classic range"], indirect=True)
 def test_a_broker_that_restarts_resumes_nothing(scene: Scene) -> None:
     scene.pause()
 
@@ -175,8 +192,8 @@ def test_a_control_topic_that_is_deleted_is_written_anew(scene: Scene) -> None:
     scene.pause()
 
     admin = AdminClient({"bootstrap.servers": scene.kafka.bootstrap})
-    admin.delete_topics(["__tidegate"], operation_timeout=30)["__tidegate"].result(30)
-    client = KafkaClient(Connection(scene.kafka.bootstrap))
+    admin.delete_topics([scene.control_topic], operation_timeout=30)[scene.control_topic].result(30)
+    client = KafkaClient(Connection(scene.kafka.bootstrap, control_topic=scene.control_topic))
     try:
         until(lambda: len(client.control.read().holds) == 2, "both holds are there again", timeout_s=60)
     finally:

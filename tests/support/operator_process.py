@@ -72,7 +72,8 @@ class OperatorProcess:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        self.port, self.metrics_port = until(lambda: self._ports(begins_at), f"it is up; its log: {self.tail()}")
+        # On a busy machine Python alone may take half a minute to start.
+        self.port, self.metrics_port = until(lambda: self._ports(begins_at), f"it is up: {self.log}", timeout_s=120)
         return self
 
     def _ports(self, begins_at: int) -> tuple[int, int] | None:
