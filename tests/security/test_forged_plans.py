@@ -355,6 +355,32 @@ def test_what_a_forged_runs_job_left_open_is_ended(world: World) -> None:
     assert "What reset one had done by then is not known" in world.condition("Ready")["message"]
 
 
+def test_a_forged_run_whose_job_cannot_be_stopped_holds_no_consumers_up_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_still_there(_launch: object) -> None:
+        raise TimeoutError("its pod is still there")
+
+    world.runner.work = lambda _launch: None
+    world.ask()
+    until(world, "Planning")
+    own = HoldKey("payments", "orders", 0, f"reset/{world.reset['runUid']}")
+    world.kafka.control.ensure()
+    world.kafka.control.hold({own: Hold()})
+    forge(world, asked_for_the_start)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.runner, "stop", is_still_there)
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                world.some_passes(1)
+    assert not world.kafka.control.read().holds
+    assert world.reset["phase"] == "Planning"
+    assert world.condition("Ready")["message"].endswith("Waiting: its pod is still there")
+
+    assert_ended_as_forged(world)
+
+
 def test_a_policy_with_a_forged_run_can_be_deleted_and_leaves_nothing_closed(world: World) -> None:
     world.runner.work = lambda _launch: None
     world.ask()

@@ -744,9 +744,13 @@ class PolicyReconciler:
         if current is None:
             raise ValueError("there is no run to halt")
         runner = self._parts.runners.get(current.engine) if current.engine is not None else None
+        unstopped: TimeoutError | RunnerFailure | None = None
         if runner is not None and current.application is not None:
             launch = self._launch(body, seen.spec, current, current.application)
-            await self._patiently(functools.partial(runner.stop, launch))
+            try:
+                await self._patiently(functools.partial(runner.stop, launch))
+            except (TimeoutError, RunnerFailure) as error:
+                unstopped = error  # consumers need not wait for that, too
         confines, live = self._confines(body, current.id), self._connection(body, seen)
 
         def halt() -> None:
@@ -756,6 +760,8 @@ class PolicyReconciler:
             job.halt(live.kafka, confines.run_uid, groups)
 
         await self._patiently(halt)
+        if unstopped is not None:
+            raise unstopped
         self._memory(body).halted = current.id
         _log.error("%s: %s is forged: its job was ended, its gates are open", label_of(body), seen.run_document)
 
