@@ -15,6 +15,8 @@ from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
 from tidegate.reset.clock import SystemClock
+from tidegate.reset.confined import Confines
+from tidegate.reset.fleet import group_document, group_run_uid
 from tidegate.reset.fleet_job import FLEET_THREADS
 from tidegate.reset.model import (
     ApplySettings,
@@ -28,8 +30,9 @@ from tidegate.reset.model import (
     ToRecord,
     Undo,
 )
-from tidegate.reset.stores import DirectoryRunStore
-from tidegate.spark.fleet import carry_out_fleet
+from tidegate.reset.store import ForgedRun
+from tidegate.reset.stores import DirectoryRunStore, encode_plan
+from tidegate.spark.fleet import Groups, carry_out_fleet
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -157,3 +160,28 @@ def test_a_group_that_fails_in_an_executor_puts_all_back(world: World, make_topi
     assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "OtherGroupFailed"), result
     assert [t.group_id for t in result.counts.troubles] == [f"{world.base}-z"]
     assert [world.at(name) for name in names] == [AT_50] * FLEET_THREADS
+
+
+def test_neither_driver_nor_executor_carries_out_a_groups_forged_document(world: World) -> None:
+    world.stand("a", "b")
+    world.ask(FailurePolicy.ISOLATE)
+    world.go()
+    fleet = world.store().load().fleet
+    assert fleet is not None
+    group = f"{world.base}-a"
+    store = DirectoryRunStore(world.folder, group_document("p-one", group_run_uid("uid/one", group)))
+    plan = store.load().plan
+    assert plan is not None
+    swapped = replace(plan, partitions=tuple(replace(p, target=0) for p in plan.partitions))
+    document = world.folder / f"{store.location.rpartition('/')[2]}.json"
+    document.write_text(document.read_text().replace(encode_plan(plan), encode_plan(swapped)))
+    assert store.load().plan == swapped
+    world.store().approve()
+
+    confines = Confines("uid/one", "", connection=Connection(world.bootstrap), patterns=(f"{world.base}-*",))
+    answer = Groups(world.store().location, confines).apply({group: fleet.digests[group]}, hold=False)
+    with pytest.raises(ForgedRun, match=fleet.digests[group]):
+        world.go()
+
+    assert isinstance(answer.raised, ForgedRun)
+    assert world.at("a") == AT_50
