@@ -46,6 +46,9 @@ open may still bring one, and a commit that was sent may still be under way."""
 UNDELIVERED_PATIENCE_S: Final = 1.0
 """The same where this owner has delivered nothing, and so has nothing under way."""
 
+TELL_AGAIN_S: Final = 1.0
+"""How long after a pause or a resume a client that may have dropped it is told once more."""
+
 
 class Stage(enum.Enum):
     UNREAD = "unread"
@@ -185,6 +188,8 @@ class _State:
     unplaced: bool = False
     """The rule for new partitions has not said yet where it begins."""
     judge_by: float = 0.0
+    tell_again: float | None = None
+    """When the client is told once more what it was told last: to pause it, or to resume it."""
     acked: tuple[int, int] | None = None
     """Generation and epoch of the newest ack."""
     warned: bool = False
@@ -223,7 +228,8 @@ class Core:
     ``client_stores``: it stores by itself what it has delivered. With both, draining goes on after its time-out until
     it has committed, for it would do so later, and nothing can stop it. ``open_unread_after_s``: partitions whose
     gate cannot be read for so long are delivered all the same; ``None``: they wait. ``rule``: where new partitions
-    begin, ``None``: where the client begins.
+    begin, ``None``: where the client begins. ``may_drop``: the client may drop a pause or a resume without a word, so
+    that it is told each of them twice.
     """
 
     group: str
@@ -231,6 +237,7 @@ class Core:
     client_stores: bool = False
     open_unread_after_s: float | None = None
     rule: Rule | None = None
+    may_drop: bool = False
     known: Known = field(default_factory=Known)
     _states: dict[Partition, _State] = field(default_factory=dict)
     _commits: set[int] = field(default_factory=set)
@@ -253,6 +260,7 @@ class Core:
             is_unplaced = self.rule is not None and not is_sought
             state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced)
             self._states[partition] = state
+            self._tell_again(state, now)
             lost = self._lost.pop(partition, None)
             if lost is not None and not is_sought:
                 state.lost, state.in_hand = lost, lost.in_hand
@@ -364,6 +372,19 @@ class Core:
         """The partitions that are to deliver nothing: those that are not open, or to be resumed by the application."""
         return tuple(p for p, state in self._states.items() if state.stage is not Stage.OPEN or state.app_paused)
 
+    def is_withheld(self, partition: Partition) -> bool:
+        """Whether no record of it may reach the application, even if the client returns one: its gate was not read, or
+        it was said to be paused."""
+        state = self._states.get(partition)
+        return state is not None and (state.stage is Stage.UNREAD or state.sealed)
+
+    def leaked(self, partitions: Iterable[Partition], now: float) -> None:
+        """The client returned records of these although they are withheld. It has been told to pause them again."""
+        for partition in partitions:
+            state = self._states.get(partition)
+            if state is not None:
+                self._tell_again(state, now)
+
     def owned(self) -> tuple[Partition, ...]:
         return tuple(self._states)
 
@@ -400,7 +421,7 @@ class Core:
                 continue
             due.setdefault(state.step, []).append(partition)
         if not due:
-            return None
+            return self._told_again(now)
         step = min(due)
         effect = self._effect(step, tuple(due[step]))
         for partition in due[step]:
@@ -414,6 +435,7 @@ class Core:
             for state in self._states.values()
             if state.step is not None and state.effect is None and not self._is_held_up(state)
         ]
+        times += [state.tell_again for state in self._states.values() if state.tell_again is not None]
         if self.open_unread_after_s is not None:
             times += [
                 state.since + self.open_unread_after_s
@@ -431,6 +453,8 @@ class Core:
         if isinstance(effect, Committed):
             self.done(effect, now, {})
             return
+        if isinstance(effect, (Pause, Resume)):
+            self.leaked(effect.partitions, now)
         for partition in effect.partitions:
             state = self._of(effect, partition)
             if state is not None:
@@ -454,6 +478,7 @@ class Core:
             step = state.step
             missing = isinstance(effect, (Position, Committed, Seek, Begin)) and partition not in result
             if step is _Step.PAUSE:
+                self._tell_again(state, now)
                 state.need(_Step.POSITION, now + SETTLE_S)
             elif step is _Step.BARRIER and missing and now < state.give_up:
                 self._again(state, now)
@@ -485,6 +510,7 @@ class Core:
             elif step is _Step.SEEK:
                 state.need(_Step.RESUME)
             elif step is _Step.RESUME:
+                self._tell_again(state, now)
                 self._opened(partition, state)
             elif isinstance(effect, SendAcks):
                 state.acked = (effect.generation, effect.acks[partition][0])
@@ -527,6 +553,27 @@ class Core:
     def _again(self, state: _State, now: float) -> None:
         state.tries += 1
         state.due = now + min(RETRY_MAX_S, RETRY_S * 2 ** min(state.tries - 1, 8))
+
+    def _tell_again(self, state: _State, now: float) -> None:
+        state.tell_again = now + TELL_AGAIN_S if self.may_drop else None
+
+    def _told_again(self, now: float) -> Effect | None:
+        """What the client is to be told once more; where all is as it should be, that changes nothing.
+
+        Nothing waits for it. What the application paused itself is left to it.
+        """
+        pause, resume = [], []
+        for partition, state in self._states.items():
+            if state.tell_again is not None and state.tell_again <= now:
+                if state.stage is not Stage.OPEN:
+                    pause.append(partition)
+                elif state.app_paused:
+                    state.tell_again = None
+                else:
+                    resume.append(partition)
+        for partition in pause or resume:
+            self._states[partition].tell_again = None
+        return Pause(tuple(pause)) if pause else Resume(tuple(resume)) if resume else None
 
     def _effect(self, step: _Step, partitions: tuple[Partition, ...]) -> Effect:
         if step is _Step.PAUSE:

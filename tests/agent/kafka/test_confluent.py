@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,9 +18,10 @@ from agent.kafka.confluent_application import PROTOCOLS, Scene, links_of_its_own
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate_agent import core
 from tidegate_agent.adapters import confluent
 from tidegate_agent.adapters.confluent import ManagedConsumer
-from tidegate_agent.control import plain
+from tidegate_agent.control import ControlLink, plain
 
 WAYS = [
     *[(protocol, "poll", "auto") for protocol in PROTOCOLS],
@@ -52,11 +54,10 @@ def is_whole(offsets: list[int]) -> bool:
     return all(after == before + 1 for before, after in pairwise(offsets))
 
 
-def test_where_nothing_is_closed_poll_is_the_librarys_own(scene: Scene) -> None:
+def test_where_nothing_is_closed_what_poll_returns_is_not_looked_at(scene: Scene) -> None:
     application = scene.application()
     application.wait_flowing(0, 1)
-    assert ManagedConsumer.poll is plain(ManagedConsumer).poll
-    assert ManagedConsumer.consume is plain(ManagedConsumer).consume
+    assert eventually(lambda: not application.consumer._tidegate.may_leak, 5)
     assert eventually(lambda: not {"poll", "consume"} & set(vars(application.consumer)), 5)
 
 
@@ -95,7 +96,7 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
 
 
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent, "_RESUME_AGAIN_S", 6.0)
+    monkeypatch.setattr(core, "TELL_AGAIN_S", 6.0)
     application = scene.application()
     application.wait_flowing(0, 1)
     # As if the resume after the assignment had been dropped: the agent knows nothing of it.
@@ -107,6 +108,88 @@ def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monke
     application.wait_flowing(0, since=stopped + 1)
     assert is_whole(application.offsets(0))
     assert is_whole(application.offsets(1)), "of one that is not paused, resume does nothing"
+
+
+class Deaf:
+    """librdkafka's consumer that drops the first pause."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self.dropped = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def pause(self, consumer: Any, partitions: list[TopicPartition]) -> None:
+        if self.dropped:
+            self._consumer.pause(consumer, partitions)
+        else:
+            self.dropped = len(partitions)
+
+
+@pytest.mark.parametrize("style", ["poll", "consume"])
+def test_records_that_come_with_their_assignment_are_withheld_where_the_pause_is_dropped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, style: str
+) -> None:
+    deaf = Deaf(confluent._Consumer)
+    monkeypatch.setattr(confluent, "_Consumer", deaf)
+    epoch = scene.hold(0)
+    application = scene.application(style=style)
+    application.wait_flowing(1)
+    assert deaf.dropped == 2
+    scene.wait_acked(0, epoch=epoch)
+    application.wait_flowing(1, since=time.time() + 1.5)
+    assert not application.offsets(0)
+
+    scene.release(0)
+
+    application.wait_flowing(0)
+    assert application.offsets(0)[0] == 0
+    assert is_whole(application.offsets(0))
+    assert is_whole(application.offsets(1))
+
+
+@pytest.mark.parametrize("commit", ["auto", "sync"])
+def test_what_was_withheld_before_its_gate_was_read_is_read_once_it_opens(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, commit: str
+) -> None:
+    monkeypatch.setattr(confluent, "_Consumer", Deaf(confluent._Consumer))
+    monkeypatch.setattr(ControlLink, "ask", lambda *_: 10**6)  # the answer never comes
+    with links_of_its_own(replace(scene.settings, open_unread=True, unreachable_after_s=2.0)):
+        application = scene.application(commit=commit)
+        assert eventually(lambda: len(application.do(lambda consumer: consumer._tidegate._leaked)) == 2, 20)
+        assert not application.delivered
+
+        application.wait_flowing(0, 1)
+
+        for partition in (0, 1):
+            assert application.offsets(partition)[0] == 0
+            assert is_whole(application.offsets(partition))
+        assert eventually(lambda: scene.committed(0) > 0, 10)
+        assert application.error is None
+
+
+@pytest.mark.parametrize("style", ["poll", "consume"])
+@pytest.mark.parametrize("commit", ["auto", "sync", "store"])
+def test_records_that_librdkafka_returns_although_their_gate_is_closed_are_withheld(
+    scene: Scene, commit: str, style: str
+) -> None:
+    application = scene.application(commit=commit, style=style)
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    closed = time.time()
+    # As if the pause had been dropped.
+    application.do(lambda consumer: plain(ManagedConsumer).resume(consumer, [TopicPartition(scene.topic, 0)]))
+    application.wait_flowing(1, since=closed + 2)
+    assert not application.offsets(0, closed)
+    withheld = application.do(lambda consumer: consumer._tidegate._leaked)
+    assert list(withheld) == [(scene.topic, 0)], "librdkafka did return some"
+
+    scene.release(0)
+    application.wait_flowing(0, since=closed + 2)
+
+    assert is_whole(application.offsets(0)), "and they are read in their time"
+    assert is_whole(application.offsets(1))
 
 
 @pytest.mark.parametrize("commit", ["auto", "sync", "store"])

@@ -31,7 +31,8 @@ P1 = Partition("orders", 1)
 class Client:
     """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it.
 
-    Without a committed offset it begins at the log's end.
+    Without a committed offset it begins at the log's end. ``drops``: how many of the next pauses and resumes it drops
+    without a word (librdkafka issue 5591).
     """
 
     committed: dict[Partition, int] = field(default_factory=dict)
@@ -41,12 +42,27 @@ class Client:
     paused: set[Partition] = field(default_factory=set)
     delivered: list[tuple[Partition, int]] = field(default_factory=list)
     log_end: dict[Partition, int] = field(default_factory=dict)
+    drops: int = 0
 
     def begin(self, partition: Partition) -> None:
         self.next[partition] = self.committed.get(partition, self.log_end.get(partition, 0))
         self.position[partition] = None
         self.stored.pop(partition, None)
         self.paused.discard(partition)
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        if not self._drops():
+            self.paused |= set(partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        if not self._drops():
+            self.paused -= set(partitions)
+
+    def _drops(self) -> bool:
+        if not self.drops:
+            return False
+        self.drops -= 1
+        return True
 
     def deliver(self, partition: Partition, count: int = 1) -> None:
         """What poll would give; nothing of a paused partition."""
@@ -68,10 +84,11 @@ class Consumer:
         open_unread_after_s: float | None = None,
         client: Client | None = None,
         rule: Rule | None = None,
+        may_drop: bool = False,
     ) -> None:
         self.client = client or Client()
         self.auto_commit = auto_commit
-        self.core = Core("g", auto_commit, auto_commit, open_unread_after_s, rule)
+        self.core = Core("g", auto_commit, auto_commit, open_unread_after_s, rule, may_drop)
         self.now = 0.0
         self.table = GateTable()
         self.partitions = PartitionTable()
@@ -151,7 +168,7 @@ class Consumer:
     def assign(self, *partitions: Partition, ticket: int = 1, answered: bool = True) -> None:
         for partition in partitions:
             self.client.begin(partition)
-        self.client.paused |= set(self.core.assigned(partitions, ticket, self.now))
+        self.client.pause(self.core.assigned(partitions, ticket, self.now))
         if answered:
             self.answer(ticket)
         self.run()
@@ -187,9 +204,9 @@ class Consumer:
         result: dict[Partition, int | None] | list[Partition] = {}
         match effect:
             case Pause():
-                client.paused |= set(effect.partitions)
+                client.pause(effect.partitions)
             case Resume():
-                client.paused -= set(effect.partitions)
+                client.resume(effect.partitions)
             case Position():
                 result = {p: client.position[p] for p in effect.partitions}
             case Commit():

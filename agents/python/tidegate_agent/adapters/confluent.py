@@ -1,13 +1,15 @@
 """``confluent_kafka.Consumer`` that obeys gates: a thread of its own drives the core, and pauses inside librdkafka.
 
-``poll`` and ``consume`` are the library's own: where nothing is closed, they cost nothing. What librdkafka does:
+What ``poll`` and ``consume`` return is looked at only while something is closed, or was assigned and its gate has yet
+to be read: records may come in the very poll that brings the assignment. What librdkafka does:
 
 * ``pause`` from another thread is safe; it outdates what is queued, also what a ``consume`` has gathered so far.
 * ``position`` is unknown (OFFSET_INVALID) from assignment or seek until a record is delivered.
 * It commits a stored offset only when that is beyond the newest offset it has committed itself. After the group was
   reset to an earlier offset, it would commit nothing until it has come by: so that offset is committed by it once.
-* It may drop a ``resume`` that crosses its own start of fetching: then the partition stands still for ever, without a
-  word (librdkafka issue 5591). Of one that is not paused, ``resume`` does nothing at all: so it is told once more.
+* It may drop a ``pause`` or a ``resume`` that crosses its own start of fetching, without a word (librdkafka issue
+  5591): then the partition flows although its gate is closed, or stands still for ever. Where the partition is as it
+  should be, telling it once more does nothing at all: so it is told twice, and what it returns meanwhile is withheld.
 * With ``enable.auto.offset.store`` what is stored cannot be dropped, not even by a seek.
 * confluent-kafka lets one thread at a time into a consumer (2.16, "reentrancy gate"), and a poll may last for ever. The
   agent's calls go in as the polling thread's own, as a callback's calls do.
@@ -53,6 +55,8 @@ log = logging.getLogger("tidegate_agent")
 
 _Consumer: Final[Any] = plain(cimpl.Consumer)
 _Producer: Final[Any] = plain(cimpl.Producer)
+_poll: Final[Any] = _Consumer.poll
+_consume: Final[Any] = _Consumer.consume
 _TopicPartition: Final[Any] = cimpl.TopicPartition
 _OFFSET_INVALID: Final = cimpl.OFFSET_INVALID
 _OFFSET_OF: Final = {Start.EARLIEST: cimpl.OFFSET_BEGINNING, Start.LATEST: cimpl.OFFSET_END}
@@ -62,7 +66,6 @@ _LET_IN_S: Final = 0.005
 _BARGE_S: Final = 0.2
 _SETTLE_S: Final = 0.02
 _SETTLE_MAX_S: Final = 0.25
-_RESUME_AGAIN_S: Final = 1.0
 _KEPT_METADATA: Final = 64
 
 _identity_var: Final[Any] = getattr(cimpl, "_reentry_identity_var", None)
@@ -87,6 +90,10 @@ def _listed(partitions: Iterable[Partition]) -> list[Any]:
 
 def _key(partition: Any) -> Partition:
     return Partition(partition.topic, partition.partition)
+
+
+def _key_of(message: Any) -> Partition:
+    return Partition(message.topic(), message.partition())
 
 
 class _Driver:
@@ -121,8 +128,10 @@ class _Driver:
         self._behind: dict[Partition, int] = {}
         """Reset to an earlier offset, which librdkafka has not committed itself yet."""
         self._settle_s = _SETTLE_S
-        self._resumed: dict[Partition, float] = {}
-        """When it is to be resumed once more."""
+        self.may_leak = False
+        """Whether a partition's records are to be withheld: what the client returns has to be looked at."""
+        self._leaked: dict[Partition, tuple[int, int]] = {}
+        """What was withheld and is still to be read, by partition: the first offset, and the one after the last."""
 
     # --- the application's side ---------------------------------------------------------------------------------------
 
@@ -159,6 +168,7 @@ class _Driver:
         with self._state:
             self._forget(new if lost is None else self.core.owned(), lost or {})
             stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought) if new else ()
+            self.may_leak |= bool(stopped)
         if stopped:
             _Consumer.pause(consumer, _listed(stopped))
             self._watch(consumer)
@@ -179,7 +189,7 @@ class _Driver:
         for partition in gone:
             self._behind.pop(partition, None)
             self._highest.pop(partition, None)
-            self._resumed.pop(partition, None)
+            self._leaked.pop(partition, None)
 
     def pass_commit(
         self, consumer: Any, offsets: Sequence[Any], send: Callable[[list[Any] | None], Any]
@@ -205,7 +215,7 @@ class _Driver:
     def commit_all(self, consumer: Any, asynchronous: bool) -> Any:
         """The application's commit of everything that is stored."""
         with self._state:
-            odd = {*self.core.sealed(), *self._behind}
+            odd = {*self.core.sealed(), *self._behind, *self._leaked}
             call = self.core.commit_begins()
         try:
             if not odd:
@@ -244,6 +254,42 @@ class _Driver:
             waiting = bool(self.core.sealed())
         if waiting:
             self._wake.set()
+
+    def let_out(self, consumer: Any, messages: list[Any]) -> list[Any]:
+        """Of what the client returned that which may reach the application; the rest is read again in its time."""
+        # Without a lock first: what was not withheld when it came was delivered in time.
+        if not self._withheld(messages):
+            return messages
+        # The driver may just be about to open one of them.
+        with self.calls():
+            with self._state:
+                withheld = self._withheld(messages)
+                for message in withheld:
+                    first, end = self._leaked.get(_key_of(message), (message.offset(), 0))
+                    self._leaked[_key_of(message)] = min(first, message.offset()), max(end, message.offset() + 1)
+                back = {partition: self._leaked[partition][0] for partition in map(_key_of, withheld)}
+                if self.core.client_stores:
+                    self._note_highest({partition: self._leaked[partition][1] for partition in back})
+                self.core.leaked(back, time.monotonic())
+            if not back:
+                return messages
+            log.debug("group %s: withholding records of %s", self.core.group, sorted(back))
+            try:
+                _Consumer.pause(consumer, _listed(back))
+            except cimpl.KafkaException as error:
+                log.debug("group %s: pause: %s", self.core.group, error)
+            self._move(consumer, back)
+        self._wake.set()
+        return [m for m in messages if m.error() is not None or _key_of(m) not in back]
+
+    def _withheld(self, messages: list[Any]) -> list[Any]:
+        return [m for m in messages if m.error() is None and self.core.is_withheld(_key_of(m))]
+
+    def sought(self, partition: Partition) -> None:
+        """The application itself moved its position."""
+        with self._state:
+            self.core.app_sought(partition)
+            self._leaked.pop(partition, None)
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         found = _Consumer.position(consumer, _listed(partitions)) if partitions else []
@@ -303,6 +349,7 @@ class _Driver:
         finally:
             with self._state:
                 is_quiet = self.core.is_quiet()
+                self.may_leak = any(map(self.core.is_withheld, self.core.owned()))
             if is_quiet or self._ended:
                 self._unwatch(consumer)
             self._idle.set()
@@ -317,6 +364,7 @@ class _Driver:
             if effect is None:
                 return self._rest(consumer)
             self._watch(consumer)
+            self.may_leak = True
             if not isinstance(effect, Committed):
                 self._carry_out(consumer, effect)
                 return None
@@ -335,8 +383,7 @@ class _Driver:
         with self._state:
             at = self.core.wakes_at()
             behind = dict(self._behind)
-        times = [each for each in (at, self._resume_again(consumer)) if each is not None]
-        wait = max(0.001, min(times) - time.monotonic()) if times else None
+        wait = max(0.001, at - time.monotonic()) if at is not None else None
         if behind:
             self._settle(consumer, behind)
             self._settle_s = min(_SETTLE_MAX_S, self._settle_s * 1.5)
@@ -345,21 +392,6 @@ class _Driver:
             self._settle_s = _SETTLE_S
         # ``None`` would mean: look again at once.
         return 3600.0 if wait is None else wait
-
-    def _resume_again(self, consumer: Any) -> float | None:
-        """What was resumed a while ago, and may still be delivered; when there will be more of it."""
-        if not self._resumed:
-            return None
-        now = time.monotonic()
-        with self._state:
-            stopped = self.core.stopped()
-            due = [partition for partition, at in self._resumed.items() if at <= now]
-        if again := [partition for partition in due if partition not in stopped]:
-            self._enter(_Consumer.resume, consumer, _listed(again))
-        with self._state:
-            for partition in due:
-                self._resumed.pop(partition, None)
-            return min(self._resumed.values(), default=None)
 
     def _carry_out(self, consumer: Any, effect: Effect) -> None:
         try:
@@ -378,9 +410,8 @@ class _Driver:
             case Pause():
                 self._enter(_Consumer.pause, consumer, _listed(effect.partitions))
             case Resume():
+                self._go_back(consumer, effect.partitions)
                 self._enter(_Consumer.resume, consumer, _listed(effect.partitions))
-                with self._state:
-                    self._resumed |= dict.fromkeys(effect.partitions, time.monotonic() + _RESUME_AGAIN_S)
             case Position():
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
@@ -428,21 +459,42 @@ class _Driver:
                 raise
             # It may not have a group: it assigns by hand and commits nothing.
             return dict.fromkeys(partitions)
-        return {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+        offsets = {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+        if self.core.client_stores:
+            with self._state:
+                for partition, (first, end) in self._leaked.items():
+                    # It stored by itself what nobody was given, and that was committed.
+                    if first < (offsets.get(partition) or 0) <= end:
+                        offsets[partition] = first
+        return offsets
 
-    def _seek(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
+    def _go_back(self, consumer: Any, partitions: Sequence[Partition]) -> None:
+        """To the first record that was withheld, where no other place was sought since. Raises ``RuntimeError``."""
+        with self._state:
+            back = {p: self._leaked[p][0] for p in partitions if p in self._leaked}
+        if back and (left := back.keys() - set(self._seek(consumer, back))):
+            raise RuntimeError(f"{sorted(left)} cannot be sought yet")
+
+    def _move(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
+        """Those whose position was changed."""
         sought = []
         for partition, offset in offsets.items():
             try:
-                self._enter(_Consumer.seek, consumer, _TopicPartition(*partition, offset))
+                _Consumer.seek(consumer, _TopicPartition(*partition, offset))
             except cimpl.KafkaException as error:
                 # "Erroneous state" while the fetcher starts: it will have an answer soon.
                 log.debug("group %s: seek %s-%d: %s", self.core.group, *partition, error)
-                continue
-            sought.append(partition)
-            with self._state:
-                if 0 <= offset < self._highest.get(partition, 0):
-                    self._behind[partition] = offset
+            else:
+                sought.append(partition)
+        return sought
+
+    def _seek(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
+        sought: list[Partition] = self._enter(self._move, consumer, offsets)
+        with self._state:
+            for partition in sought:
+                self._leaked.pop(partition, None)
+                if 0 <= offsets[partition] < self._highest.get(partition, 0):
+                    self._behind[partition] = offsets[partition]
                     self._settle_s = _SETTLE_S
         return sought
 
@@ -540,6 +592,28 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         driver = self._tidegate
         return driver if driver is not None and process.is_of_this_process(driver.pid) else None
 
+    # The arguments by name: passing on ``*args, **kwargs`` takes as long again.
+
+    def poll(self, timeout: Any = -1) -> Any:
+        message = _poll(self, timeout)
+        driver = self._tidegate
+        if message is None or driver is None or not driver.may_leak:
+            return message
+        while message is not None and self._driven is not None and not driver.let_out(self, [message]):
+            message = _poll(self, timeout)
+        return message
+
+    def consume(self, num_messages: Any = 1, timeout: Any = -1) -> Any:
+        messages = _consume(self, num_messages, timeout)
+        driver = self._tidegate
+        if not messages or driver is None or not driver.may_leak:
+            return messages
+        while messages and self._driven is not None:
+            if rest := driver.let_out(self, messages):
+                return rest
+            messages = _consume(self, num_messages, timeout)
+        return messages
+
     def subscribe(self, topics: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
         if driver is None:
@@ -632,8 +706,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             return
         with driver.calls():
             super().seek(partition, *args, **kwargs)
-            with driver._state:
-                driver.core.app_sought(_key(partition))
+            driver.sought(_key(partition))
 
     def commit(self, *args: Any, **kwargs: Any) -> Any:
         driver = self._driven
@@ -787,6 +860,7 @@ def _driver(consumer: Any, own: OwnOptions) -> _Driver | None:
         client_stores=_is_true(config.get("enable.auto.offset.store"), True),
         open_unread_after_s=settings.open_unread_after_s,
         rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions_of(str(group))),
+        may_drop=True,
     )
     return _Driver(consumer, config, link, core)
 
