@@ -1,4 +1,7 @@
-"""A consumer's client, its partitions' records and the group's offsets, simulated on a clock that tests move."""
+"""A consumer's client, its partitions' records and the group's offsets, simulated on a clock that tests move.
+
+``tests/contract/test_agent_client.py`` holds the client to librdkafka's.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,10 @@ P1 = Partition("orders", 1)
 class Client:
     """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it.
 
-    Without a committed offset it begins at the log's end. ``drops``: how many of the next pauses and resumes it drops
-    without a word (librdkafka issue 5591).
+    Without a committed offset it begins at the log's end; assigned again it is still paused if it was. What is
+    delivered is stored for the next commit of what is stored; ``auto_stores``: by the client, not by the application,
+    and then it cannot be forgotten. ``drops``: how many of the next pauses and resumes it drops without a word
+    (librdkafka issue 5591).
     """
 
     committed: dict[Partition, int] = field(default_factory=dict)
@@ -43,12 +48,12 @@ class Client:
     delivered: list[tuple[Partition, int]] = field(default_factory=list)
     log_end: dict[Partition, int] = field(default_factory=dict)
     drops: int = 0
+    auto_stores: bool = False
 
     def begin(self, partition: Partition) -> None:
         self.next[partition] = self.committed.get(partition, self.log_end.get(partition, 0))
         self.position[partition] = None
         self.stored.pop(partition, None)
-        self.paused.discard(partition)
 
     def pause(self, partitions: Collection[Partition]) -> None:
         if not self._drops():
@@ -57,6 +62,20 @@ class Client:
     def resume(self, partitions: Collection[Partition]) -> None:
         if not self._drops():
             self.paused -= set(partitions)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self.next[partition], self.position[partition] = offset, None
+
+    def begin_at(self, partition: Partition, start: Start) -> None:
+        self.seek(partition, 0 if start is Start.EARLIEST else self.log_end.get(partition, 0))
+
+    def commit_stored(self, partitions: Collection[Partition]) -> None:
+        self.committed.update({p: self.stored[p] for p in partitions if p in self.stored})
+
+    def forget(self, partitions: Collection[Partition]) -> None:
+        if not self.auto_stores:
+            for partition in partitions:
+                self.stored.pop(partition, None)
 
     def _drops(self) -> bool:
         if not self.drops:
@@ -87,6 +106,7 @@ class Consumer:
         may_drop: bool = False,
     ) -> None:
         self.client = client or Client()
+        self.client.auto_stores = auto_commit
         self.auto_commit = auto_commit
         self.core = Core("g", auto_commit, auto_commit, open_unread_after_s, rule, may_drop)
         self.now = 0.0
@@ -210,21 +230,18 @@ class Consumer:
             case Position():
                 result = {p: client.position[p] for p in effect.partitions}
             case Commit():
-                client.committed.update({p: client.stored[p] for p in effect.partitions if p in client.stored})
+                client.commit_stored(effect.partitions)
             case Committed():
                 result = {p: client.committed.get(p) for p in effect.partitions if p not in self.unstable}
             case Forget():
-                for partition in effect.partitions:
-                    client.stored.pop(partition, None)
+                client.forget(effect.partitions)
             case Seek():
                 for partition, offset in effect.offsets.items():
-                    client.next[partition], client.position[partition] = offset, None
+                    client.seek(partition, offset)
                 result = list(effect.offsets)
             case Begin():
                 for partition in effect.partitions:
-                    is_first = effect.start is Start.EARLIEST
-                    client.next[partition] = 0 if is_first else client.log_end.get(partition, 0)
-                    client.position[partition] = None
+                    client.begin_at(partition, effect.start)
                 result = list(effect.partitions)
             case SendAcks():
                 self.acks += [(p, epoch, offset) for p, (epoch, offset) in effect.acks.items()]
