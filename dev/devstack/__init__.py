@@ -6,7 +6,7 @@ Standard library only, so that it runs before the project's environment exists.
 from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
 from devstack.images import build_image, image_name
-from devstack.kafka import KafkaCluster, tool_command
+from devstack.kafka import KafkaCluster, script_command, tool_command
 from devstack.kafka_security import KafkaSecurity
 from devstack.node import Node
 from devstack.toolcache import (
@@ -34,6 +34,7 @@ __all__ = [
     "kafka_libs",
     "kube_apiserver_binary",
     "kube_score_binary",
+    "script_command",
     "spark_jars",
     "spark_operator_crds",
     "tool_command",

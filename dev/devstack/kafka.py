@@ -5,12 +5,12 @@ import socket
 import struct
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from devstack import prerequisites
 from devstack.errors import StackError
@@ -254,6 +254,15 @@ def tool_command(main_class: str, *, heap: str = "256m", log: Path = Path("/dev/
     return [*_java(heap, log), main_class]
 
 
+def script_command(main_class: str, *, heap: str = "256M") -> list[str]:
+    """The command line with which Kafka's own script starts a tool (``bin/kafka-run-class.sh``): what a user has.
+
+    For benchmarks that measure against the tool. ``heap``: 512M where the tool's script asks for it, as that of
+    ``kafka-consumer-perf-test.sh`` does.
+    """
+    return [*_java(heap, Path("/dev/null"), _AS_ITS_SCRIPT), main_class]
+
+
 def living_brokers(address: str) -> set[int]:
     """The node ids that the broker at ``host:port`` knows as unfenced; empty when it does not answer (yet).
 
@@ -343,13 +352,26 @@ def _lay_out(
     return tuple(brokers), security
 
 
-def _java(heap: str, log: Path) -> list[str]:
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""A quick start matters more here than peak speed, and the benchmarks' clients share the two cores."""
+
+_AS_ITS_SCRIPT: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+"""``KAFKA_JVM_PERFORMANCE_OPTS`` as ``kafka-run-class.sh`` sets it."""
+
+
+def _java(heap: str, log: Path, options: Sequence[str] = _QUICK) -> list[str]:
     return [
         prerequisites.java().path,
         f"-Xmx{heap}",
-        # A quick start matters more here than peak speed, and the benchmarks' clients share the two cores.
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *options,
         f"-Dlog4j2.configurationFile={DEV / 'kafka' / 'log4j2.properties'}",
         f"-Dtidegate.log={log}",
         "-cp",

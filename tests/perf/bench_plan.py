@@ -28,7 +28,7 @@ import pyarrow.parquet
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from devstack import KafkaCluster, tool_command
+from devstack import KafkaCluster, script_command
 from devstack.kafka import living_brokers
 from perf.report import Report, Row
 from tidegate.spark.archive import make_archive
@@ -225,7 +225,7 @@ def measure_ours(bootstrap: str, output: Path, archive: Path) -> tuple[float, Ro
 
 def measure_tool(bootstrap: str, output: Path) -> tuple[float, Rows]:
     """Seconds of the whole process, and what it planned."""
-    command = [*tool_command(TOOL), "--bootstrap-server", bootstrap, "--all-groups", "--all-topics"]
+    command = [*script_command(TOOL), "--bootstrap-server", bootstrap, "--all-groups", "--all-topics"]
     command += ["--reset-offsets", "--to-earliest", "--dry-run", "--timeout", "600000"]
     started = time.monotonic()
     with output.open("w") as file:

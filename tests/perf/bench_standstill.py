@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from devstack import KafkaCluster, tool_command
+from devstack import KafkaCluster, script_command
 from perf.plot import Chart, drawing
 from perf.report import ROOT, Report, Row
 from support.clients import ClientKind, GroupProtocol
@@ -224,7 +224,7 @@ def _stop_reset_start(trial: Trial) -> list[float]:
     trial.stop_fleet()
     while trial.kafka.groups([trial.group])[trial.group].state is not GroupState.EMPTY:
         time.sleep(0.05)  # the tool refuses a group with members; a user would try again as well
-    command = [*tool_command(TOOL), "--bootstrap-server", trial.bootstrap, "--group", trial.group, "--reset-offsets"]
+    command = [*script_command(TOOL), "--bootstrap-server", trial.bootstrap, "--group", trial.group, "--reset-offsets"]
     command += ["--shift-by", "-60", "--execute"]
     command += ["--topic", f"{trial.topic}:{','.join(str(number) for _, number in chosen)}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from devstack import KafkaCluster, spark_jars, tool_command
+from devstack import KafkaCluster, script_command, spark_jars
 from tidegate.find.windows import Pace
 from tidegate.kafka.connection import Connection
 from tidegate.reset.clock import SystemClock
@@ -118,8 +118,11 @@ def search(spark: Any, stage: Stage, target: ToRecord, pace: Pace | None = None)
 
 
 def consumer_performance(stage: Stage) -> float:
-    """Records/s of the whole run as the tool itself counts: without its JVM's start, with its rebalance."""
-    command = [*tool_command(PERFORMANCE), "--bootstrap-server", stage.bootstrap, "--topic", stage.topic]
+    """Records/s of the whole run as the tool itself counts: without its JVM's start, with its rebalance.
+
+    Started as its own script does.
+    """
+    command = [*script_command(PERFORMANCE, heap="512M"), "--bootstrap-server", stage.bootstrap, "--topic", stage.topic]
     command += ["--messages", str(stage.records), "--timeout", "60000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     head, values = (line.split(", ") for line in done.stdout.strip().splitlines()[-2:])
