@@ -73,12 +73,13 @@ RUN apt-get update -qq \
     && python3 -m pip install --quiet --no-cache-dir --break-system-packages --root-user-action=ignore uv==${UV_VERSION} \
     && python3 -m venv --without-pip /opt/tidegate/venv
 WORKDIR /src
-COPY pyproject.toml requirements.lock ./
-# What a batch job has no use for: tests, headers, R, examples, and the state store of streaming queries.
+COPY pyproject.toml requirements.lock dev/spark/left-out-jars ./
+# What a batch job has no use for: tests, headers, examples, and jars that are listed with why.
 RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock \
         --extra spark -r pyproject.toml \
     && cd /opt/tidegate/venv/lib/python3.*/site-packages \
-    && rm -rf kubernetes/aio pandas/tests pyarrow/tests pyarrow/include pyspark/examples pyspark/jars/rocksdbjni-*.jar \
+    && rm -rf kubernetes/aio pandas/tests pyarrow/tests pyarrow/include pyspark/examples \
+    && (cd pyspark/jars && grep -v '^#' /src/left-out-jars | xargs rm -r) \
     && find numpy -type d -name tests -prune -exec rm -rf {} + \
     && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/venv/lib \
     && echo /opt/tidegate/app > tidegate.pth
