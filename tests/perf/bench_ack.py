@@ -106,7 +106,7 @@ def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]
     stage.create("consumergrouppauses", "ConsumerGroupPause", name, spec)
     acked_s: float | None = None
     while acked_s is None:
-        gates = stage.client.control.read(wait_s=0.02)
+        gates = stage.client.control.read([GROUP], wait_s=0.02)
         if all(gates.acked(GROUP, p) for p in partitions):
             acked_s = time.monotonic() - began
         if time.monotonic() - began > LIMIT_S:
@@ -122,7 +122,7 @@ def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]
 
 def opened(stage: Stage, epochs: dict[TopicPartition, int]) -> bool:
     """Whether nobody holds them any more, and their owners have said so after the holds of these epochs."""
-    gates = stage.client.control.read()
+    gates = stage.client.control.read([GROUP])
     acks = {p: gates.ack(GROUP, p) for p in epochs}
     return all(
         gates.epoch(GROUP, p) is None and (ack := acks[p]) is not None and ack.epoch > epoch
