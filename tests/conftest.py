@@ -1,5 +1,7 @@
 """The fixtures and hooks of every test."""
 
+from hypothesis import HealthCheck, settings
+
 from support.needs import pytest_runtest_call, pytest_runtest_setup
 from support.schedule import pytest_addoption, pytest_configure
 from support.selection import pytest_collection_modifyitems
@@ -16,6 +18,10 @@ from support.stack_fixtures import (
     pytest_terminal_summary,
     unique,
 )
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 pytest_plugins = ["support.at_once"]
 
