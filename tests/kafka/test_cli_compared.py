@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, tool_command
+from support.kafka_tools import Answer, KafkaTools
 from support.operator_process import until
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -26,23 +27,12 @@ START_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Its lines as cells, in any order: the tool's order of groups is that of a hash map."""
-        return sorted(line.split() for line in self.out.splitlines() if line.strip())
-
-
-@dataclass(frozen=True, slots=True)
 class Both:
     """Both programs, against one cluster."""
 
     bootstrap: str
     state: Path
+    tools: KafkaTools
 
     def ours(self, *arguments: str) -> Answer:
         command = [sys.executable, "-m", "tidegate.cli.main", "groups"]
@@ -50,6 +40,10 @@ class Both:
         return _answer([*command, "--bootstrap-server", self.bootstrap, *arguments], environment)
 
     def theirs(self, *arguments: str) -> Answer:
+        return self.tools.call(TOOL, "--bootstrap-server", self.bootstrap, *arguments)
+
+    def theirs_alone(self, *arguments: str) -> Answer:
+        """In a JVM of its own, as the script starts it."""
         return _answer([*tool_command(TOOL), "--bootstrap-server", self.bootstrap, *arguments], dict(os.environ))
 
 
@@ -92,7 +86,7 @@ class _Live:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """A cluster of its own: the listing is compared, too."""
-    with KafkaCluster.start() as cluster:
+    with KafkaCluster.start() as cluster, KafkaTools() as tools:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for made in admin.create_topics([NewTopic(TOPIC, 3, 1), NewTopic(LONG_TOPIC, 1, 1)]).values():
             made.result(20)
@@ -110,10 +104,33 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             _Live(cluster.bootstrap, STATIC, **{"group.instance.id": "instance-1"}),
         ]
         try:
-            yield Both(cluster.bootstrap, tmp_path_factory.mktemp("state"))
+            yield Both(cluster.bootstrap, tmp_path_factory.mktemp("state"), tools)
         finally:
             for member in members:
                 member.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f"--describe --group {KIP_848} --offsets --verbose",
+        "--describe --group nobody-knows-it",
+        "--reset-offsets --group empty-group --all-topics --to-current --export --dry-run",
+        "--list --state bogus",
+        "--no-such-option",
+    ],
+)
+def test_the_tool_says_in_a_jvm_of_many_calls_what_it_says_in_one_of_its_own(both: Both, arguments: str) -> None:
+    theirs, alone = both.theirs(*arguments.split()), both.theirs_alone(*arguments.split())
+
+    assert (theirs.code, theirs.out) == (alone.code, alone.out)
+    assert _without_order(theirs.err) == _without_order(alone.err)
+
+
+def _without_order(errors: str) -> list[list[str]]:
+    """Without what differs from one JVM to the next: a hash set's order, and by which methods ``main`` was called."""
+    lines = [line for line in errors.splitlines() if not line.startswith("\tat ")]
+    return [sorted(line.replace(",", "").split()) for line in lines]
 
 
 @pytest.mark.parametrize(

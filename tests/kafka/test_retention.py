@@ -55,7 +55,7 @@ WHOLE_S: Final = KEPT_S + 5
 LATE_S: Final = 20.0
 """How late, at most, the broker's look at its offsets and ours at it may come on a busy machine."""
 
-# The story takes more than three minutes and uses nothing that others use.
+# The story takes minutes and uses nothing that others use.
 pytestmark = pytest.mark.in_background
 
 KINDS: Final = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SIMPLE)

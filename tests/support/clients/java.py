@@ -1,4 +1,4 @@
-"""The Java consumer process: compiled once against the broker's own jars, and its command line."""
+"""The tests' Java programs, compiled once against the broker's own jars, and the consumer process's command line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pathlib import Path
 from devstack import prerequisites
 from devstack.toolcache import Build, kafka_libs, toolcache
 
-SOURCE = Path(__file__).resolve().parent.parent / "java" / "ConsumerProcess.java"
-_LOGGING = SOURCE.parent / "log4j2.properties"
+_FOLDER = Path(__file__).resolve().parent.parent / "java"
+_SOURCES = sorted(_FOLDER.glob("*.java"))
+_LOGGING = _FOLDER / "log4j2.properties"
 
 
 def java_classes() -> Path:
-    """The folder of the compiled class, in the cache. Raises devstack's errors when Java or the jars cannot be had."""
+    """The folder of the compiled classes, in the cache. Raises devstack's errors where Java or the jars are missing."""
     libs = kafka_libs()
 
     def build(build: Build) -> None:
         prerequisites.java()
-        build.run(["javac", "-d", str(build.folder), "-cp", f"{libs}/*", str(SOURCE)])
+        build.run(["javac", "-d", str(build.folder), "-cp", f"{libs}/*", *map(str, _SOURCES)])
 
     return toolcache().artifact(
-        "consumer-process", [SOURCE, libs.name], build, label="the Java test consumer", first_time="2 to 5 s"
+        "java-test-programs", [*_SOURCES, libs.name], build, label="the tests' Java programs", first_time="2 to 5 s"
     )
 
 
