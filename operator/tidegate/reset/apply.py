@@ -248,7 +248,7 @@ class GroupReset:
         earlier = self._committed(unverified) if unverified else {}
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
-        not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._waiting)
+        not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._holds(group))
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so nobody is expected to commit yet.
             return not_held
@@ -324,6 +324,15 @@ class GroupReset:
     def _group(self) -> Group:
         return self._kafka.groups([self._group_id])[self._group_id]
 
+    def _holds(self, group: Group) -> bool:
+        """Whether owners are held by an open transaction, for which they wait.
+
+        No KIP-848 ones: a member's epoch changes with a heartbeat (5 s), and librdkafka (2.16) goes on asking for its
+        offsets under the epoch that it first asked under, is refused (``STALE_MEMBER_EPOCH``) and begins at
+        ``auto.offset.reset``.
+        """
+        return self._waiting and group.type is GroupType.CLASSIC
+
     def _settled_group(self) -> Group:
         """The group once nothing moves in it; as it is when that takes too long."""
         group = self._group()
@@ -391,7 +400,7 @@ class GroupReset:
             return frozenset(last.pending)
         self._commits.wait_visible(everything)
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
-        if last.phase is Phase.VERIFYING or self._waiting or last.way is Way.GATED:
+        if last.phase is Phase.VERIFYING or last.way is Way.GATED or self._holds(self._group()):
             return self._overwritten_while_empty(everything, {}) or self._watch(everything)
         return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
 

@@ -31,7 +31,6 @@ from tidegate.reset.model import (
     Undo,
     Way,
 )
-from tidegate.reset.model import Owners as ApplyOwners
 from tidegate.reset.scope import Scope, listed
 from tidegate.reset.targets import Aim, NoAim, Seen, aim, asked_time, named_offsets
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, Owners, choose_way
@@ -526,11 +525,9 @@ def _note_in_flight(asked: Asked, plan: Plan) -> str | None:
     settings = asked.request.settings
     if plan.way is not Way.HANDOVER or asked.group.type is not GroupType.CONSUMER or not settings.in_flight:
         return None
-    if settings.owners is ApplyOwners.WAITING:
-        return None
     return (
         "inFlight: in a KIP-848 group nothing holds an application back that commits late, so such a commit may stand "
-        "over a target until its next one; owners: Waiting prevents that, where the clients wait for transactions"
+        "over a target until its next one"
     )
 
 

@@ -505,7 +505,9 @@ def test_a_commit_to_the_empty_group_is_seen_although_all_are_back_at_the_first_
 
     Those that wait are waited for before the commit. Of the others one partition is done again while nobody is there.
     """
-    kind = Kind("consumer-late", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=owners)
+    kind = Kind("consumer-late", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+    if owners is Owners.WAITING:
+        kind = Kind("classic-late", Way.HANDOVER, assignor="cooperative-sticky", owners=owners)
     world = World(kind, tmp_path)
     world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
     world.create()
@@ -720,12 +722,12 @@ LATE = (("late_commit_s", 3.0),)
         (Kind("barrier-one-slow", Way.BARRIER, consumer=LATE), (3.0, 10.4, 3.0)),
         (Kind("barrier-waiting", Way.BARRIER, owners=Owners.WAITING, consumer=LATE), (3.0, 3.0, 3.0)),
         (
-            Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", Owners.WAITING, LATE),
+            Kind("handover-waiting", Way.HANDOVER, GroupType.CLASSIC, "cooperative-sticky", Owners.WAITING, LATE),
             (3.0, 3.0, 3.0),
         ),
         # Its namesakes are back at once.
         (
-            Kind("consumer-waiting-one-slow", Way.HANDOVER, GroupType.CONSUMER, "uniform", Owners.WAITING, LATE),
+            Kind("handover-one-slow", Way.HANDOVER, GroupType.CLASSIC, "cooperative-sticky", Owners.WAITING, LATE),
             (0.2, 8.0, 0.2),
         ),
     ],
@@ -1160,7 +1162,7 @@ def test_where_the_group_stood_before_is_not_learnt_from_rounds_that_are_done_ag
 
 # --- owners that wait for open transactions ---------------------------------------------------------------------------
 
-WAITING = tuple(kind for kind in KINDS if kind.owners is Owners.WAITING)
+WAITING = tuple(kind for kind in KINDS if kind.owners is Owners.WAITING and kind.protocol is GroupType.CLASSIC)
 BROKER_LOOKS_EVERY_S = 10.0
 """``transaction.abort.timed.out.transaction.cleanup.interval.ms``; the in-memory Kafka looks at once."""
 NOBODY_WAITS_LONGER_S = 15.0
@@ -1193,6 +1195,35 @@ def test_owners_that_wait_are_held_for_as_long_as_records_may_be_in_flight(
     begun = [b for c in world.consumers for b in c.began if b.partition in RESET and b.at_s > world.started_s]
     assert {b.partition: b.offset for b in begun} == world.targets
     assert min(b.at_s for b in begun) >= world.started_s + 30
+
+
+def test_kip_848_owners_are_not_held_by_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka begins at ``auto.offset.reset`` where its member epoch changes while it waits for one to end."""
+    [kind] = [kind for kind in KINDS if kind.owners is Owners.WAITING and kind.protocol is GroupType.CONSUMER]
+    world = World(kind, tmp_path)
+    open_for_s: list[float] = []
+    begin = world.kafka._begin
+    end = world.kafka._end
+    begun: dict[int, float] = {}
+
+    def noted_begin(transactional_id: str, epoch: int, timeout_s: float) -> Any:
+        transaction = begin(transactional_id, epoch, timeout_s)
+        begun[id(transaction)] = world.clock.monotonic()
+        return transaction
+
+    def noted_end(transactional_id: str, transaction: Any, *, commit: bool) -> None:
+        open_for_s.append(world.clock.monotonic() - begun[id(transaction)])
+        end(transactional_id, transaction, commit=commit)
+
+    monkeypatch.setattr(world.kafka, "_begin", noted_begin)
+    monkeypatch.setattr(world.kafka, "_end", noted_end)
+    world.create(in_flight=timedelta(seconds=3))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert max(open_for_s) < 0.5
+    world.settle()
+    world.check_reset()
 
 
 @pytest.mark.parametrize("kind", WAITING, ids=lambda k: k.name)

@@ -618,7 +618,7 @@ def test_a_barrier_says_what_it_costs_if_a_client_is_old(kafka: FakeKafka) -> No
     ("protocol", "owners", "said"),
     [
         (GroupType.CONSUMER, Owners.UNKNOWN, True),
-        (GroupType.CONSUMER, Owners.WAITING, False),
+        (GroupType.CONSUMER, Owners.WAITING, True),
         (GroupType.CLASSIC, Owners.UNKNOWN, False),
     ],
 )
