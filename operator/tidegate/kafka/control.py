@@ -190,6 +190,18 @@ class KafkaControlTopics:
 
     def _describe(self) -> dict[str, Any]:
         """Those of the two topics that exist."""
+        try:
+            return self._described()
+        except Unavailable:
+            # librdkafka's admin client waits for the broker that it knows as the controller, also when that is dead,
+            # and asks nobody who it is by now. Metadata of the cluster tells it.
+            try:
+                self._admin.list_topics(timeout=_TIMEOUT_S)
+            except KafkaException as error:
+                raise failure(error.args[0], "ask for the cluster's controller") from error
+            return self._described()
+
+    def _described(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         futures = self._admin.describe_topics(TopicCollection(list(self._names)), request_timeout=_TIMEOUT_S)
         for name, future in futures.items():
