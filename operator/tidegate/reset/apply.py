@@ -29,7 +29,7 @@ from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import Partitions, Round, Sequences, Times
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
-from tidegate.reset.ways import Choice, choose_way
+from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way
 from tidegate.reset.ways import Owners as OwnersSeen
 
 MAX_ROUNDS: Final = 8
@@ -327,11 +327,10 @@ class GroupReset:
     def _holds(self, group: Group) -> bool:
         """Whether owners are held by an open transaction, for which they wait.
 
-        No KIP-848 ones: a member's epoch changes with a heartbeat (5 s), and librdkafka (2.16) goes on asking for its
-        offsets under the epoch that it first asked under, is refused (``STALE_MEMBER_EPOCH``) and begins at
-        ``auto.offset.reset``.
+        Only eager ones. Where a member's partitions or its KIP-848 epoch change while it waits, librdkafka (2.16)
+        begins at ``auto.offset.reset`` and not at what is committed.
         """
-        return self._waiting and group.type is GroupType.CLASSIC
+        return self._waiting and group.type is GroupType.CLASSIC and group.assignor in EAGER_ASSIGNORS
 
     def _settled_group(self) -> Group:
         """The group once nothing moves in it; as it is when that takes too long."""

@@ -497,7 +497,7 @@ def _commit_late_and_come_back(world: World, late: TopicPartition, when: Callabl
     return done
 
 
-@pytest.mark.parametrize("owners", [Owners.WAITING, Owners.UNKNOWN])
+@pytest.mark.parametrize("owners", [Owners.UNKNOWN])
 def test_a_commit_to_the_empty_group_is_seen_although_all_are_back_at_the_first_look(
     owners: Owners, tmp_path: Path
 ) -> None:
@@ -721,15 +721,6 @@ LATE = (("late_commit_s", 3.0),)
         # The others have long rejoined when this one gives its partitions up, just after we have tried to let go.
         (Kind("barrier-one-slow", Way.BARRIER, consumer=LATE), (3.0, 10.4, 3.0)),
         (Kind("barrier-waiting", Way.BARRIER, owners=Owners.WAITING, consumer=LATE), (3.0, 3.0, 3.0)),
-        (
-            Kind("handover-waiting", Way.HANDOVER, GroupType.CLASSIC, "cooperative-sticky", Owners.WAITING, LATE),
-            (3.0, 3.0, 3.0),
-        ),
-        # Its namesakes are back at once.
-        (
-            Kind("handover-one-slow", Way.HANDOVER, GroupType.CLASSIC, "cooperative-sticky", Owners.WAITING, LATE),
-            (0.2, 8.0, 0.2),
-        ),
     ],
     ids=lambda v: v.name if isinstance(v, Kind) else "",
 )
@@ -1162,7 +1153,7 @@ def test_where_the_group_stood_before_is_not_learnt_from_rounds_that_are_done_ag
 
 # --- owners that wait for open transactions ---------------------------------------------------------------------------
 
-WAITING = tuple(kind for kind in KINDS if kind.owners is Owners.WAITING and kind.protocol is GroupType.CLASSIC)
+WAITING = tuple(kind for kind in KINDS if kind.owners is Owners.WAITING and kind.way is Way.BARRIER)
 BROKER_LOOKS_EVERY_S = 10.0
 """``transaction.abort.timed.out.transaction.cleanup.interval.ms``; the in-memory Kafka looks at once."""
 NOBODY_WAITS_LONGER_S = 15.0
