@@ -17,8 +17,6 @@ from tidegate_agent import control
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition
 
-pytestmark = pytest.mark.at_once(6)
-
 WITHIN_S = 30.0
 ORDERS = Partition("orders", 0)
 KEY = HoldKey("payments", "orders", 0, "pause/c/p")
