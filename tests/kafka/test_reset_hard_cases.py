@@ -62,7 +62,9 @@ BARRIER_WAITING = Cell(
 )
 HANDOVER_WAITING = Cell(
     kind=ClientKind.LIBRDKAFKA,
-    protocol=GroupProtocol.CONSUMER,
+    protocol=GroupProtocol.CLASSIC,
+    assignor="range",
+    static=True,
     members=2,
     auto_commit_interval_s=1.0,
     owners=Owners.WAITING,

@@ -227,11 +227,14 @@ def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[Po
     stage.wait_phase(run_id, {Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING})
     killed_at = time.time()
     kill(stage)
+    begun = stage.document(run_id)
     reset = stage.finished(run_id, asked)
     stage.caught_up()
     silence = longest_silence(stage.ledger, stage.application.partitions, killed_at)
     stage.stopwatch.took(f"longest silence with {run_id.replace('-dies', '')} killed", silence)
 
+    assert begun is not None
+    assert begun.result is None, "it had ended before the kill"
     assert reset["phase"] == "Succeeded"
     assert silence <= NOBODY_WAITS_LONGER_S
     verdict = stage.verdict()

@@ -142,12 +142,21 @@ KINDS = (
     Kind("consumer-not-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("waits", False),)),
     Kind("before-kip-429", Way.HANDOVER, consumer=(("subscription_version", 0), ("keeps_position", True))),
     Kind("eager-waiting", Way.BARRIER, owners=Owners.WAITING),
+    Kind("static-waiting", Way.HANDOVER, owners=Owners.WAITING, consumer=(("static", True),)),
     Kind("cooperative-waiting", Way.HANDOVER, assignor="cooperative-sticky", owners=Owners.WAITING),
     Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=Owners.WAITING),
     Kind("managed-eager", Way.GATED, consumer=(("managed", True),)),
     Kind("managed-cooperative", Way.GATED, assignor="cooperative-sticky", consumer=(("managed", True),)),
     Kind("managed-consumer", Way.GATED, GroupType.CONSUMER, "uniform", consumer=(("managed", True), ("drain_s", 0.7))),
 )
+
+
+def _settings(kind: Kind, number: int) -> dict[str, Any]:
+    """Of one consumer: ``static`` members have each an instance id of their own."""
+    settings = dict(kind.consumer)
+    if settings.pop("static", False):
+        settings["group_instance_id"] = f"c{number}"
+    return settings
 
 
 class World:
@@ -169,7 +178,7 @@ class World:
                 protocol=kind.protocol,
                 assignor=kind.assignor,
                 phase_s=0.7 * n,
-                **dict(kind.consumer),
+                **_settings(kind, n),
             ).start()
             for n in range(3)
         ]
@@ -638,7 +647,7 @@ def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> N
     "kind",
     [
         *(k for k in KINDS if k.name in ("eager", "eager-java", "eager-not-waiting", "cooperative", "before-kip-429")),
-        Kind("static", Way.HANDOVER, consumer=(("group_instance_id", "static"),)),
+        Kind("static", Way.HANDOVER, consumer=(("static", True),)),
     ],
     ids=lambda k: k.name,
 )
@@ -712,6 +721,7 @@ def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
 
 
 LATE = (("late_commit_s", 3.0),)
+STATIC = ("static", True)
 
 
 @pytest.mark.parametrize(
@@ -721,6 +731,7 @@ LATE = (("late_commit_s", 3.0),)
         # The others have long rejoined when this one gives its partitions up, just after we have tried to let go.
         (Kind("barrier-one-slow", Way.BARRIER, consumer=LATE), (3.0, 10.4, 3.0)),
         (Kind("barrier-waiting", Way.BARRIER, owners=Owners.WAITING, consumer=LATE), (3.0, 3.0, 3.0)),
+        (Kind("handover-waiting", Way.HANDOVER, owners=Owners.WAITING, consumer=(*LATE, STATIC)), (3.0, 3.0, 3.0)),
     ],
     ids=lambda v: v.name if isinstance(v, Kind) else "",
 )
@@ -765,7 +776,7 @@ def test_a_commit_into_a_gated_reset_is_seen_before_the_gates_are_opened(tmp_pat
 
 
 FAR_AWAY = (
-    Kind("static", Way.HANDOVER, consumer=(("group_instance_id", "static"),)),
+    Kind("static", Way.HANDOVER, consumer=(("static", True),)),
     Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
 )
 
