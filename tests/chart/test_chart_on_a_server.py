@@ -53,7 +53,8 @@ def test_the_api_server_takes_every_manifest_strictly_and_every_pod_as_restricte
     for namespace in (NAMESPACE, *values.get("watchNamespaces", ())):
         text = text.replace(f"namespace: {namespace}\n", f"namespace: {restricted_namespace}\n")
     done = subprocess.run(
-        ["kubectl", "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"],
+        # The CRDs are there already, as the tests' own installation of them.
+        ["kubectl", "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-"],
         input=text,
         env={**os.environ, "KUBECONFIG": str(apiserver.kubeconfig)},
         capture_output=True,

@@ -148,8 +148,8 @@ class Real:
     def begin_at(self, start: Start) -> None:
         self.seek(OFFSET_BEGINNING if start is Start.EARLIEST else OFFSET_END)
 
-    def _eventually(self, call: Callable[[], None]) -> None:
-        """ "Erroneous state" while the fetcher starts: it will have an answer soon."""
+    def _eventually(self, call: Callable[[], object]) -> None:
+        """ "Erroneous state" while the fetcher starts, or the coordinator: it will have an answer soon."""
         deadline = time.monotonic() + WITHIN_S
         while True:
             try:
@@ -202,8 +202,11 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[[bool], World]]:
         for number in range(RECORDS):
             producer.produce(topic, str(number), partition=0)
         assert producer.flush(WITHIN_S) == 0
-        made.append(Real(kafka.bootstrap, unique("group"), topic, auto_stores=auto_stores))
-        return made[-1]
+        real = Real(kafka.bootstrap, unique("group"), topic, auto_stores=auto_stores)
+        made.append(real)
+        # A broker that has not loaded the group's coordinator yet would have poll() return that as an error.
+        real._eventually(real.committed)
+        return real
 
     yield make
     for each in made:

@@ -387,7 +387,8 @@ def test_the_highest_partition_of_a_topic_is_told_first(world: World) -> None:
         operator.until(lambda _: len(records(world)) == 7, "the new ones are told of")
 
     told = [key.partition for _, key in world.kafka.control.writes if isinstance(key, PartitionKey)]
-    assert told == [1, 0, 6, 5, 4, 3, 2]
+    # A busy operator may tell of them once more before it reads what it has written.
+    assert list(dict.fromkeys(told)) == [1, 0, 6, 5, 4, 3, 2]
 
 
 def test_a_control_topic_that_is_lost_is_written_anew(world: World) -> None:
