@@ -117,6 +117,10 @@ class Real:
 
     def begin(self) -> None:
         self._consumer.assign([self._at()])
+        # It is carried out by a thread of the library; until then the position is the one of before.
+        deadline = time.monotonic() + WITHIN_S
+        while self.position() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def deliver(self, count: int) -> list[int]:
         found: list[int] = []
