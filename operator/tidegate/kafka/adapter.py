@@ -47,7 +47,7 @@ from tidegate.kafka.rights import Right, on_group, on_topics
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import UNKNOWN_PARTITION, KafkaOffsetWriter, failure, silent_logger
+from tidegate.kafka.writer import UNKNOWN_PARTITION, WITHOUT_LEADER, KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _CONTENTS_TIMEOUT_S: Final = 60.0
@@ -409,8 +409,7 @@ class KafkaClient:
             try:
                 offsets[partition] = future.result(_TIMEOUT_S + 5).offset
             except KafkaException as error:
-                # librdkafka says _NOENT for all partitions when it finds no leader for one of them.
-                if error.args[0].code() not in (*UNKNOWN_PARTITION, KafkaError._NOENT):
+                if error.args[0].code() not in WITHOUT_LEADER:
                     needs = on_topics("Describe", [partition.topic])
                     raise self._failure(error.args[0], f"{what} ({partition})", *needs) from error
                 unknown.add(partition)

@@ -54,7 +54,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_ids import topic_id_text
-from tidegate.kafka.writer import UNKNOWN_PARTITION, failure, silent_logger
+from tidegate.kafka.writer import UNKNOWN_PARTITION, WITHOUT_LEADER, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0
@@ -68,8 +68,6 @@ _DEFAULT_REPLICATION: Final = 3
 # A topic that was deleted while it was read: the next call sees that. And librdkafka looks for the coordinator of the
 # group that it wants named, though nothing is joined or committed: no right on that group is needed.
 _PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED}
-# librdkafka says _NOENT for all partitions when it finds no leader for one of them.
-_NO_LEADER_YET: Final = UNKNOWN_PARTITION | {KafkaError._NOENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +310,7 @@ class KafkaControlTopics:
                 ends[partition.topic, partition.partition] = future.result(_TIMEOUT_S + 5).offset
             except KafkaException as error:
                 what = f"read the end of topic {partition.topic}"
-                if error.args[0].code() in _NO_LEADER_YET:
+                if error.args[0].code() in WITHOUT_LEADER:
                     raise Unavailable(f"{what}: it is being deleted, or was made just now") from error
                 raise failure(error.args[0], what, *on_topics("Describe", [partition.topic])) from error
         self._end = max((end for (name, _), end in ends.items() if name == self._names[0]), default=0)

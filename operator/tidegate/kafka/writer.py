@@ -62,6 +62,8 @@ UNKNOWN_PARTITION: Final = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+# librdkafka's list_offsets says _NOENT for all partitions when it finds no leader for one of them.
+WITHOUT_LEADER: Final = UNKNOWN_PARTITION | {KafkaError._NOENT}
 
 
 _SOCKET_TIMEOUT_S: Final = 15.0
