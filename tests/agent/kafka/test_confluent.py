@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from agent.kafka.confluent_application import PROTOCOLS, Scene, links_of_its_own
+from agent.kafka.confluent_application import PROTOCOLS, Application, Scene, links_of_its_own
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
@@ -22,6 +22,7 @@ from tidegate_agent import core
 from tidegate_agent.adapters import confluent
 from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.control import ControlLink, plain
+from tidegate_agent.gates import Partition
 
 WAYS = [
     *[(protocol, "poll", "auto") for protocol in PROTOCOLS],
@@ -157,7 +158,7 @@ def test_what_was_withheld_before_its_gate_was_read_is_read_once_it_opens(
     monkeypatch.setattr(ControlLink, "ask", lambda *_: 10**6)  # the answer never comes
     with links_of_its_own(replace(scene.settings, open_unread=True, unreachable_after_s=2.0)):
         application = scene.application(commit=commit)
-        assert eventually(lambda: len(application.do(lambda consumer: consumer._tidegate._leaked)) == 2, 20)
+        assert eventually(lambda: len(withheld(application)) == 2, 20)
         assert not application.delivered
 
         application.wait_flowing(0, 1)
@@ -182,14 +183,118 @@ def test_records_that_librdkafka_returns_although_their_gate_is_closed_are_withh
     application.do(lambda consumer: plain(ManagedConsumer).resume(consumer, [TopicPartition(scene.topic, 0)]))
     application.wait_flowing(1, since=closed + 2)
     assert not application.offsets(0, closed)
-    withheld = application.do(lambda consumer: consumer._tidegate._leaked)
-    assert list(withheld) == [(scene.topic, 0)], "librdkafka did return some"
+    assert list(withheld(application)) == [(scene.topic, 0)], "librdkafka did return some"
 
     scene.release(0)
     application.wait_flowing(0, since=closed + 2)
 
     assert is_whole(application.offsets(0)), "and they are read in their time"
     assert is_whole(application.offsets(1))
+
+
+def withheld(application: Application) -> dict[Partition, int]:
+    found: dict[Partition, int] = application.do(lambda consumer: dict(consumer._tidegate._leaked))
+    return found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_withheld_is_not_committed_when_its_consumer_leaves(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """librdkafka would commit what it has returned, and the next owner would begin behind it."""
+    monkeypatch.setattr(confluent, "_Consumer", Deaf(confluent._Consumer))
+    scene.hold(0)
+    first = scene.application(protocol=protocol)
+    first.wait_flowing(1)
+    assert eventually(lambda: (scene.topic, 0) in withheld(first), 20)
+    first.close()
+    assert scene.committed(0) < 0
+
+    second = scene.application(protocol=protocol)
+    scene.release(0)
+
+    second.wait_flowing(0)
+    assert second.offsets(0)[0] == 0
+
+
+def test_what_was_withheld_is_not_committed_over_a_reset(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    closed = time.time()
+    # As if the pause had been dropped.
+    application.do(lambda consumer: plain(ManagedConsumer).resume(consumer, [TopicPartition(scene.topic, 0)]))
+    assert eventually(lambda: (scene.topic, 0) in withheld(application), 20)
+
+    scene.reset(0, 5)
+
+    # Longer than the consumer's interval of commits.
+    application.wait_flowing(1, since=time.time() + 1)
+    assert scene.committed(0) == 5
+    scene.release(0)
+    application.wait_flowing(0, since=closed)
+    assert application.offsets(0, closed)[0] == 5
+    assert is_whole(application.offsets(0, closed))
+
+
+class Holding:
+    """A poll that has a record of partition 0, and does not come back with it before it is told to."""
+
+    def __init__(self, poll: Any) -> None:
+        self._poll = poll
+        self.hold, self.has_one, self.go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self, consumer: Any, timeout: float) -> Any:
+        message = self._poll(consumer, timeout)
+        if self.hold.is_set() and message is not None and message.error() is None and message.partition() == 0:
+            self.hold.clear()
+            self.has_one.set()
+            assert self.go_on.wait(60)
+        return message
+
+
+@pytest.mark.parametrize("drain_s", [0.5, 20.0])
+def test_a_record_on_its_way_to_the_application_is_neither_committed_nor_lost(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, drain_s: float
+) -> None:
+    """librdkafka has returned it, the application has not got it: the consumer's thread may stand still for seconds."""
+    holding = Holding(confluent._poll)
+    monkeypatch.setattr(confluent, "_poll", holding)
+    first = scene.application()
+    first.wait_flowing(0, 1)
+    holding.hold.set()
+    assert holding.has_one.wait(20)
+    epoch = scene.hold(0, drain_s=drain_s)
+    is_given_up = drain_s < 1
+    if is_given_up:
+        scene.wait_acked(0, epoch=epoch)
+    else:
+        assert not eventually(lambda: scene.acked(0, epoch) is not None, 1.0), "it is waited for"
+    holding.go_on.set()
+    scene.wait_acked(0, epoch=epoch)
+    committed = scene.committed(0)
+    assert committed == first.offsets(0)[-1] + 1
+
+    first.close()
+    assert scene.committed(0) == committed
+    second = scene.application()
+    scene.release(0)
+    second.wait_flowing(0)
+    assert second.offsets(0)[0] == committed
+    assert is_whole(first.offsets(0) + second.offsets(0))
+
+
+def test_offsets_cannot_be_stored_by_hand_where_the_client_is_to_store_them(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0)
+
+    def store(consumer: Any) -> KafkaError:
+        with pytest.raises(KafkaException) as refused:
+            consumer.store_offsets(offsets=[TopicPartition(scene.topic, 0, 1)])
+        error: KafkaError = refused.value.args[0]
+        return error
+
+    assert application.do(store).code() == KafkaError._INVALID_ARG
 
 
 @pytest.mark.parametrize("commit", ["auto", "sync", "store"])
