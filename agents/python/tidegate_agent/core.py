@@ -172,6 +172,8 @@ class _State:
     sealed: bool = False
     read: bool = False
     """Its gate was read since it was assigned."""
+    known: tuple[int, int] = (0, -1)
+    """Generation and end of what was known of the control topic when it was assigned."""
     position: int | None = None
     committed: int | None = None
     was_closed: bool = False
@@ -258,7 +260,8 @@ class Core:
         for partition in new:
             is_sought = partition in sought
             is_unplaced = self.rule is not None and not is_sought
-            state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced)
+            known = self.known.generation, self.known.taken
+            state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced, known=known)
             self._states[partition] = state
             self._tell_again(state, now)
             lost = self._lost.pop(partition, None)
@@ -372,11 +375,22 @@ class Core:
         """The partitions that are to deliver nothing: those that are not open, or to be resumed by the application."""
         return tuple(p for p, state in self._states.items() if state.stage is not Stage.OPEN or state.app_paused)
 
-    def is_withheld(self, partition: Partition) -> bool:
-        """Whether no record of it may reach the application, even if the client returns one: its gate was not read, or
-        it was said to be paused."""
+    def may_be_withheld(self, partition: Partition) -> bool:
+        """Whether records of it may not reach the application, if the client returns some: its gate was not read, or it
+        was said to be paused."""
         state = self._states.get(partition)
         return state is not None and (state.stage is Stage.UNREAD or state.sealed)
+
+    def is_withheld(self, partition: Partition, offset: int) -> bool:
+        """Whether this record may not reach the application now.
+
+        What the client had taken off its queue when it was paused is part of what was drained: it was committed, or
+        waited for. It is handed over, however late.
+        """
+        state = self._states.get(partition)
+        if state is None or not self.may_be_withheld(partition):
+            return False
+        return state.stage is Stage.UNREAD or state.position is None or offset >= state.position
 
     def leaked(self, partitions: Iterable[Partition], now: float) -> None:
         """The client returned records of these although they are withheld. It has been told to pause them again."""
@@ -529,6 +543,12 @@ class Core:
             return True
         return state.stage is Stage.UNREAD and state.lost is not None and self._was_gated(partition, state.lost)
 
+    def _was_moved(self, partition: Partition, state: _State) -> bool:
+        """Whether the group may have been reset after the client asked where to begin: its gate was closed since."""
+        generation, taken = state.known
+        since = taken if generation == self.known.generation else -1
+        return not state.app_sought and self.known.moved_after(self.group, partition, since)
+
     @staticmethod
     def _is_late(state: _State, offset: int) -> bool:
         """Whether this may be the commit of a record from before the group was reset."""
@@ -651,7 +671,7 @@ class Core:
             if state.in_hand is not None and self._is_gated(partition, state):
                 state.late_from = 0
             if gate is None:
-                if state.step is None and state.late_from is not None:
+                if state.step is None and (state.late_from is not None or self._was_moved(partition, state)):
                     state.stage, state.sealed = Stage.OPENING, True
                     state.need(_Step.TARGET)
                 elif state.step is None:

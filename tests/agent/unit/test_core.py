@@ -64,6 +64,42 @@ def test_a_partition_that_is_assigned_closed_is_acked_at_its_committed_offset_an
     assert Resume((P0,)) not in consumer.effects
 
 
+def test_a_partition_whose_gate_was_closed_and_opened_before_it_was_read_begins_at_the_committed_offset() -> None:
+    """Its client may have asked where to begin before the group was reset."""
+    consumer = Consumer(client=Client(committed={P0: 7, P1: 7}))
+    consumer.assign(P0, P1, answered=False)
+    consumer.hold(P0)
+    consumer.client.committed |= {P0: 2, P1: 2}
+    consumer.release(P0)
+
+    consumer.answer()
+    consumer.run(1)
+    consumer.client.deliver(P0)
+    consumer.client.deliver(P1)
+
+    assert consumer.client.delivered == [(P0, 2), (P1, 7)]
+    assert consumer.last_ack(P0)[1] == 2
+
+
+def test_a_gate_that_was_opened_before_the_assignment_costs_nothing() -> None:
+    consumer = Consumer(client=Client(committed={P0: 7}))
+    consumer.hold(P0)
+    consumer.release(P0)
+    consumer.assign(P1)
+    consumer.assign(P0)
+    assert Seek not in map(type, consumer.effects)
+
+
+def test_the_application_keeps_the_place_it_has_assigned_itself_where_a_gate_was_closed_meanwhile() -> None:
+    consumer = Consumer(client=Client(committed={P0: 7}))
+    consumer.core.assigned([P0], 1, 0.0, sought={P0})
+    consumer.hold(P0)
+    consumer.release(P0)
+    consumer.answer()
+    consumer.run(1)
+    assert Seek not in map(type, consumer.effects)
+
+
 def test_a_closing_gate_stops_the_partition_at_once() -> None:
     consumer = owner()
     consumer.hold(P0)

@@ -98,19 +98,23 @@ def test_what_fails_when_it_is_told_again_is_told_once_more() -> None:
 @pytest.mark.parametrize("may_drop", [True, False])
 def test_a_partition_is_withheld_until_its_gate_is_read_and_while_it_is_closed(may_drop: bool) -> None:
     consumer = Consumer(may_drop=may_drop)
-    assert not consumer.core.is_withheld(P0), "it is not this consumer's"
+    assert not consumer.core.may_be_withheld(P0), "it is not this consumer's"
+    assert not consumer.core.is_withheld(P0, 0)
     consumer.assign(P0, answered=False)
-    assert consumer.core.is_withheld(P0)
+    assert consumer.core.may_be_withheld(P0)
+    assert consumer.core.is_withheld(P0, 0)
     consumer.answer()
     consumer.run()
-    assert not consumer.core.is_withheld(P0)
+    assert not consumer.core.may_be_withheld(P0)
     consumer.client.deliver(P0, 3)
     consumer.hold(P0)
     consumer.run(1)
-    assert not consumer.core.is_withheld(P0), "what was handed out may show only now"
+    assert not consumer.core.may_be_withheld(P0), "what was handed out may show only now"
     assert consumer.commit(P0, 3)
     consumer.run(1)
-    assert consumer.core.is_withheld(P0)
+    assert consumer.core.may_be_withheld(P0)
+    assert consumer.core.is_withheld(P0, 3)
+    assert not consumer.core.is_withheld(P0, 2), "it was drained, and may be on its way only now"
     consumer.release(P0)
     consumer.run(1)
-    assert not consumer.core.is_withheld(P0)
+    assert not consumer.core.may_be_withheld(P0)

@@ -1,18 +1,19 @@
 """``confluent_kafka.Consumer`` that obeys gates: a thread of its own drives the core, and pauses inside librdkafka.
 
-What ``poll`` and ``consume`` return is withheld while its gate is closed, or was not read yet: records may come in the
-very poll that brings the assignment. What librdkafka does:
+What ``poll`` and ``consume`` return is looked at only while something is closed, or was assigned and its gate has yet
+to be read: records may come in the very poll that brings the assignment. What librdkafka does:
 
 * ``pause`` from another thread is safe; it outdates what is queued, also what a ``consume`` has gathered so far.
 * ``position`` is unknown (OFFSET_INVALID) from assignment or seek until a record is delivered.
 * It commits a stored offset only when that is beyond the newest offset it has committed itself. After the group was
   reset to an earlier offset, it would commit nothing until it has come by: so that offset is committed by it once.
 * It may drop a ``pause`` or a ``resume`` that crosses its own start of fetching, without a word (librdkafka issue
-  5591): then the partition flows although its gate is closed, or stands still for ever. Where the partition is as it
-  should be, telling it once more does nothing at all: so it is told twice, and what it returns meanwhile is withheld.
-* With ``enable.auto.offset.store`` it stores a record's offset before anybody has seen the record, and what is stored
-  cannot be dropped, not even by a seek: it would commit records that were withheld, and the old position over that of a
-  reset. So the agent makes the consumer without it, and stores itself what it lets out.
+  5591): then the partition flows although its gate is closed, or stands still for ever. The call waits until it was
+  carried out or dropped, and by then that start is over: so it is told twice at once. Where the partition is as it
+  should be, that does nothing at all. It is told once more a second later, and what it returns meanwhile is withheld.
+* With ``enable.auto.offset.store`` it stores a record's offset as it takes the record off its queue, and what is stored
+  cannot be dropped, not even by a seek. So a record that a poll had taken when its partition was paused is part of what
+  is drained and committed, and has to reach the application, however late its thread comes back with it.
 * confluent-kafka lets one thread at a time into a consumer (2.16, "reentrancy gate"), and a poll may last for ever. The
   agent's calls go in as the polling thread's own, as a callback's calls do.
 """
@@ -59,10 +60,8 @@ _Consumer: Final[Any] = plain(cimpl.Consumer)
 _Producer: Final[Any] = plain(cimpl.Producer)
 _poll: Final[Any] = _Consumer.poll
 _consume: Final[Any] = _Consumer.consume
-_store: Final[Any] = _Consumer.store_offsets
 _TopicPartition: Final[Any] = cimpl.TopicPartition
 _OFFSET_INVALID: Final = cimpl.OFFSET_INVALID
-_AUTO_STORE: Final = "enable.auto.offset.store"
 _OFFSET_OF: Final = {Start.EARLIEST: cimpl.OFFSET_BEGINNING, Start.LATEST: cimpl.OFFSET_END}
 
 _COMMITTED_S: Final = 1.0
@@ -101,6 +100,12 @@ def _key_of(message: Any) -> Partition:
     return Partition(message.topic(), message.partition())
 
 
+def _tell_twice(call: Callable[[Any, list[Any]], None], consumer: Any, partitions: list[Any]) -> None:
+    """Pause or resume. The first one may be dropped, the second one finds done what the first one crossed."""
+    call(consumer, partitions)
+    call(consumer, partitions)
+
+
 class _Driver:
     """One consumer's core and the thread that drives it.
 
@@ -108,14 +113,10 @@ class _Driver:
     so that what was decided is still so when it is done; ``_state`` while the core is looked at, never for long.
     """
 
-    def __init__(
-        self, consumer: Any, config: Mapping[str, Any], link: ControlLink, core: Core, *, stores: bool
-    ) -> None:
+    def __init__(self, consumer: Any, config: Mapping[str, Any], link: ControlLink, core: Core) -> None:
         self.pid = process.pid()
         self.core = core
         self.link = link
-        self.stores = stores
-        """Whether what is let out is stored for a later commit, as the client would by itself."""
         strategy = str(config.get("partition.assignment.strategy", ""))
         protocol = str(config.get("group.protocol", "classic")).lower()
         self.incremental = protocol == "consumer" or "cooperative" in strategy
@@ -139,19 +140,22 @@ class _Driver:
         self._settle_s = _SETTLE_S
         self.may_leak = False
         """Whether a partition's records are to be withheld: what the client returns has to be looked at."""
-        self._leaked: dict[Partition, int] = {}
-        """The first offset that was withheld and is still to be read, by partition; what follows is withheld, too."""
+        self._leaked: dict[Partition, tuple[int, int]] = {}
+        """What was withheld and is still to be read, by partition: the first offset, and the one after the last."""
 
     # --- the application's side ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def calls(self, patience_s: float = _BARGE_S) -> Iterator[None]:
-        """Hold ``_calls``, unless the driver has it and is kept out of the consumer by this very thread's poll."""
+    def calls(self, patience_s: float = _BARGE_S) -> Iterator[bool]:
+        """Hold ``_calls``, unless the driver has it and is kept out of the consumer by this very thread's poll.
+
+        Whether it is held.
+        """
         self._identity = _identity()
         held = self._calls.acquire(timeout=patience_s)
         self._barged = self._barged or not held
         try:
-            yield
+            yield held
         finally:
             if held:
                 self._calls.release()
@@ -179,7 +183,7 @@ class _Driver:
             stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought) if new else ()
             self.may_leak |= bool(stopped)
         if stopped:
-            _Consumer.pause(consumer, _listed(stopped))
+            _tell_twice(_Consumer.pause, consumer, _listed(stopped))
             self._watch(consumer)
             self._start()
         self._wake.set()
@@ -224,14 +228,14 @@ class _Driver:
     def commit_all(self, consumer: Any, asynchronous: bool) -> Any:
         """The application's commit of everything that is stored."""
         with self._state:
-            behind = dict(self._behind)
-            odd = {*self.core.sealed(), *behind}
+            odd = {*self.core.sealed(), *self._behind, *self._leaked}
             call = self.core.commit_begins()
         try:
             if not odd:
                 return _Consumer.commit(consumer, asynchronous=asynchronous)
-            self._settle(consumer, behind, asynchronous=False)
-            return self._commit_stored(consumer, asynchronous)
+            if not self.core.client_stores:
+                return self._commit_stored(consumer, asynchronous)
+            return self._commit_positions(consumer, asynchronous)
         finally:
             self._commit_ended(call)
 
@@ -244,6 +248,19 @@ class _Driver:
             # What the application stored was dropped: for it, that was committed.
             return None if asynchronous else []
 
+    def _commit_positions(self, consumer: Any, asynchronous: bool) -> Any:
+        with self._state:
+            free = [p for p in self.core.owned() if p not in self.core.sealed()]
+        found = {p: offset for p, offset in self.positions(consumer, free).items() if offset is not None}
+        with self._state:
+            found = {p: offset for p, offset in found.items() if p not in self.core.sealed()}
+            for partition in found:
+                self._behind.pop(partition, None)
+        if not found:
+            return None if asynchronous else []
+        offsets = [_TopicPartition(*p, offset) for p, offset in found.items()]
+        return _Consumer.commit(consumer, offsets=offsets, asynchronous=asynchronous)
+
     def _commit_ended(self, call: int) -> None:
         with self._state:
             self.core.commit_ends(call)
@@ -251,67 +268,37 @@ class _Driver:
         if waiting:
             self._wake.set()
 
-    def let_one_out(self, consumer: Any, message: Any) -> bool:
-        """Let a message out where nothing at all is withheld; this is what every poll costs."""
-        with self._state:
-            if self.may_leak:
-                return False
-            if self.stores and message.error() is None:
-                self._store(consumer, message)
-            return True
-
     def let_out(self, consumer: Any, messages: list[Any]) -> list[Any]:
         """Of what the client returned that which may reach the application; the rest is read again in its time."""
-        with self._state:
-            if not self.may_leak or not self._withheld(messages):
-                self._store_all(consumer, messages)
-                return messages
-            shut = {_key_of(message) for message in self._withheld(messages)}
-        # The driver may be opening one of them at this moment: what is read from there on must not be withheld.
-        with self.calls(_LET_OUT_S):
+        # Without a lock first: what was not withheld when it came was delivered in time.
+        if not self._withheld(messages):
+            return messages
+        # The driver may be opening one of them at this moment.
+        with self.calls(_LET_OUT_S) as held:
             with self._state:
-                back = {_key_of(message) for message in self._withheld(messages)}
-            opened = tuple(shut - back)
-            positions = self.positions(consumer, opened)
-            ends = {_key_of(m): m.offset() + 1 for m in messages if m.error() is None}
-            # It was returned before the driver sought the place to go on from, and will come again if it is to.
-            outdated = {partition for partition in opened if positions.get(partition) != ends[partition]}
-            kept = [m for m in messages if m.error() is not None or _key_of(m) not in back | outdated]
-            with self._state:
-                for message in messages:
-                    if message.error() is None and _key_of(message) in back:
-                        first = self._leaked.get(_key_of(message), message.offset())
-                        self._leaked[_key_of(message)] = min(first, message.offset())
+                withheld = self._withheld(messages)
+                for message in withheld:
+                    first, end = self._leaked.get(_key_of(message), (message.offset(), 0))
+                    self._leaked[_key_of(message)] = min(first, message.offset()), max(end, message.offset() + 1)
+                back = {partition: self._leaked[partition][0] for partition in map(_key_of, withheld)}
+                if self.core.client_stores:
+                    self._note_highest({partition: self._leaked[partition][1] for partition in back})
                 self.core.leaked(back, time.monotonic())
-                self._store_all(consumer, kept)
-            log.debug("group %s: withholding records of %s", self.core.group, sorted(back | outdated))
-            if back:
-                try:
-                    _Consumer.pause(consumer, _listed(back))
-                except cimpl.KafkaException as error:
-                    log.debug("group %s: pause: %s", self.core.group, error)
+            if not back:
+                return messages
+            log.debug("group %s: withholding records of %s", self.core.group, sorted(back))
+            try:
+                _tell_twice(_Consumer.pause, consumer, _listed(back))
+            except cimpl.KafkaException as error:
+                log.debug("group %s: pause: %s", self.core.group, error)
+            if held:
+                # Otherwise the driver may have sought the place to go on from already.
+                self._move(consumer, back)
         self._wake.set()
-        return kept
+        return [m for m in messages if m.error() is not None or _key_of(m) not in back]
 
     def _withheld(self, messages: list[Any]) -> list[Any]:
-        return [m for m in messages if m.error() is None and self._is_withheld(_key_of(m))]
-
-    def _is_withheld(self, partition: Partition) -> bool:
-        return self.core.is_withheld(partition) or partition in self._leaked
-
-    def _store_all(self, consumer: Any, messages: list[Any]) -> None:
-        """Store what is let out. With the lock held: what is stored of a partition before it is sealed is dropped."""
-        if not self.stores:
-            return
-        for message in {_key_of(m): m for m in messages if m.error() is None}.values():
-            self._store(consumer, message)
-
-    def _store(self, consumer: Any, message: Any) -> None:
-        try:
-            _store(consumer, message=message)
-        except cimpl.KafkaException as error:
-            # It was taken away meanwhile: the next owner reads it.
-            log.debug("group %s: store: %s", self.core.group, error)
+        return [m for m in messages if m.error() is None and self.core.is_withheld(_key_of(m), m.offset())]
 
     def sought(self, partition: Partition) -> None:
         """The application itself moved its position."""
@@ -321,12 +308,7 @@ class _Driver:
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         found = _Consumer.position(consumer, _listed(partitions)) if partitions else []
-        with self._state:
-            return {
-                _key(p): min(p.offset, self._leaked.get(_key(p), p.offset)) if p.offset >= 0 else None
-                for p in found
-                if p.error is None
-            }
+        return {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -382,7 +364,7 @@ class _Driver:
         finally:
             with self._state:
                 is_quiet = self.core.is_quiet()
-                self.may_leak = any(map(self._is_withheld, self.core.owned()))
+                self.may_leak = any(map(self.core.may_be_withheld, self.core.owned()))
             if is_quiet or self._ended:
                 self._unwatch(consumer)
             self._idle.set()
@@ -418,7 +400,7 @@ class _Driver:
             behind = dict(self._behind)
             left = [p for p in self._leaked if self.core.stage(p) is Stage.OPEN]
         if left:
-            # It opened while its records were being withheld, or was paused by the application when it opened.
+            # It opened while its records were being withheld, or had been paused by the application as well.
             self._go_back(consumer, left)
         wait = max(0.001, at - time.monotonic()) if at is not None else None
         if behind:
@@ -445,10 +427,10 @@ class _Driver:
     def _perform(self, consumer: Any, effect: Effect) -> Mapping[Partition, int | None] | list[Partition]:
         match effect:
             case Pause():
-                self._enter(_Consumer.pause, consumer, _listed(effect.partitions))
+                self._enter(_tell_twice, _Consumer.pause, consumer, _listed(effect.partitions))
             case Resume():
                 self._go_back(consumer, effect.partitions)
-                self._enter(_Consumer.resume, consumer, _listed(effect.partitions))
+                self._enter(_tell_twice, _Consumer.resume, consumer, _listed(effect.partitions))
             case Position():
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
@@ -460,8 +442,9 @@ class _Driver:
                 self._note_highest(committed)
                 return committed
             case Forget():
-                nothing = [_TopicPartition(*p, _OFFSET_INVALID) for p in effect.partitions]
-                self._enter(_Consumer.store_offsets, consumer, offsets=nothing)
+                if not self.core.client_stores:
+                    nothing = [_TopicPartition(*p, _OFFSET_INVALID) for p in effect.partitions]
+                    self._enter(_Consumer.store_offsets, consumer, offsets=nothing)
             case Seek():
                 return self._seek(consumer, effect.offsets)
             case Begin():
@@ -495,12 +478,19 @@ class _Driver:
                 raise
             # It may not have a group: it assigns by hand and commits nothing.
             return dict.fromkeys(partitions)
-        return {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+        offsets = {_key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
+        if self.core.client_stores:
+            with self._state:
+                for partition, (first, end) in self._leaked.items():
+                    # It stored by itself what nobody was given, and that was committed.
+                    if first < (offsets.get(partition) or 0) <= end:
+                        offsets[partition] = first
+        return offsets
 
     def _go_back(self, consumer: Any, partitions: Sequence[Partition]) -> None:
         """To the first record that was withheld, where no other place was sought since. Raises ``RuntimeError``."""
         with self._state:
-            back = {p: self._leaked[p] for p in partitions if p in self._leaked}
+            back = {p: self._leaked[p][0] for p in partitions if p in self._leaked}
         if back and (left := back.keys() - set(self._seek(consumer, back))):
             raise RuntimeError(f"{sorted(left)} cannot be sought yet")
 
@@ -527,20 +517,26 @@ class _Driver:
                     self._settle_s = _SETTLE_S
         return sought
 
-    def _settle(self, consumer: Any, behind: Mapping[Partition, int], *, asynchronous: bool = True) -> None:
-        """Have librdkafka commit the offset it was reset to, or it would not commit what it stores from there on."""
+    def _settle(self, consumer: Any, behind: Mapping[Partition, int]) -> None:
+        """Have librdkafka commit the offset it was reset to, as soon as what it has stored is beyond that again."""
+        found = self._enter(self.positions, consumer, tuple(behind)) if self.core.client_stores else {}
         with self._state:
             ready = {
                 p: offset
                 for p, offset in behind.items()
-                if self._behind.get(p) == offset and self.core.stage(p) is Stage.OPEN
+                if self._behind.get(p) == offset
+                and self.core.stage(p) is Stage.OPEN
+                and (not self.core.client_stores or found.get(p) is not None)
             }
-            for partition in ready:
-                del self._behind[partition]
-                self._highest[partition] = ready[partition]
-        if ready:
-            offsets = [_TopicPartition(*p, offset) for p, offset in ready.items()]
-            self._enter(_Consumer.commit, consumer, offsets=offsets, asynchronous=asynchronous)
+        if not ready:
+            return
+        offsets = [_TopicPartition(*p, offset) for p, offset in ready.items()]
+        self._enter(_Consumer.commit, consumer, offsets=offsets, asynchronous=True)
+        with self._state:
+            for partition, offset in ready.items():
+                if self._behind.get(partition) == offset:
+                    del self._behind[partition]
+                    self._highest[partition] = offset
 
     def settle_now(self, consumer: Any) -> None:
         """What is to be taken away is settled first, or what was delivered since would not be committed with it."""
@@ -610,15 +606,8 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tidegate: _Driver | None = None
         args, kwargs, own = _own_options(args, kwargs)
-        parts = _parts(own)
-        stores = parts is not None and _is_true(own.rest.get(_AUTO_STORE), True)
-        if stores and args and _AUTO_STORE not in kwargs:
-            args = ({**args[0], _AUTO_STORE: False}, *args[1:])
-        elif stores:
-            kwargs = {**kwargs, _AUTO_STORE: False}
         super().__init__(*args, **kwargs)
-        if parts is not None:
-            self._tidegate = _Driver(self, own.rest, *parts, stores=stores)
+        self._tidegate = _driver(self, own)
 
     @property
     def _driven(self) -> _Driver | None:
@@ -629,19 +618,19 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
 
     def poll(self, timeout: Any = -1) -> Any:
         message = _poll(self, timeout)
-        if message is None or (driver := self._driven) is None:
+        driver = self._tidegate
+        if message is None or driver is None or not driver.may_leak:
             return message
-        if driver.let_one_out(self, message):
-            return message
-        while message is not None and not driver.let_out(self, [message]):
+        while message is not None and self._driven is not None and not driver.let_out(self, [message]):
             message = _poll(self, timeout)
         return message
 
     def consume(self, num_messages: Any = 1, timeout: Any = -1) -> Any:
         messages = _consume(self, num_messages, timeout)
-        if not messages or (driver := self._driven) is None:
+        driver = self._tidegate
+        if not messages or driver is None or not driver.may_leak:
             return messages
-        while messages:
+        while messages and self._driven is not None:
             if rest := driver.let_out(self, messages):
                 return rest
             messages = _consume(self, num_messages, timeout)
@@ -771,10 +760,6 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         if driver is None or given or (message is None) == (offsets is None):
             super().store_offsets(*args, **kwargs)
             return
-        if driver.stores:
-            invalid = cimpl.KafkaError._INVALID_ARG
-            text = "StoreOffsets failed: Local: Invalid argument or configuration (enable.auto.offset.store is true)"
-            raise cimpl.KafkaException(cimpl.KafkaError(invalid, text))
         if message is not None:
             offsets = [_TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
         wanted = {_key(p): p.offset for p in offsets}
@@ -880,8 +865,7 @@ def _auto_offset_reset(config: Mapping[str, Any]) -> object:
     return config.get("auto.offset.reset") or default or "largest"
 
 
-def _parts(own: OwnOptions) -> tuple[ControlLink, Core] | None:
-    """What drives a consumer that is made so; ``None``: nothing does."""
+def _driver(consumer: Any, own: OwnOptions) -> _Driver | None:
     config = own.rest
     group = config.get("group.id")
     if not group:
@@ -895,11 +879,12 @@ def _parts(own: OwnOptions) -> tuple[ControlLink, Core] | None:
     core = Core(
         str(group),
         client_commits=_is_true(config.get("enable.auto.commit"), True),
+        client_stores=_is_true(config.get("enable.auto.offset.store"), True),
         open_unread_after_s=settings.open_unread_after_s,
         rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions_of(str(group))),
         may_drop=True,
     )
-    return link, core
+    return _Driver(consumer, config, link, core)
 
 
 def _on_assign(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
