@@ -110,11 +110,19 @@ def _unless_absent(ask: Callable[[], _Found]) -> _Found | None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
 
 
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+
+
+def _text_of(topic_id: Any) -> str:
+    """A topic's id as Kafka's tools and the operator's records have it; librdkafka writes it with ``+`` and ``/``."""
+    return str(topic_id).translate(_URL_SAFE)
+
+
 def _topic_id(admin: Any, topic: str) -> str:
     from confluent_kafka import TopicCollection
 
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic]
-    return str(described.result(_REQUEST_S + 1).topic_id)
+    return _text_of(described.result(_REQUEST_S + 1).topic_id)
 
 
 def _topic_ids(admin: Any, topics: Collection[str]) -> dict[str, str]:
@@ -124,7 +132,7 @@ def _topic_ids(admin: Any, topics: Collection[str]) -> dict[str, str]:
     found = {}
     for topic, described in admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S).items():
         try:
-            found[topic] = str(described.result(_REQUEST_S + 1).topic_id)
+            found[topic] = _text_of(described.result(_REQUEST_S + 1).topic_id)
         except (KafkaException, TimeoutError) as error:
             log.debug("topic %s cannot be described: %s", topic, error)
     return found
