@@ -70,6 +70,7 @@ _BARGE_S: Final = 0.2
 _LET_OUT_S: Final = 5.0
 _SETTLE_S: Final = 0.02
 _SETTLE_MAX_S: Final = 0.25
+_SETTLING_S: Final = 5.0
 _KEPT_METADATA: Final = 64
 
 _identity_var: Final[Any] = getattr(cimpl, "_reentry_identity_var", None)
@@ -137,6 +138,10 @@ class _Driver:
         """The highest offset that librdkafka may believe to be committed, by partition."""
         self._behind: dict[Partition, int] = {}
         """Reset to an earlier offset, which librdkafka has not committed itself yet."""
+        self._settling: dict[Partition, float] = {}
+        """Until when the commit of that offset may be on its way: until then the rest is committed by name."""
+        self._fresh: set[Partition] = set()
+        """Assigned and not resumed yet: librdkafka may have been told of a later committed offset than we have seen."""
         self._settle_s = _SETTLE_S
         self.may_leak = False
         """Whether a partition's records are to be withheld: what the client returns has to be looked at."""
@@ -182,6 +187,7 @@ class _Driver:
             self._forget(new if lost is None else self.core.owned(), lost or {})
             stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought) if new else ()
             self.may_leak |= bool(stopped)
+            self._fresh.update(stopped)
         if stopped:
             _tell_twice(_Consumer.pause, consumer, _listed(stopped))
             self._watch(consumer)
@@ -200,9 +206,10 @@ class _Driver:
         gone = tuple(partitions)
         self.core.revoked(gone, delivered)
         for partition in gone:
-            self._behind.pop(partition, None)
+            self._is_settled(partition)
             self._highest.pop(partition, None)
             self._leaked.pop(partition, None)
+            self._fresh.discard(partition)
 
     def pass_commit(
         self, consumer: Any, offsets: Sequence[Any], send: Callable[[list[Any] | None], Any]
@@ -216,7 +223,7 @@ class _Driver:
             dropped = self.core.dropped(wanted, lambda _: positions)
             call = self.core.commit_begins()
             for partition in wanted:
-                self._behind.pop(partition, None)
+                self._is_settled(partition)
         try:
             if not dropped:
                 return send(None), []
@@ -228,7 +235,9 @@ class _Driver:
     def commit_all(self, consumer: Any, asynchronous: bool) -> Any:
         """The application's commit of everything that is stored."""
         with self._state:
-            odd = {*self.core.sealed(), *self._behind, *self._leaked}
+            now = time.monotonic()
+            settling = [partition for partition, until in self._settling.items() if now < until]
+            odd = {*self.core.sealed(), *self._behind, *settling, *self._leaked}
             call = self.core.commit_begins()
         try:
             if not odd:
@@ -255,7 +264,7 @@ class _Driver:
         with self._state:
             found = {p: offset for p, offset in found.items() if p not in self.core.sealed()}
             for partition in found:
-                self._behind.pop(partition, None)
+                self._is_settled(partition)
         if not found:
             return None if asynchronous else []
         offsets = [_TopicPartition(*p, offset) for p, offset in found.items()]
@@ -431,6 +440,8 @@ class _Driver:
             case Resume():
                 self._go_back(consumer, effect.partitions)
                 self._enter(_tell_twice, _Consumer.resume, consumer, _listed(effect.partitions))
+                with self._state:
+                    self._fresh.difference_update(effect.partitions)
             case Position():
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
@@ -512,7 +523,8 @@ class _Driver:
         with self._state:
             for partition in sought:
                 self._leaked.pop(partition, None)
-                if 0 <= offsets[partition] < self._highest.get(partition, 0):
+                is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
+                if offsets[partition] >= 0 and is_behind:
                     self._behind[partition] = offsets[partition]
                     self._settle_s = _SETTLE_S
         return sought
@@ -535,8 +547,13 @@ class _Driver:
         with self._state:
             for partition, offset in ready.items():
                 if self._behind.get(partition) == offset:
-                    del self._behind[partition]
+                    self._is_settled(partition)
+                    self._settling[partition] = time.monotonic() + _SETTLING_S
                     self._highest[partition] = offset
+
+    def _is_settled(self, partition: Partition) -> None:
+        self._behind.pop(partition, None)
+        self._settling.pop(partition, None)
 
     def settle_now(self, consumer: Any) -> None:
         """What is to be taken away is settled first, or what was delivered since would not be committed with it."""
