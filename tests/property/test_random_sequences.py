@@ -33,6 +33,8 @@ from tidegate.reset.stores import ConfigMapRunStore
 CI_SEEDS = 20
 AT_ONCE = 7
 RATE = 25
+PATIENCE_S = 240.0
+"""The operator is shared, and killed under everybody's feet: on a busy machine it is mostly starting."""
 FINAL = ("Succeeded", "Failed", "RolledBack")
 BEGUN = ("Planning", "Pausing", "Applying", "Verifying", *FINAL)
 
@@ -138,7 +140,7 @@ class World:
         if step.applied_again_h is not None:
             # As a GitOps tool does; and a change that is none of the reset's.
             self.resources.patch_policy(self.policy, latest={"maxAge": f"{step.applied_again_h}h"})
-            self.resources.wait_policy(self.policy, timeout_s=90)
+            self.resources.wait_policy(self.policy, timeout_s=PATIENCE_S)
         fleet.wait_assigned(self.partitions, 90)
         self._flow(fleet)
 
@@ -146,9 +148,9 @@ class World:
         started = time.time()
         self._apply(step)
         if step.meanwhile is not None:
-            self.resources.wait_phase(self.policy, *BEGUN, run=step.run_id, timeout_s=90)
+            self.resources.wait_phase(self.policy, *BEGUN, run=step.run_id, timeout_s=PATIENCE_S)
             self._disturb(step.meanwhile, fleet)
-        body = self.resources.wait_phase(self.policy, *FINAL, run=step.run_id, timeout_s=200)
+        body = self.resources.wait_phase(self.policy, *FINAL, run=step.run_id, timeout_s=PATIENCE_S)
         self._note(step, body["status"]["reset"], started)
 
     def _apply(self, step: Reset) -> None:
@@ -184,7 +186,7 @@ class World:
         chosen = {"topic": self.topic, "partitions": ",".join(map(str, step.partitions))}
         self.resources.pause(name, self.group, chosen, drainTimeout="5s")
         count = len(step.partitions)
-        self.resources.wait_pause(name, "Paused", f"{count}/{count}", timeout_s=60)
+        self.resources.wait_pause(name, "Paused", f"{count}/{count}", timeout_s=PATIENCE_S)
         paused_at, runs = time.time(), len(self.runs)
         if isinstance(step.meanwhile, Reset):
             self._reset(step.meanwhile, fleet)
@@ -196,7 +198,7 @@ class World:
             time.sleep(step.rest_s)
         released_at = time.time()
         self.resources.delete_pause(name)
-        until(lambda: self.resources.get("consumergrouppauses", name) is None, f"{name} is gone")
+        until(lambda: self.resources.get("consumergrouppauses", name) is None, f"{name} is gone", timeout_s=PATIENCE_S)
         self._flow(fleet)
         # What was reset while paused shows now at the earliest.
         self.runs[runs:] = [replace(run, t_end=time.time()) for run in self.runs[runs:]]
