@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from agent.unit.simulated import Client
 from devstack import KafkaCluster
+from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate_agent.core import SETTLE_S
 from tidegate_agent.gates import Partition
@@ -118,9 +119,7 @@ class Real:
     def begin(self) -> None:
         self._consumer.assign([self._at()])
         # It is carried out by a thread of the library; until then the position is the one of before.
-        deadline = time.monotonic() + WITHIN_S
-        while self.position() is not None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: self.position() is None, WITHIN_S, every=0.01)
 
     def deliver(self, count: int) -> list[int]:
         found: list[int] = []

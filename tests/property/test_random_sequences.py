@@ -34,16 +34,14 @@ CI_SEEDS = 20
 AT_ONCE = 7
 RATE = 25
 PATIENCE_S = 240.0
-"""The operator is shared, and killed under everybody's feet: on a busy machine it is mostly starting."""
+"""The operator is shared, and several lives kill it: on a busy machine it spends most of its time starting."""
 FINAL = ("Succeeded", "Failed", "RolledBack")
 BEGUN = ("Planning", "Pausing", "Applying", "Verifying", *FINAL)
 
 
 def _seeds() -> list[int]:
     one = os.environ.get("TIDEGATE_PROPERTY_SEED")
-    if one:
-        return [int(seed) for seed in one.split(",")]
-    return list(range(CI_SEEDS))
+    return [int(seed) for seed in one.split(",")] if one else list(range(CI_SEEDS))
 
 
 class SharedOperator:

@@ -384,13 +384,13 @@ class Core:
     def is_withheld(self, partition: Partition, offset: int) -> bool:
         """Whether this record may not reach the application now.
 
-        What the client had taken off its queue when it was paused is part of what was drained: it was committed, or
-        waited for. It is handed over, however late.
+        What the client had taken off its queue when it was paused counts as delivered: its commit was waited for, until
+        the drain time-out. It is handed over, however late.
         """
         state = self._states.get(partition)
-        if state is None or not self.may_be_withheld(partition):
-            return False
-        return state.stage is Stage.UNREAD or state.position is None or offset >= state.position
+        if state is None or state.stage is Stage.UNREAD:
+            return state is not None
+        return state.sealed and (state.position is None or offset >= state.position)
 
     def leaked(self, partitions: Iterable[Partition], now: float) -> None:
         """The client returned records of these although they are withheld. It has been told to pause them again."""
@@ -534,8 +534,7 @@ class Core:
 
     def _was_gated(self, partition: Partition, lost: _Lost) -> bool:
         """Whether the gate was closed at some time since records that may still be in hand were handed out."""
-        taken = lost.taken if lost.generation == self.known.generation else -1
-        return lost.was_gated or self.known.moved_after(self.group, partition, taken)
+        return lost.was_gated or self._moved_since(partition, lost.generation, lost.taken)
 
     def _is_gated(self, partition: Partition, state: _State) -> bool:
         """The same of a partition that is this consumer's."""
@@ -545,9 +544,12 @@ class Core:
 
     def _was_moved(self, partition: Partition, state: _State) -> bool:
         """Whether the group may have been reset after the client asked where to begin: its gate was closed since."""
-        generation, taken = state.known
-        since = taken if generation == self.known.generation else -1
-        return not state.app_sought and self.known.moved_after(self.group, partition, since)
+        return not state.app_sought and self._moved_since(partition, *state.known)
+
+    def _moved_since(self, partition: Partition, generation: int, taken: int) -> bool:
+        """Whether a record closed or opened the gate that was not known then; in another control topic any counts."""
+        after = taken if generation == self.known.generation else -1
+        return self.known.moved_after(self.group, partition, after)
 
     @staticmethod
     def _is_late(state: _State, offset: int) -> bool:
