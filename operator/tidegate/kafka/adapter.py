@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from tidegate.control.standing import managed_members
 from tidegate.kafka.client_config import BadConnection, librdkafka_config
+from tidegate.kafka.codes import UNKNOWN_PARTITION, WITHOUT_LEADER
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Unavailable, UnknownPartitions
@@ -47,7 +48,7 @@ from tidegate.kafka.rights import Right, on_group, on_topics
 from tidegate.kafka.topic_ids import topic_id_text
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import UNKNOWN_PARTITION, WITHOUT_LEADER, KafkaOffsetWriter, failure, silent_logger
+from tidegate.kafka.writer import KafkaOffsetWriter, failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _CONTENTS_TIMEOUT_S: Final = 60.0

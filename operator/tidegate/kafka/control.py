@@ -50,11 +50,12 @@ from tidegate.control.topics import (
     complaints,
 )
 from tidegate.kafka.client_config import librdkafka_config
+from tidegate.kafka.codes import UNKNOWN_PARTITION, WITHOUT_LEADER
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_ids import topic_id_text
-from tidegate.kafka.writer import UNKNOWN_PARTITION, WITHOUT_LEADER, failure, silent_logger
+from tidegate.kafka.writer import failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0

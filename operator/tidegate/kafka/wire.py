@@ -29,11 +29,12 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
 
 from tidegate.kafka.client_config import BadConnection, kafka_python_config
+from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Committed, TopicPartition
-from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
+from tidegate.kafka.rights import Right, on_group, on_topics, to_grant
 
 # At DEBUG kafka-python prints its whole configuration, passwords included.
 logging.getLogger("kafka").setLevel(logging.ERROR)
@@ -53,12 +54,6 @@ _OFFSET_COMMIT: Final = 8
 
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
-_NOT_AUTHORIZED: Final = {
-    29: Resource.TOPIC,
-    30: Resource.GROUP,
-    31: Resource.CLUSTER,
-    53: Resource.TRANSACTIONAL_ID,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +148,10 @@ def check(code: int, what: str, *needs: Right) -> None:
     if code == NO_ERROR:
         return
     name = wire_errors.for_code(code).__name__
-    if code in _NOT_THERE_NOW:
+    if code in UNREACHABLE:
         raise Unavailable(f"{what}: {name}")
-    if code in _NOT_AUTHORIZED:
-        raise NotAuthorized(f"{what}: {name}{to_grant(needs, _NOT_AUTHORIZED[code])}")
+    if code in NOT_AUTHORIZED:
+        raise NotAuthorized(f"{what}: {name}{to_grant(needs, NOT_AUTHORIZED[code])}")
     raise Refused(f"{what}: {name}")
 
 

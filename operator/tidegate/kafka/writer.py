@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tidegate.kafka.client_config import librdkafka_config
+from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, UNKNOWN_PARTITION, UNREACHABLE
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import (
     Fenced,
@@ -28,43 +29,6 @@ from tidegate.kafka.errors import (
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
 from tidegate.kafka.wire import Wire
-
-_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-_NOT_AUTHORIZED: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
-    KafkaError.GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
-}
-_UNREACHABLE: Final = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        # A leader that is just being elected, or moves.
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-UNKNOWN_PARTITION: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-    }
-)
-# librdkafka's list_offsets says _NOENT for all partitions when it finds no leader for one of them.
-WITHOUT_LEADER: Final = UNKNOWN_PARTITION | {KafkaError._NOENT}
-
 
 _SOCKET_TIMEOUT_S: Final = 15.0
 
@@ -81,11 +45,11 @@ def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
     """The failure that librdkafka's error means. ``needs``: the rights that were needed, for who lacks one."""
     code = error.code()
     text = f"{what}: {error.str()} ({error.name()})"
-    if code in _FENCED:
+    if code in FENCED:
         return Fenced(text)
-    if code in _NOT_AUTHORIZED:
-        return NotAuthorized(f"{text}{to_grant(needs, _NOT_AUTHORIZED[code])}")
-    if code in _UNREACHABLE or error.retriable():
+    if code in NOT_AUTHORIZED:
+        return NotAuthorized(f"{text}{to_grant(needs, NOT_AUTHORIZED[code])}")
+    if code in UNREACHABLE or error.retriable():
         return Unavailable(text)
     return Refused(text)
 
@@ -255,7 +219,7 @@ class KafkaTransaction:
                 cause = error.args[0]
                 if cause.retriable() and time.monotonic() < deadline:
                     continue
-                if cause.retriable() or cause.code() in _UNREACHABLE:
+                if cause.retriable() or cause.code() in UNREACHABLE:
                     self.ended = True
                     raise OutcomeUnknown(f"{what}: {cause.str()} ({cause.name()})") from error
                 raise failure(cause, what, self._needs) from error

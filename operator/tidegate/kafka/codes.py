@@ -1,0 +1,80 @@
+"""What Kafka's error codes mean to a caller, once for both client libraries.
+
+Codes from 0 on are the protocol's (``org.apache.kafka.common.protocol.Errors``), negative ones librdkafka's own
+(``rd_kafka_resp_err_t``). A code that is in none of the sets below is a refusal: to ask again changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from tidegate.kafka.rights import Resource
+
+UNREACHABLE: Final = frozenset(
+    {
+        # The client library had no answer: nobody there, no connection, or none in time.
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._NODE_UPDATE,
+        KafkaError._RETRY,
+        # A broker or coordinator is not there, is being elected, moves, or has not caught up yet.
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.REBOOTSTRAP_REQUIRED,
+        # Too few replicas in sync: a broker is away.
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        # Others' transactions are being ended, or a quota is used up: for a while.
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Nobody could answer just now: nothing is known to have been done, and the same request may succeed later."""
+
+FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+"""Another producer has taken over the transactional id."""
+
+NOT_AUTHORIZED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
+}
+"""The kind of resource that a right is missing on."""
+
+UNKNOWN_PARTITION: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+WITHOUT_LEADER: Final = UNKNOWN_PARTITION | {KafkaError._NOENT}
+"""librdkafka's ``list_offsets`` says ``_NOENT`` for all partitions when it finds no leader for one of them."""
