@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from demo.access_log import ACCESS_LOG, read_request
 from support.deliveries import Partition
 
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 
 
 class NotThere(Exception):

@@ -42,7 +42,7 @@ CONNECTION: Final = "demo"
 API_VERSION: Final = "tidegate.io/v1alpha1"
 
 RESOURCES: Final = Path(__file__).parent / "resources"
-_START_S: Final = 30.0
+_START_S: Final = 120.0
 _DEMO_KINDS: Final = (
     ("ConsumerGroupPause", WATCHERS),
     ("OffsetResetPolicy", WATCHERS),

@@ -41,9 +41,9 @@ PER_SECOND: Final = 20.0
 STATUS_500: Final = '" 500 '
 """As ``zgrep`` finds it in the log."""
 
-_COMMITTED_S: Final = 30.0
+_COMMITTED_S: Final = 120.0
 _CONNECTED_S: Final = 60.0
-_PAUSED_S: Final = 30.0
+_PAUSED_S: Final = 120.0
 _RUN_S: Final = 240.0
 _LOOK_S: Final = 0.1
 _BETWEEN_S: Final = 6.0

@@ -36,7 +36,7 @@ def commit(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -
     """As an application without a subscription commits; once the group has a coordinator, where the broker is new."""
     with _client(bootstrap, group) as consumer:
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        for done in until(lambda: _committed(consumer, wanted), f"group {group} has a coordinator", timeout_s=30):
+        for done in until(lambda: _committed(consumer, wanted), f"group {group} has a coordinator", timeout_s=90):
             assert done.error is None, done.error
 
 

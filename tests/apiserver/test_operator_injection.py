@@ -234,7 +234,7 @@ def test_the_topics_that_an_injected_pod_obeys_are_made_for_it(
 
         cluster.pod(app, app)
 
-        until(lambda: topics() == {control, f"{control}_acks"}, "control and ack topic are there", timeout_s=20)
+        until(lambda: topics() == {control, f"{control}_acks"}, "control and ack topic are there", timeout_s=90)
     finally:
         cluster.resources.delete_policy(app)
         cluster.resources.delete_connection(app)

@@ -336,7 +336,7 @@ def test_an_abandoned_policy_goes_at_once(shared: Resources, group: Group, p: st
     shared.annotate_policy(p, abandon="true")
     shared.delete_policy(p)
 
-    until(lambda: shared.get("offsetresetpolicies", p) is None, "the policy goes", timeout_s=10)
+    until(lambda: shared.get("offsetresetpolicies", p) is None, "the policy goes")
     assert group.offsets == AT_50
 
 

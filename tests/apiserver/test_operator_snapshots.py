@@ -87,7 +87,7 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_snapshot(
         [(lost, topic, 0, 50, 100), (lost, topic, 1, 60, 100), (kept, topic, 0, 10, 100)]
     )
     assert last["bytes"] > 0
-    until(lambda: not old.exists(), "what is over is removed", timeout_s=30)
+    until(lambda: not old.exists(), "what is over is removed", timeout_s=90)
     assert ("SnapshotTaken", condition_of(resources.get_policy("backup"), "BackedUp")["message"]) in resources.events(
         "backup"
     )

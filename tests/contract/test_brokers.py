@@ -84,7 +84,7 @@ def test_the_answer_is_the_same_byte_for_byte_until_something_changes(cluster: C
     assert cluster.ask(names) == before
     cluster.expand()
     # A broker hears of it after the controller has done it.
-    assert eventually(lambda: cluster.ask(names) != before, 20)
+    assert eventually(lambda: cluster.ask(names) != before, 90)
     assert cluster.partitions(names)[cluster.names[1]] == 4
 
 

@@ -46,7 +46,7 @@ def described(world: World, group_id: str) -> Group:
 
 
 def wait_visible(world: World, group_id: str, partitions: list[TopicPartition]) -> None:
-    until(world, lambda: not world.kafka.pending(group_id, partitions), "the transaction is over", timeout_s=5)
+    until(world, lambda: not world.kafka.pending(group_id, partitions), "the transaction is over", timeout_s=60)
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:

@@ -101,7 +101,7 @@ class Live:
 
     def wait_ready(self, run_id: str) -> Body:
         """As a person or Flux waits. kstatus: Ready says nothing before it speaks of the newest generation."""
-        until(lambda: self._observed(run_id), f"reset {run_id} is taken up", timeout_s=30)
+        until(lambda: self._observed(run_id), f"reset {run_id} is taken up", timeout_s=120)
         wait = ("wait", "-n", NAMESPACE, "--for=condition=Ready", f"--timeout={RUN_S:.0f}s")
         try:
             self.kubectl(*wait, f"offsetresetpolicy/{POLICY}")

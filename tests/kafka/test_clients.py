@@ -131,7 +131,7 @@ def test_commits_by_hand_reach_the_end(
     ends = ends_of(produce_all(kafka.bootstrap, topic, 2, LINES))
     with ConsumerFleet(kind, kafka.bootstrap, group, [topic], 1, commit=mode, hold_s=1.5, static=True) as fleet:
         fleet.wait_read_to(ends)
-        assert eventually(lambda: committed(kafka, group) == ends, 20)
+        assert eventually(lambda: committed(kafka, group) == ends, 90)
         assert {member.group_instance_id for member in members(kafka, group)} == {"c0"}
 
         # kafka-python tells of a commit only when the application polls again
@@ -222,7 +222,7 @@ def test_consumers_do_not_outlive_the_process_that_started_them(
         assert parent.stdout is not None
         (pid,) = map(int, parent.stdout.readline().split())
         parent.send_signal(signal.SIGKILL)
-    assert eventually(lambda: not _runs(pid), 30)
+    assert eventually(lambda: not _runs(pid), 90)
 
 
 def _runs(pid: int) -> bool:

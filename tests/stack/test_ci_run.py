@@ -109,7 +109,7 @@ def test_tests_that_fail_end_what_is_built_beside_them(project: Project) -> None
     assert "building images" not in done.stdout + done.stderr
     assert project.order == ["prepared", "test"]
     builder = Path("/proc", (project.root / "pid").read_text().strip())
-    assert eventually(lambda: not builder.exists(), 10)
+    assert eventually(lambda: not builder.exists(), 90)
     assert list((project.root / "tmp").iterdir()) == []
 
 

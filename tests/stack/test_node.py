@@ -123,7 +123,7 @@ def test_what_a_killed_process_left_of_its_node_is_swept() -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "up\n"
         parent.send_signal(signal.SIGKILL)
-    assert eventually(lambda: RunFolder(FOLDER).is_abandoned(), 10)
+    assert eventually(lambda: RunFolder(FOLDER).is_abandoned(), 90)
     # When the next one comes
     sweep_node()
     # Then nothing is left

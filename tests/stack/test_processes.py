@@ -43,7 +43,7 @@ def test_kill_of_the_parent_leaves_no_process_and_the_next_start_no_folder() -> 
         # When it is killed
         parent.send_signal(signal.SIGKILL)
     # Then guard and service end, and whoever comes next removes the folder
-    assert eventually(lambda: not any(process.alive for process in processes), 5)
+    assert eventually(lambda: not any(process.alive for process in processes), 90)
     sweep()
     assert not folder.path.exists()
 
@@ -75,7 +75,7 @@ def test_a_service_that_ignores_sigterm_is_killed_after_its_grace(run: RunFolder
     ]
     service = Service("stubborn", command, run, grace=0.3)
     service.start()
-    assert eventually(lambda: "on" in service.tail(), 10)
+    assert eventually(lambda: "on" in service.tail(), 90)
     service.stop()
     assert not service.alive
 

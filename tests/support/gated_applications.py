@@ -39,7 +39,7 @@ from tidegate_agent.adapters import kafka_python as kafka_python_adapter
 from tidegate_agent.control import ControlLink, connection_settings
 from tidegate_agent.settings import Settings
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 90.0
 _POLL_MS: Final = 500
 _WRITE_EACH_S: Final = 0.02
 

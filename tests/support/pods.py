@@ -209,7 +209,7 @@ def wait_ready(kubectl: Kubectl, namespace: str, what: str, *, timeout_s: float 
     """As a person or Flux waits: the newest generation was observed, and it is Ready; returns the object."""
     kind, _, name = what.partition("/")
     observed = partial(_is_observed, kubectl, namespace, kind, name)
-    until(observed, f"{what} is taken up", timeout_s=30, pause_s=0.2)
+    until(observed, f"{what} is taken up", timeout_s=120, pause_s=0.2)
     try:
         kubectl(
             "wait",

@@ -70,7 +70,7 @@ def install_scalable_kinds(client: kube.ApiClient) -> None:
             crds.create_custom_resource_definition(crd)
         names = crd["spec"]["names"]
         look = partial(_is_served, custom, crd["spec"]["group"], names["plural"])
-        assert eventually(look, 30), f"{names['plural']} are not served"
+        assert eventually(look, 90), f"{names['plural']} are not served"
 
 
 def _is_served(custom: kube.CustomObjectsApi, group: str, plural: str) -> bool:

@@ -148,7 +148,7 @@ def crds_installed(apiserver: ApiServer, kube_client: kube.ApiClient) -> None:
         for manifest in yaml.safe_load_all(path.read_text()):
             name = manifest["metadata"]["name"]
             crds.server_side_apply(body=manifest, name=name, field_manager="tidegate-tests", force_conflicts=True)
-            assert eventually(partial(_is_established, kube_client, name), 30), f"{name} is not established"
+            assert eventually(partial(_is_established, kube_client, name), 90), f"{name} is not established"
 
 
 def _is_established(client: kube.ApiClient, name: str) -> bool:
@@ -216,7 +216,7 @@ def topics_of(cluster: KafkaCluster, unique: Unique) -> Iterator[MakeTopic]:
         wanted = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
         admin.create_topics([wanted])[topic].result(30)
         made.append(topic)
-        assert eventually(lambda: _serves(admin, topic, partitions), 30), f"{topic} has no leaders after 30 s"
+        assert eventually(lambda: _serves(admin, topic, partitions), 90), f"{topic} has no leaders after 90 s"
         return topic
 
     yield make

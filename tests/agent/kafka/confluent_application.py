@@ -259,7 +259,7 @@ class Scene:
         metadata = self._outside.consumer_group_metadata()
         self._writer.send_offsets_to_transaction([TopicPartition(self.topic, partition, offset)], metadata, 10)
         self._writer.commit_transaction(10)
-        assert eventually(lambda: self.committed(partition) == offset, 20)
+        assert eventually(lambda: self.committed(partition) == offset, 90)
 
     def close(self) -> None:
         for application in self.applications:

@@ -17,7 +17,7 @@ from tidegate_agent import control
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition
 
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 ORDERS = Partition("orders", 0)
 KEY = HoldKey("payments", "orders", 0, "pause/c/p")
 

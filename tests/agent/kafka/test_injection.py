@@ -119,7 +119,7 @@ def test_an_owner_that_crashes_while_its_gate_moves_leaves_the_pause_whole(
             fleet.wait_assigned(partitions, members=2)
             new = fleet.owners()[scene.topic, 0]
             fleet.wait_flowing([(scene.topic, 1)])
-            assert eventually(lambda: scene.acked(0) is not None, 20)
+            assert eventually(lambda: scene.acked(0) is not None, 90)
             stood_at = scene.committed(0)
             since = time.time()
             fleet.wait_flowing([(scene.topic, 1)], since=since + 1)

@@ -26,7 +26,7 @@ from tidegate_agent.adapters.confluent import ManagedConsumer
 
 pytestmark = pytest.mark.at_once(6)
 
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 
 
 class Client(Protocol):

@@ -46,7 +46,7 @@ from tidegate_agent.settings import Settings
 MAX_AGE_MS = 600_000
 EARLIER = 20
 OUT_OF_RANGE = 10**15
-WITHIN_S = 60.0
+WITHIN_S = 90.0
 OLD, NEW, INITIAL, COMMITTED, ADDED = range(5)
 CLIENTS = {
     "librdkafka, range": {"protocol": "range"},

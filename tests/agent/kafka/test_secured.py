@@ -95,7 +95,7 @@ class Application:
         self.until(lambda: self.flows(*partitions, since=since), f"{partitions} flow")
 
     def until(self, reached: Callable[[], bool], what: str) -> None:
-        assert eventually(reached, 30), f"{self.kind}: not within 30 s: {what}\n{self.log}"
+        assert eventually(reached, 90), f"{self.kind}: not within 90 s: {what}\n{self.log}"
 
 
 class Applications:
@@ -236,7 +236,7 @@ def test_a_wrong_password_is_said_once_and_not_told(
         link = ControlLink({**by_password(kafka_secure.security), "sasl.password": secret}, topic, f"{topic}_acks")
         ticket = link.ask()
         try:
-            assert eventually(lambda: "cannot look" in caplog.text, 20)
+            assert eventually(lambda: "cannot look" in caplog.text, 90)
             assert link.known.answered < ticket
         finally:
             link.close()

@@ -16,7 +16,7 @@ from tidegate_agent.adapters import confluent, consumer_gate
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Unreachable, transaction_begins
 from tidegate_agent.core import Core
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 @contextmanager
