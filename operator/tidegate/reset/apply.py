@@ -9,6 +9,7 @@ where this writer died.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.kafka.errors import (
@@ -26,8 +27,8 @@ from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
-from tidegate.reset.sequences import Partitions, Round, Sequences, Times
-from tidegate.reset.store import Run, RunStore
+from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
+from tidegate.reset.store import Run, RunStore, StaleAttempt
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way
 from tidegate.reset.ways import Owners as OwnersSeen
@@ -56,6 +57,15 @@ APPLIED: Final = "Applied"
 _FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated)
 
 
+@dataclass(slots=True)
+class _Away:
+    """Kafka is away ``since`` (monotonic seconds); it is asked again after ``pause_s``. ``why``: its last failure."""
+
+    since: float
+    pause_s: float
+    why: str = ""
+
+
 class GroupReset:
     """One run on one group, by one writer. Use once, from one thread."""
 
@@ -73,6 +83,7 @@ class GroupReset:
         settings = run.request.settings
         self._run = run
         self._plan = plan
+        self._entries = list(run.journal)
         self._attempt = attempt
         self._store = store
         self._kafka = kafka
@@ -104,6 +115,7 @@ class GroupReset:
         self._kept_position = False
         self._unverified = _NOBODY
         self._told_before = False
+        self._away: _Away | None = None
         self._gated = any(entry.way is Way.GATED for entry in run.journal)
         self._putting_back: tuple[str, str] | None = None
 
@@ -144,9 +156,13 @@ class GroupReset:
             for entry in self._run.journal:
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
-            self._rounds(self._left_to_do())
+            self._rounds(self._pace.retrying(self._left_to_do))
         except Fenced:
             raise
+        except DeadlinePassed as passed:
+            if self._away is None:
+                return self._put_back(_reason(passed), str(passed))
+            return self._put_back("KafkaUnavailable", f"{self._away.why}; {passed}")
         except _FAILURES as error:
             return self._put_back(_reason(error), str(error), _overwritten(error))
         return self._result(Phase.SUCCEEDED, APPLIED, self._summary())
@@ -159,12 +175,13 @@ class GroupReset:
         except Fenced:
             raise
         except _FAILURES as error:
-            return self._result(
-                Phase.FAILED,
-                "NotPutBack",
-                f"{message}. Whether anything was changed could not be looked up: {error}",
-            )
+            return self._not_looked_up(message, error)
         return self._put_back(reason, message)
+
+    def _not_looked_up(self, message: str, error: Exception) -> RunResult:
+        return self._result(
+            Phase.FAILED, "NotPutBack", f"{message}. Whether anything was changed could not be looked up: {error}"
+        )
 
     def _let_go_of_predecessors(self) -> None:
         """End a dead writer's transaction, then open the gates it closed: owners go on from what came of it."""
@@ -181,6 +198,17 @@ class GroupReset:
 
         ``theirs``: partitions whose owners have overwritten the target; they stand at their owners' progress already.
         """
+        # A time of its own: the deadline may be what brought us here. Owners are held, and watched, for as long again.
+        tuning = self._tuning
+        self._pace.extend(tuning.rejoin_limit_s + 2 * (self._hold_s + tuning.heartbeat_s))
+        if self._commits.unsure:
+            try:
+                self._let_go_of_predecessors()
+                self._pace.retrying(self._recall)
+            except Fenced:
+                raise
+            except _FAILURES as error:
+                return self._not_looked_up(message, error)
         if not self._commits.any:
             return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
         places = {p: o for p, o in self._before.items() if p in self._targets and p not in theirs}
@@ -190,8 +218,6 @@ class GroupReset:
         self._unverified = _NOBODY
         self._targets = places
         try:
-            # A time of its own: the deadline may be what brought us here.
-            self._pace.extend(self._tuning.rejoin_limit_s)
             self._rounds(frozenset(places))
             still = self._commits.delete(without)
         except Fenced:
@@ -209,25 +235,65 @@ class GroupReset:
         )
 
     def _rounds(self, pending: Partitions) -> None:
+        """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that Kafka was away in do not count."""
         overwritten = _NOBODY
-        for attempt in range(MAX_ROUNDS):
-            if not pending:
-                return
+        rounds = 0
+        while pending:
+            if rounds == MAX_ROUNDS:
+                raise DidNotHold(pending)
+            rounds += 1
             self._round += 1
             if not self._putting_back:
                 self._redone += len(overwritten)
-            overwritten = _NOBODY
             try:
                 pending = self._one_round(pending)
                 overwritten = pending - self._sequences.postponed
-            except Unavailable:
-                # A coordinator that moves, a broker that restarts: the same round again, as far as time allows.
-                if attempt == MAX_ROUNDS - 1:
-                    raise
-                self._pace.check()
-                self._clock.sleep(self._tuning.retry_s)
-        if pending:
-            raise DidNotHold(pending)
+                self._away = None
+            except Unavailable as error:
+                rounds -= 1
+                pending, overwritten = self._after_interruption(pending, error)
+
+    def _after_interruption(self, pending: Partitions, error: Unavailable) -> tuple[Partitions, Partitions]:
+        """Kafka went away in mid-round: go on as a successor would, which has to find out how far the round came.
+
+        Returns what is still to be done, and what of it had been committed already. Raises ``DeadlinePassed`` or
+        ``Unavailable`` where Kafka does not come back in time.
+        """
+        begun = bool(self._intents) and self._intents[-1].round == self._round
+        if not begun:
+            self._round -= 1
+        if self._away is None:
+            self._away = _Away(self._clock.monotonic(), self._tuning.retry_s)
+            self._tell_away(error)
+        while True:
+            self._wait_for_kafka(self._away, error)
+            if self._store.load().attempt != self._attempt:
+                # What is open in Kafka is our successor's by now.
+                raise StaleAttempt(f"run {self._run.request.run_uid} was taken over while Kafka was away")
+            try:
+                # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
+                self._open_gates()
+                self._commits.fence()
+                self._recall()
+                if not begun:
+                    return pending, _NOBODY
+                left = self._left_to_do()
+            except Unavailable as again:
+                error = again
+                continue
+            if self._found_round == self._round:
+                return left, left
+            self._round -= 1  # it did not take place
+            return left, _NOBODY
+
+    def _wait_for_kafka(self, away: _Away, error: Unavailable) -> None:
+        """Raises ``DeadlinePassed``; without a deadline, ``Unavailable`` when it has been waited for long enough."""
+        away.why = str(error)
+        self._pace.check()
+        if not self._pace.has_deadline and self._clock.monotonic() - away.since > self._tuning.away_limit_s:
+            raise error
+        self._clock.sleep(away.pause_s)
+        away.pause_s = min(2 * away.pause_s, self._tuning.retry_at_most_s)
 
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
@@ -248,20 +314,25 @@ class GroupReset:
         earlier = self._committed(unverified) if unverified else {}
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
-        not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._holds(group))
+        try:
+            not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._holds(group))
+        except JoinNotHeld:
+            self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
+            raise
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so nobody is expected to commit yet.
             return not_held
-        if not not_held:
-            self._journal(Phase.VERIFYING, pending, choice, ())
-        not_held |= self._overwritten_while_empty(pending, earlier)
-        if not_held:
-            return not_held
-        overwritten = self._watch(pending)
-        if overwritten and choice.way is Way.BARRIER:
-            # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
-            self._kept_position = True
-        return overwritten
+        self._journal(Phase.VERIFYING, pending, choice, (), again=not_held)
+        overwritten = self._overwritten_while_empty(pending, earlier)
+        if not (not_held | overwritten):
+            overwritten = self._watch(pending)
+            if overwritten and choice.way is Way.BARRIER:
+                # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
+                self._kept_position = True
+        if overwritten:
+            # Its owner goes on, and what it commits later no longer tells.
+            self._journal(Phase.VERIFYING, pending, choice, (), again=not_held | overwritten)
+        return not_held | overwritten
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -310,10 +381,14 @@ class GroupReset:
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
     def _note_resumed(self, pending: Partitions) -> None:
+        """For the record only, so it may fail."""
         missing = pending - self._times.resumed.keys()
         if not missing:
             return
-        group = self._group()
+        try:
+            group = self._group()
+        except Unavailable:
+            return
         if group.type is GroupType.CONSUMER or group.state is GroupState.STABLE:
             for member in group.members:
                 self._times.resume(member.assignment & missing, self._clock.monotonic())
@@ -374,7 +449,7 @@ class GroupReset:
 
     @property
     def _intents(self) -> list[Progress]:
-        return [entry for entry in self._run.journal if entry.round > 0]
+        return [entry for entry in self._entries if entry.round > 0]
 
     def _recall(self) -> None:
         """How far predecessors came, by the run's journal and the marker."""
@@ -383,10 +458,12 @@ class GroupReset:
         last = self._intents[-1]
         self._round, self._way = last.round, last.way
         self._found_round = self._commits.committed_round()
+        self._commits.unsure = False
         if self._found_round > 0:
             self._commits.any = True
-            # Where nothing was committed, the owners have gone on since: what is "before" is read anew.
-            self._before = {b.topic_partition: b.offset for entry in self._intents for b in entry.before}
+            # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
+            if not self._told_before:
+                self._before = {b.topic_partition: b.offset for entry in self._intents for b in entry.before}
 
     def _left_to_do(self) -> Partitions:
         """What is still to be done of the run, after ``_recall``, by what is committed."""
@@ -395,8 +472,12 @@ class GroupReset:
             self._check_plan()
             return everything
         last = self._intents[-1]
+        # Whatever an earlier round has done is looked at again.
+        self._unverified |= everything
         if self._found_round < last.round:
             return frozenset(last.pending)
+        if last.again:
+            return frozenset(last.again)
         self._commits.wait_visible(everything)
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.phase is Phase.VERIFYING or last.way is Way.GATED or self._holds(self._group()):
@@ -414,9 +495,7 @@ class GroupReset:
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}
         unsure = Round(intent.round, targets, self._before, learns=False).overwritten_at_release(seen)
-        if intent.way is not Way.BARRIER:
-            unsure |= {p for p in pending if seen.get(p) == self._targets[p] and group.owner(p) is not None}
-        return unsure
+        return unsure | {p for p in pending if seen.get(p) == self._targets[p] and group.owner(p) is not None}
 
     def _check_plan(self) -> None:
         """The plan may be old: the topics are the same ones, and their logs still reach to the targets.
@@ -440,10 +519,17 @@ class GroupReset:
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def _journal(self, phase: Phase, pending: Partitions, choice: Choice, owners: tuple[Member, ...]) -> None:
+    def _journal(
+        self,
+        phase: Phase,
+        pending: Partitions,
+        choice: Choice,
+        owners: tuple[Member, ...],
+        again: Partitions = _NOBODY,
+    ) -> None:
         reason, why = self._putting_back or ("", choice.because)
         tells_before = not (self._told_before or self._putting_back)
-        self._store.append(
+        self._append(
             Progress(
                 phase=phase,
                 at=self._clock.now(),
@@ -453,16 +539,39 @@ class GroupReset:
                 before=_as_tuple(self._before) if tells_before else (),
                 releasing=tuple(m.member_id for m in owners),
                 pending=tuple(sorted(pending)),
+                again=tuple(sorted(again)),
                 message=why,
                 putting_back=reason,
-            ),
-            attempt=self._attempt,
+            )
         )
         self._told_before = True
 
+    def _tell_away(self, error: Unavailable) -> None:
+        """A line that is no intent: what the run waits for."""
+        last = self._entries[-1] if self._entries else None
+        self._append(
+            Progress(
+                phase=last.phase if last is not None else Phase.APPLYING,
+                at=self._clock.now(),
+                attempt=self._attempt,
+                way=self._way,
+                message=f"goes on once Kafka answers: {error}",
+            )
+        )
+
+    def _append(self, entry: Progress) -> None:
+        if self._intents and entry == replace(self._intents[-1], at=entry.at, before=()):
+            return  # the same again, after Kafka was away
+        self._store.append(entry, attempt=self._attempt)
+        self._entries.append(entry)
+
     def _summary(self) -> str:
         way = f" by way of {self._way}" if self._way is not None else ""
-        again = f"; {self._redone} done again, because an owner had committed an old position" if self._redone else ""
+        again = (
+            f"; {self._redone} done again, because an owner had committed, or may have committed, an old position"
+            if self._redone
+            else ""
+        )
         return f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}{again}"
 
     def _result(self, phase: Phase, reason: str, message: str) -> RunResult:

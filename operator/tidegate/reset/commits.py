@@ -59,14 +59,17 @@ class OwnersHold:
 
 
 class RunCommits:
-    """Commits offsets of a run's group. ``any``: whether a transaction of the run is known to have been committed.
+    """Commits offsets of a run's group.
 
+    ``any``: whether a transaction of the run is known to have been committed. ``unsure``: whether one may have been
+    that is not known of, because the answer never came; :meth:`fence` and then :meth:`committed_round` tell.
     ``holds_owners``: whether :meth:`hold` is used.
     """
 
     def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, *, holds_owners: bool) -> None:
         self.group_id = plan.group_id
         self.any = False
+        self.unsure = False
         self.pace = pace
         self._kafka = kafka
         self._run_uid = run_uid
@@ -102,13 +105,12 @@ class RunCommits:
             hold.end()
 
     def commit(self, targets: Offsets, round_number: int) -> None:
-        """One transaction; its offsets can be read when this returns."""
+        """One transaction; its offsets can be read when this returns.
 
-        def once() -> None:
-            with self._writer.transaction() as transaction:
-                self.complete(transaction, targets, round_number)
-
-        self.pace.retrying(once)
+        Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known.
+        """
+        with self._writer.transaction() as transaction:
+            self.complete(transaction, targets, round_number)
         self.wait_visible(targets)
 
     def complete(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> None:
@@ -128,18 +130,19 @@ class RunCommits:
         return self._marker_group, {self._marker_partition: marker.marker_offset(self._run_uid, round_number)}
 
     def end(self, transaction: GroupTransaction, round_number: int) -> None:
-        """Commit. Raises ``Unavailable`` when it turns out to have been aborted."""
+        """Commit. Raises ``Unavailable`` when the answer never came: then the run is ``unsure``."""
+        self.unsure = True
         try:
             transaction.commit()
-        except OutcomeUnknown:
-            # A new epoch ends the transaction one way or the other; the marker says which.
-            self.fence()
-            if self.committed_round() != round_number:
-                raise Unavailable(f"the transaction for group {self.group_id} was aborted") from None
-        self.any = True
+        except OutcomeUnknown as error:
+            raise Unavailable(f"whether round {round_number} was committed is not known: {error}") from error
+        self.any, self.unsure = True, False
 
     def committed_round(self) -> int:
-        """The last round of this run whose transaction was committed; 0 for none."""
+        """The last round of this run whose transaction was committed; 0 for none.
+
+        Certain once no transaction of the run is open any more (:meth:`fence`).
+        """
         if self._marker_partition is None:
             return 0
         self.wait_visible([self._marker_partition], self._marker_group)

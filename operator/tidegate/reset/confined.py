@@ -123,7 +123,7 @@ def _topics(run: Run) -> set[str]:
     """All that its writer would commit offsets for, going forward or putting back."""
     found = {p.topic for p in run.plan.partitions} if run.plan is not None else set()
     for progress in run.journal:
-        found |= {p.topic for p in progress.before} | {p.topic for p in progress.pending}
+        found |= {p.topic for p in progress.before} | {p.topic for p in (*progress.pending, *progress.again)}
         found |= {p.topic for p in progress.held.before} if progress.held is not None else set()
     return found | ({p.topic for p in run.result.before} if run.result is not None else set())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from tidegate.control.ports import ControlTopics
@@ -91,9 +91,8 @@ class RunGates:
         return why
 
     def open_all(self) -> None:
-        """Let go of all that the run holds, whichever writer of it closed them."""
-        held = (key for key, _ in self._control.read().of_group(self._group_id))
-        self._held |= {key for key in held if key.holder == self._holder}
+        """Let go of all that the run holds, whichever writer of it closed them. Raises as ``open``."""
+        self._insist(self._find)
         self.open()
 
     def open(self) -> None:
@@ -102,16 +101,22 @@ class RunGates:
         Tries for a while whatever the run's deadline says: consumers stand still until it is done. Raises
         ``Unavailable`` when that was not enough.
         """
-        held = sorted(self._held)
-        tuning, limit = self._pace.tuning, 0.0
-        while held:
+        if self._held:
+            self._insist(lambda: self._control.release(sorted(self._held)))
+            self._held.clear()
+
+    def _find(self) -> None:
+        held = (key for key, _ in self._control.read().of_group(self._group_id))
+        self._held |= {key for key in held if key.holder == self._holder}
+
+    def _insist(self, call: Callable[[], object]) -> None:
+        clock, tuning = self._pace.clock, self._pace.tuning
+        limit = clock.monotonic() + tuning.open_limit_s
+        while True:
             try:
-                self._control.release(held)
-                self._held.clear()
+                call()
                 return
             except Unavailable:
-                clock = self._pace.clock
-                limit = limit or clock.monotonic() + tuning.visible_limit_s
                 if clock.monotonic() > limit:
                     raise
                 clock.sleep(tuning.retry_s)

@@ -529,8 +529,8 @@ class Progress:
     """One line of a run's journal, written *before* the step it names: a successor knows what may have happened.
 
     ``before``: committed offsets just before the first commit of the run (partitions without one are absent).
-    ``released``: ids of members made to let go. ``round``: 1 for the first commit, counted up when a partition is done
-    again.
+    ``releasing``: ids of members made to let go. ``round``: 1 for the first commit, counted up when a partition is done
+    again. ``again``: of the round's partitions, those that are known to need another one.
     """
 
     phase: Phase
@@ -541,6 +541,7 @@ class Progress:
     before: tuple[PartitionOffset, ...] = ()
     releasing: tuple[str, ...] = ()
     pending: tuple[TopicPartition, ...] = ()
+    again: tuple[TopicPartition, ...] = ()
     message: str = ""
     putting_back: str = ""
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
@@ -570,7 +571,7 @@ class RunResult:
     way: Way | None = None
     rounds: int = 0
     redone: int = 0
-    """Partitions that had to be done again because an owner overwrote the target."""
+    """Partitions that had to be done again because an owner overwrote the target, or may have while Kafka was away."""
     standstill: Standstill | None = None
     before: tuple[PartitionOffset, ...] = ()
     counts: FleetCounts | None = None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from tidegate.kafka.errors import Unavailable
 from tidegate.reset.clock import Clock
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Tuning:
     """``heartbeat.interval.ms`` of classic clients: by then an owner has noticed that a rebalance is under way."""
     obey_s: float = 3.0
     """How long managed owners may take to obey, over their drain time-out; one silent for so long runs no agent."""
+    open_limit_s: float = 30.0
+    """How long a writer tries to open its gates while Kafka is away; then its successor has to."""
     margin_s: float = 0.5
     """Added to ``inFlight``."""
     transaction_s: float = 5.0
@@ -44,6 +49,10 @@ class Tuning:
     """Time-out of a transaction that owners wait for; it is replaced every second. With the broker's look and the
     owners' own retries they wait less than 15 s on a writer that has died."""
     retry_s: float = 0.5
+    retry_at_most_s: float = 5.0
+    """``retry_s`` is doubled up to that while Kafka stays away."""
+    away_limit_s: float = 120.0
+    """How long a run without a deadline goes on while Kafka does not answer."""
 
 
 class DeadlinePassed(Exception):
@@ -61,6 +70,10 @@ class Pace:
         self.clock = clock
         self.tuning = tuning
         self._deadline = deadline
+
+    @property
+    def has_deadline(self) -> bool:
+        return self._deadline is not None
 
     def extend(self, seconds: float) -> None:
         """A new deadline, that long from now."""
@@ -86,7 +99,7 @@ class Pace:
         if seconds > 0:
             self.until(lambda: False, seconds, self.tuning.look_s)
 
-    def retrying(self, call: Callable[[], None]) -> None:
+    def retrying(self, call: Callable[[], T]) -> T:
         """Try again for as long as the deadline allows while Kafka is away; without a deadline, once."""
         while True:
             try:

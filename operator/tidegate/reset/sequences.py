@@ -27,6 +27,11 @@ MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""
 
 
+class JoinNotHeld(Unavailable):
+    """A join was not held until the targets were committed, so owners may have gone on from their old positions:
+    nothing that was read back since tells, and the round does not count."""
+
+
 @dataclass(slots=True)
 class Times:
     """When each partition's owner was made to let go, and when it had the partition again (monotonic seconds)."""
@@ -149,7 +154,10 @@ class Sequences:
         left = dict(epochs)
 
         def all_go_on() -> bool:
-            back = self._gates.reopened(left)
+            try:
+                back = self._gates.reopened(left)
+            except Unavailable:
+                return True
             self._times.resume(back, self._pace.clock.monotonic())
             for partition in back:
                 del left[partition]
@@ -314,18 +322,20 @@ class Sequences:
 
     @contextlib.contextmanager
     def _hold(self, *, rebalance: bool = True) -> Iterator[JoinHold]:
-        """A join that was held all the time until it was let go. Raises ``Unavailable`` at its end where it was not.
-
-        Then owners may have gone on from their old positions before the targets were committed: nothing that was read
-        back since tells, so the round does not count.
-        """
+        """A join that was held all the time until it was let go. Raises ``JoinNotHeld`` at its end where it was not."""
+        failure: Unavailable | None = None
         with self._kafka.membership.hold(self._group_id, rebalance=rebalance) as hold:
-            yield hold
+            try:
+                yield hold
+            except Unavailable as error:
+                failure = error
         if hold.lapsed:
-            raise Unavailable(
+            raise JoinNotHeld(
                 f"the join of group {self._group_id} was not held to the end: its coordinator has moved, or did not "
                 "answer for too long"
-            )
+            ) from failure
+        if failure is not None:
+            raise failure
 
     def _held_for(self) -> float:
         """How long to hold a join: an owner may notice a heartbeat later, and only then ``inFlight`` begins."""
