@@ -205,6 +205,30 @@ def test_a_run_goes_its_way(make_store: MakeStore) -> None:
     assert run.result == a_result()
 
 
+def test_a_wait_is_in_the_journal_while_it_lasts(make_store: MakeStore) -> None:
+    """A step that is tried again and again while Kafka is away does not fill the document."""
+    store = make_store()
+    store.create(a_request())
+    attempt = store.begin_attempt()
+    waits = Progress(Phase.APPLYING, NOON, attempt, waits_for="no answer")
+    step = a_progress(attempt)
+    store.append(step, attempt=attempt)
+
+    for minute in range(3):
+        at = NOON + timedelta(minutes=minute)
+        store.append(replace(waits, at=at), attempt=attempt)
+        store.append(replace(waits, at=at, waits_for="still none"), attempt=attempt)
+        assert make_store().load().journal == (step, replace(waits, at=at, waits_for="still none"))
+        store.append(replace(step, at=at, before=()), attempt=attempt)
+        assert make_store().load().journal == (step,)
+
+    store.append(waits, attempt=attempt)
+    store.append(replace(step, round=2), attempt=attempt)
+    store.append(replace(step, round=2, again=step.pending), attempt=attempt)
+
+    assert make_store().load().journal == (step, replace(step, round=2), replace(step, round=2, again=step.pending))
+
+
 def test_an_older_attempt_writes_nothing_more(make_store: MakeStore) -> None:
     store = make_store()
     store.create(a_request())

@@ -9,7 +9,7 @@ where this writer died.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.errors import (
@@ -25,10 +25,10 @@ from tidegate.kafka.ports import Kafka
 from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
-from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way
+from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
-from tidegate.reset.store import Run, RunStore, StaleAttempt
+from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way
 from tidegate.reset.ways import Owners as OwnersSeen
@@ -83,7 +83,7 @@ class GroupReset:
         settings = run.request.settings
         self._run = run
         self._plan = plan
-        self._entries = list(run.journal)
+        self._entries = run.journal
         self._attempt = attempt
         self._store = store
         self._kafka = kafka
@@ -264,12 +264,9 @@ class GroupReset:
             self._round -= 1
         if self._away is None:
             self._away = _Away(self._clock.monotonic(), self._tuning.retry_s)
-            self._tell_away(error)
         while True:
             self._wait_for_kafka(self._away, error)
-            if self._store.load().attempt != self._attempt:
-                # What is open in Kafka is our successor's by now.
-                raise StaleAttempt(f"run {self._run.request.run_uid} was taken over while Kafka was away")
+            self._tell_away(error)
             try:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
                 self._open_gates()
@@ -547,7 +544,7 @@ class GroupReset:
         self._told_before = True
 
     def _tell_away(self, error: Unavailable) -> None:
-        """A line that is no intent: what the run waits for."""
+        """Raises ``StaleAttempt`` where somebody has taken the run over: what is open in Kafka is not ours any more."""
         last = self._entries[-1] if self._entries else None
         self._append(
             Progress(
@@ -555,15 +552,13 @@ class GroupReset:
                 at=self._clock.now(),
                 attempt=self._attempt,
                 way=self._way,
-                message=f"goes on once Kafka answers: {error}",
+                waits_for=f"Kafka does not answer: {error}",
             )
         )
 
     def _append(self, entry: Progress) -> None:
-        if self._intents and entry == replace(self._intents[-1], at=entry.at, before=()):
-            return  # the same again, after Kafka was away
         self._store.append(entry, attempt=self._attempt)
-        self._entries.append(entry)
+        self._entries = noted(self._entries, entry)
 
     def _summary(self) -> str:
         way = f" by way of {self._way}" if self._way is not None else ""

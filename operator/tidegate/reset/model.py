@@ -6,8 +6,8 @@ operator, the Spark driver and its executors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
@@ -545,11 +545,28 @@ class Progress:
     message: str = ""
     putting_back: str = ""
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
+    waits_for: str = ""
+    """Why nothing goes on for now, for a person; the next line takes the place of this one."""
     searched: Searched | None = None
     """Takes the place of the line before it, where that tells of the same search."""
     held: RunResult | None = None
     """Of a fleet's group: how it ends if its fleet is kept."""
     counts: FleetCounts | None = None
+
+
+def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ...]:
+    """The journal with one more line. A step that is tried again is in it once."""
+    kept = tuple(journal)
+    last = kept[-1] if kept else None
+    if last is None or last == progress:
+        return kept if last is not None else (progress,)
+    searching = progress.searched is not None and last.searched is not None
+    counting = progress.counts is not None and last.counts is not None
+    if searching or counting or last.waits_for:
+        kept = kept[:-1]
+    if last.waits_for and kept and progress == replace(kept[-1], at=progress.at, before=progress.before):
+        return kept
+    return (*kept, progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -606,8 +606,9 @@ def _report(draft: _Draft, current: ResetStatus, run: Run) -> None:
     if phase is Phase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
         named = (draft.seen.approval or "")[:_SHOWN]
         message = f"{message}. As it is now, {named!r}, it approves nothing: a plan is approved by its digest"
-    if draft.seen.trouble:
-        message = f"{message}. Waiting: {draft.seen.trouble}"
+    waits_for = draft.seen.trouble or (run.last.waits_for if run.last is not None else "")
+    if waits_for:
+        message = f"{message}. Waiting: {waits_for}"
     _tell_phases(draft, run)
     if phase is Phase.AWAITING_APPROVAL:
         draft.tell(EventType.NORMAL, phase.value, message, f"{current.id}/{phase.value}")

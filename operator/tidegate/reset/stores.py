@@ -39,6 +39,7 @@ from tidegate.reset.model import (
     RunRequest,
     RunResult,
     Target,
+    noted,
 )
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 
@@ -204,12 +205,7 @@ def _shown(evidence: Evidence, attempt: int) -> Change:
 def _noted(progress: Progress, attempt: int) -> Change:
     def change(run: Run) -> Run:
         _checked(run, attempt)
-        if run.last == progress:
-            return run
-        last = run.last
-        searching = progress.searched is not None and last is not None and last.searched is not None
-        counting = progress.counts is not None and last is not None and last.counts is not None
-        return replace(run, journal=(*(run.journal[:-1] if searching or counting else run.journal), progress))
+        return run if run.last == progress else replace(run, journal=noted(run.journal, progress))
 
     return change
 

@@ -474,6 +474,14 @@ def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
     assert len({h.key for h in happenings}) == 4
 
 
+def test_the_status_says_what_a_run_waits_for() -> None:
+    waits = replace(progress(Phase.APPLYING), waits_for="Kafka does not answer: no route")
+    decision = decide(under_way(run=replace(APPLYING, journal=(*APPLYING.journal, waits)), runner=RUNNING))
+    said = find_condition(decision.status.conditions, "Reset")
+    assert said is not None
+    assert said.message.endswith("Waiting: Kafka does not answer: no route")
+
+
 def test_undo_goes_to_where_the_owners_let_go() -> None:
     """Past what the first intent wrote down: the owners committed once more when they let go."""
     from tidegate.reset.model import Undo
