@@ -159,6 +159,8 @@ class FakeKafka:
     def __init__(self, clock: FakeClock | None = None, *, visible_after: int = 2, brokers: int = 1) -> None:
         self.clock = clock or FakeClock()
         self.visible_after = visible_after
+        self.hides_revocations = False
+        """As brokers before 4.3: a KIP-848 member's description leaves out what it has yet to give up."""
         self.calls: list[str] = []
         """Names of the calls made, to hold the number of requests against."""
         self._brokers = brokers
@@ -282,11 +284,17 @@ class FakeKafka:
                 client_id=m.consumer.client_id,
                 host=m.consumer.host,
                 group_instance_id=m.consumer.group_instance_id,
-                assignment=m.assignment if told else frozenset(),
+                assignment=self._told_assignment(group, member_id) if told else frozenset(),
             )
             for member_id, m in group.members.items()
         )
         return Group(group_id, group.state, group.type, group.assignor if members and told else "", members)
+
+    def _told_assignment(self, group: _GroupLogs, member_id: str) -> frozenset[TopicPartition]:
+        assignment = group.members[member_id].assignment
+        if self.hides_revocations and group.type is GroupType.CONSUMER:
+            return assignment & group.targets.get(member_id, frozenset())
+        return assignment
 
     def group_ids(self) -> frozenset[str]:
         self._called("group_ids")

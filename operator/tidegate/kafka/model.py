@@ -6,7 +6,7 @@ Offsets are record positions (``int >= 0``); times are aware UTC ``datetime``s. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -100,7 +100,11 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. For KIP-848 members ``assignment`` includes partitions that are still being revoked."""
+    """A member of a group.
+
+    For KIP-848 members ``assignment`` includes what is still being revoked since Kafka 4.3; before, that is nobody's
+    until its next owner has it (``ConsumerGroupMember.asConsumerGroupDescribeMember``).
+    """
 
     member_id: str
     client_id: str
@@ -134,6 +138,12 @@ class Group:
 
     def owner(self, partition: TopicPartition) -> Member | None:
         return next((m for m in self.members if partition in m.assignment), None)
+
+    def hidden(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those that seem to be nobody's and may be somebody's: the group is moving its partitions."""
+        if not self.members or self.state is GroupState.STABLE:
+            return frozenset()
+        return frozenset(p for p in partitions if self.owner(p) is None)
 
     def owners(self, partitions: frozenset[TopicPartition]) -> tuple[Member, ...]:
         return tuple(m for m in self.members if m.assignment & partitions)

@@ -294,7 +294,7 @@ class GroupReset:
 
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
-        group = self._settled_group()
+        group = self._settled_group(pending)
         choice = self._choose(group, pending)
         self._gated |= choice.way is Way.GATED
         if self._way is None or choice.way is not Way.DIRECT:
@@ -404,8 +404,8 @@ class GroupReset:
         """
         return self._waiting and group.type is GroupType.CLASSIC and group.assignor in EAGER_ASSIGNORS
 
-    def _settled_group(self) -> Group:
-        """The group once nothing moves in it; as it is when that takes too long."""
+    def _settled_group(self, pending: Partitions) -> Group:
+        """The group once nothing moves in it; as it is when that takes too long, if it tells who owns them."""
         group = self._group()
 
         def settled() -> bool:
@@ -417,11 +417,14 @@ class GroupReset:
 
         limit_s = self._tuning.settle_limit_s
         self._pace.check()
-        if not self._pace.until(settled, limit_s, self._tuning.look_s) and group.type is GroupType.CLASSIC:
-            raise NotReady(
-                f"group {self._group_id} is {group.state} since {limit_s:.0f} s: a member does not come back to the "
-                "rebalance"
-            )
+        if self._pace.until(settled, limit_s, self._tuning.look_s):
+            return group
+        since = f"group {self._group_id} is {group.state} since {limit_s:.0f} s"
+        if group.type is GroupType.CLASSIC:
+            raise NotReady(f"{since}: a member does not come back to the rebalance")
+        hidden = group.hidden(pending)
+        if hidden:
+            raise NotReady(f"{since}: a member may not have given {min(hidden)} up yet")
         return group
 
     def _choose(self, group: Group, pending: Partitions) -> Choice:
@@ -484,7 +487,7 @@ class GroupReset:
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
         # A rebalance hides who owns what; one of a Barrier is our own hold, which can be taken over.
-        group = self._settled_group()
+        group = self._settled_group(pending)
         if intent.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE:
             return pending
         if intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing):

@@ -116,14 +116,14 @@ class Sequences:
                 assert_never(way)
 
     def _direct(self, round_: Round, group: Group) -> Partitions:
-        """Nobody owns the partitions: commit, and look whether somebody took them meanwhile.
+        """Nobody owns the partitions: commit, and look whether somebody took them meanwhile, or may have.
 
         Who did may have started from the old offset; those are done again, as owned partitions.
         """
         self.emptied = not group.has_members
         self._commits.commit(round_.targets, round_.number)
         now = self._group()
-        return frozenset(p for p in round_.pending if now.owner(p) is not None)
+        return frozenset(p for p in round_.pending if now.owner(p) is not None) | now.hidden(round_.pending)
 
     def _gated(self, round_: Round) -> Partitions:
         """Close the gates, wait until every owner has obeyed, commit, open: nobody else in the group notices.
@@ -402,8 +402,10 @@ def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Me
     did not: KIP-848 groups move partitions at any time.
     """
     owners = now.owners(pending)
-    if now is group or now.type is not GroupType.CLASSIC or now.state is GroupState.STABLE:
+    if now is group or now.state is GroupState.STABLE:
         return owners, frozenset()
+    if now.type is not GroupType.CLASSIC:
+        return owners, now.hidden(pending)
     # A rebalance of theirs hides the owners; those we know of are made to leave, and all is done again.
     known = {m.member_id for m in owners}
     return (*owners, *(m for m in group.owners(pending) if m.member_id not in known)), pending

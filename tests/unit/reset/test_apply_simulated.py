@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, void
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
@@ -1191,6 +1191,45 @@ def test_owners_that_change_between_the_look_and_their_leaving_are_found(tmp_pat
     assert result.redone >= 1
     world.settle()
     world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("joins_before", ["groups", "pending"])
+def test_an_owner_that_has_yet_to_give_a_partition_up_is_found(joins_before: str, tmp_path: Path) -> None:
+    """Brokers before 4.3 show such a partition as nobody's. Its owner commits its position as it gives it up."""
+    kind = Kind("consumer-revoking", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+    world = World(kind, tmp_path)
+    world.kafka.hides_revocations = True
+    _, moved = sorted(world.consumers[0].positions)
+    world.targets = {moved: world.kafka.committed(GROUP)[moved] - BACK}
+    world.create()
+    newcomer = FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="c3", protocol=kind.protocol, assignor=kind.assignor)
+    world.consumers.append(newcomer)
+
+    kafka: Any = Delayed(world.kafka, world.clock, {joins_before: lambda: void(newcomer.start())}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def test_a_group_that_does_not_settle_is_not_reset(tmp_path: Path) -> None:
+    """A member that never gives up what it should: who owns that is not known."""
+    kind = Kind("consumer-stuck", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+    world = World(kind, tmp_path)
+    world.kafka.hides_revocations = True
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    for consumer in world.consumers:
+        consumer.heartbeat_s = 1e6
+        consumer._next_heartbeat_s = 1e6
+    FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="c3", protocol=kind.protocol, assignor=kind.assignor).start()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "GroupNotReady")
+    assert "a member may not have given orders-" in result.message
+    assert "Nothing was changed" in result.message
 
 
 @pytest.mark.parametrize("owners", Owners)
