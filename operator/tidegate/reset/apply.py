@@ -9,7 +9,7 @@ where this writer died.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.kafka.errors import (
@@ -96,6 +96,8 @@ class GroupReset:
         in_flight = settings.in_flight.total_seconds()
         self._hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
         self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan, holds_owners=self._waiting)
+        # What a predecessor was about to do it may have done.
+        self._commits.unsure = bool(self._intents)
         self._times = Times()
         self._gates = RunGates(
             kafka,
@@ -114,6 +116,8 @@ class GroupReset:
         self._way: Way | None = None
         self._kept_position = False
         self._unverified = _NOBODY
+        self._not_held = _NOBODY
+        """What the sequence of the last round left to the next one."""
         self._told_before = False
         self._away: _Away | None = None
         self._gated = any(entry.way is Way.GATED for entry in run.journal)
@@ -188,10 +192,10 @@ class GroupReset:
         self._commits.fence()
         self._pace.retrying(self._open_gates)
 
-    def _open_gates(self) -> None:
+    def _open_gates(self, *, insist: bool = True) -> None:
         """Whatever gates of this run are still closed."""
         if self._gated:
-            self._gates.open_all()
+            self._gates.open_all(insist=insist)
 
     def _put_back(self, reason: str, message: str, theirs: Collection[TopicPartition] = ()) -> RunResult:
         """Invariant 5: a failed run leaves every committed offset as it was.
@@ -219,7 +223,7 @@ class GroupReset:
         self._targets = places
         try:
             self._rounds(frozenset(places))
-            still = self._commits.delete(without)
+            still = self._pace.retrying(lambda: self._commits.delete(without))
         except Fenced:
             raise
         except _FAILURES as error:
@@ -235,13 +239,15 @@ class GroupReset:
         )
 
     def _rounds(self, pending: Partitions) -> None:
-        """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that Kafka was away in do not count."""
+        """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that committed nothing do not count."""
         overwritten = _NOBODY
+        interrupted: Unavailable | None = None
         rounds = 0
         while pending:
             if rounds == MAX_ROUNDS:
-                raise DidNotHold(pending)
+                raise interrupted or DidNotHold(pending)
             rounds += 1
+            interrupted = None
             self._round += 1
             if not self._putting_back:
                 self._redone += len(overwritten)
@@ -250,8 +256,9 @@ class GroupReset:
                 overwritten = pending - self._sequences.postponed
                 self._away = None
             except Unavailable as error:
-                rounds -= 1
+                interrupted, number = error, self._round
                 pending, overwritten = self._after_interruption(pending, error)
+                rounds -= number > self._round
 
     def _after_interruption(self, pending: Partitions, error: Unavailable) -> tuple[Partitions, Partitions]:
         """Kafka went away in mid-round: go on as a successor would, which has to find out how far the round came.
@@ -269,17 +276,19 @@ class GroupReset:
             self._tell_away(error)
             try:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
-                self._open_gates()
-                self._commits.fence()
+                self._open_gates(insist=False)
+                self._commits.fence(insist=False)
                 self._recall()
-                if not begun:
+                if not begun and self._commits.any:
                     return pending, _NOBODY
                 left = self._left_to_do()
             except Unavailable as again:
                 error = again
                 continue
-            if self._found_round == self._round:
+            if begun and self._found_round == self._round:
                 return left, left
+            if not begun:
+                return left, _NOBODY
             self._round -= 1  # it did not take place
             return left, _NOBODY
 
@@ -294,15 +303,17 @@ class GroupReset:
 
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
+        self._not_held = _NOBODY
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
         self._gated |= choice.way is Way.GATED
         if self._way is None or choice.way is not Way.DIRECT:
             self._way = choice.way
-        if not self._putting_back:
-            for partition, offset in self._committed(pending).items():
-                # Only the first look is from before the run; later ones may see our own target.
-                self._before.setdefault(partition, offset)
+        if not self._commits.any:
+            # Only looks until then are from before the run; later ones may see our own target.
+            before = dict(self._committed(frozenset(self._targets)))
+            self._told_before &= before == self._before
+            self._before = before
         owners = group.owners(pending)
         self._journal(Phase.PAUSING if owners else Phase.APPLYING, pending, choice, owners)
 
@@ -319,17 +330,20 @@ class GroupReset:
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so nobody is expected to commit yet.
             return not_held
-        self._journal(Phase.VERIFYING, pending, choice, (), again=not_held)
+        self._not_held = not_held
+        if not not_held:
+            self._journal(Phase.VERIFYING, pending, choice, ())
         overwritten = self._overwritten_while_empty(pending, earlier)
         if not (not_held | overwritten):
             overwritten = self._watch(pending)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
-        if overwritten:
-            # Its owner goes on, and what it commits later no longer tells.
-            self._journal(Phase.VERIFYING, pending, choice, (), again=not_held | overwritten)
-        return not_held | overwritten
+        again = not_held | overwritten
+        if again:
+            # Their owners go on, and what they commit later no longer tells.
+            self._journal(Phase.VERIFYING, pending, choice, (), again=again)
+        return again
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -352,6 +366,7 @@ class GroupReset:
             return _NOBODY
         self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
         seen = self._committed(pending | earlier.keys())
+        self._sequences.emptied = False  # it has been looked at
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
@@ -457,6 +472,9 @@ class GroupReset:
             return
         last = self._intents[-1]
         self._round, self._way = last.round, last.way
+        if last.attempt != self._attempt and last.again and last.way is Way.BARRIER:
+            # A predecessor found it out, or its join was not held: another way is right for both.
+            self._kept_position = True
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
         if self._found_round > 0:
@@ -466,7 +484,22 @@ class GroupReset:
                 self._before = {b.topic_partition: b.offset for entry in self._intents for b in entry.before}
 
     def _left_to_do(self) -> Partitions:
-        """What is still to be done of the run, after ``_recall``, by what is committed."""
+        """What is still to be done of the run, after ``_recall``."""
+        left = self._looked_up() | self._not_held
+        last = self._intents[-1] if self._intents else None
+        if left and last is not None and self._found_round == last.round and left != frozenset(last.again):
+            # Their owners go on, and what they commit later no longer tells.
+            self._kept_position |= last.way is Way.BARRIER and last.phase is Phase.VERIFYING
+            again = tuple(sorted(left))
+            self._append(
+                replace(
+                    last, phase=Phase.VERIFYING, at=self._clock.now(), attempt=self._attempt, before=(), again=again
+                )
+            )
+        return left
+
+    def _looked_up(self) -> Partitions:
+        """By what is committed."""
         everything = frozenset(self._targets)
         if not self._commits.any:
             self._check_plan()
@@ -479,10 +512,26 @@ class GroupReset:
         if last.again:
             return frozenset(last.again)
         self._commits.wait_visible(everything)
+        unclear = self._passed_unseen(last)
+        if unclear:
+            return unclear
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
-        if last.phase is Phase.VERIFYING or last.way is Way.GATED or self._holds(self._group()):
+        held = last.way is not Way.DIRECT and self._holds(self._group())
+        if last.phase is Phase.VERIFYING or last.way is Way.GATED or held:
             return self._overwritten_while_empty(everything, {}) or self._watch(everything)
         return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
+
+    def _passed_unseen(self, last: Progress) -> Partitions:
+        """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.
+
+        Only after a Barrier, which a client may carry its position through; the other ways take it from the owner.
+        """
+        long_ago = (self._clock.now() - last.at).total_seconds() > self._tuning.watch_s
+        if last.way is not Way.BARRIER or not long_ago:
+            return _NOBODY
+        seen = self._committed(frozenset(self._targets))
+        replaced = self._replaced
+        return frozenset(p for p, target in self._targets.items() if replaced.get(p, -1) < target < seen.get(p, -1))
 
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
@@ -494,11 +543,12 @@ class GroupReset:
             return _NOBODY
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}
-        unsure = Round(intent.round, targets, self._before, learns=False).overwritten_at_release(seen)
+        unsure = Round(intent.round, targets, self._replaced, learns=False).overwritten_at_release(seen)
         return unsure | {p for p in pending if seen.get(p) == self._targets[p] and group.owner(p) is not None}
 
     def _check_plan(self) -> None:
-        """The plan may be old: the topics are the same ones, and their logs still reach to the targets.
+        """The plan may be old: the topics are the same ones, their logs still reach to the targets, and where somebody
+        has approved it, the group goes the way that he was told.
 
         Where a topic is the same, its partitions are there: a broker that shows fewer of them lags behind.
         """
@@ -515,6 +565,25 @@ class GroupReset:
             raise PlanOutdated(
                 f"{len(outside)} target(s) are outside the log by now, e.g. {first}: target {self._targets[first]}, "
                 f"log {bounds[first].earliest} to {bounds[first].latest}. Plan anew under another reset id"
+            )
+        if self._run.request.manual_approval:
+            self._check_directions()
+
+    def _check_directions(self) -> None:
+        """Where a group has passed its target since, a plan to skip records would have them read again."""
+        now = self._committed(frozenset(self._targets))
+        turned = {
+            p.topic_partition: now[p.topic_partition]
+            for p in self._plan.partitions
+            if p.committed is not None
+            and p.topic_partition in now
+            and _turned(p.committed, now[p.topic_partition], self._targets[p.topic_partition])
+        }
+        if turned:
+            first = min(turned)
+            raise PlanOutdated(
+                f"the group has passed the target of {len(turned)} partition(s) since the plan was made, e.g. {first}: "
+                f"target {self._targets[first]}, committed {turned[first]}. Plan anew under another reset id"
             )
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -584,6 +653,11 @@ class GroupReset:
             standstill=self._times.standstill(),
             before=_as_tuple(self._before),
         )
+
+
+def _turned(planned: int, now: int, target: int) -> bool:
+    """Whether records would be read again where none were to be, or skipped where none were to be."""
+    return (planned <= target < now) or (now < target <= planned)
 
 
 def _as_tuple(offsets: Mapping[TopicPartition, int]) -> tuple[PartitionOffset, ...]:

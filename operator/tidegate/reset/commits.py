@@ -86,11 +86,11 @@ class RunCommits:
         if self._bridge is not None:
             self._bridge.close()
 
-    def fence(self) -> None:
-        """End what an earlier writer of this group left open."""
-        self.pace.retrying(self._writer.fence)
-        if self._bridge is not None:
-            self.pace.retrying(self._bridge.fence)
+    def fence(self, *, insist: bool = True) -> None:
+        """End what an earlier writer of this group left open. Raises ``Unavailable``, at once unless it ``insist``s."""
+        for writer in (self._writer, self._bridge):
+            if writer is not None:
+                self.pace.retrying(writer.fence) if insist else writer.fence()
 
     @contextlib.contextmanager
     def hold(self, targets: Offsets, round_number: int) -> Iterator[OwnersHold]:

@@ -90,10 +90,17 @@ class RunGates:
         self._pace.until(settled, self._limit_s, 0.0)
         return why
 
-    def open_all(self) -> None:
-        """Let go of all that the run holds, whichever writer of it closed them. Raises as ``open``."""
-        self._insist(self._find)
-        self.open()
+    def open_all(self, *, insist: bool = True) -> None:
+        """Let go of all that the run holds, whichever writer of it closed them.
+
+        Raises as ``open``, and at once unless it ``insist``s.
+        """
+        if insist:
+            self._insist(self._find)
+            self.open()
+        else:
+            self._find()
+            self._release()
 
     def open(self) -> None:
         """Let go of all that this writer holds.
@@ -101,8 +108,11 @@ class RunGates:
         Tries for a while whatever the run's deadline says: consumers stand still until it is done. Raises
         ``Unavailable`` when that was not enough.
         """
+        self._insist(self._release)
+
+    def _release(self) -> None:
         if self._held:
-            self._insist(lambda: self._control.release(sorted(self._held)))
+            self._control.release(sorted(self._held))
             self._held.clear()
 
     def _find(self) -> None:

@@ -565,7 +565,8 @@ def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ..
     if searching or counting or last.waits_for:
         kept = kept[:-1]
     if last.waits_for and kept and progress == replace(kept[-1], at=progress.at, before=progress.before):
-        return kept
+        # Where the group stood before may have been looked up anew.
+        return (*kept[:-1], progress) if progress.before else kept
     return (*kept, progress)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, void
+from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, FakeMembership, void
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
@@ -84,7 +84,8 @@ class Process:
 
 @dataclass
 class Outage:
-    """From its ``begins_at``-th call on a writer gets no answer from Kafka, for ``lasts_s``; everybody else does.
+    """From its ``begins_at``-th call on, or from ``when`` on, a writer gets no answer from Kafka, for ``lasts_s``;
+    everybody else does.
 
     ``after``: the first of these calls is carried out all the same.
     """
@@ -92,8 +93,9 @@ class Outage:
     clock: FakeClock
     begins_at: int
     lasts_s: float
-    after: bool
-    began: Callable[[], None]
+    after: bool = False
+    began: Callable[[], None] = lambda: None
+    when: Callable[[str], bool] = lambda _name: False
     calls: list[str] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
     dead: bool = False
@@ -103,7 +105,7 @@ class Outage:
         if not name.startswith("kafka") or name == "kafka.writer" or name.endswith(("close", "exit")):
             return do()
         self.calls.append(name)
-        begins = len(self.calls) == self.begins_at
+        begins = self.until_s is None and (len(self.calls) == self.begins_at or self.when(name))
         if begins:
             self.began()
             self.until_s = self.clock.monotonic() + self.lasts_s
@@ -384,7 +386,7 @@ def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
     """For 20 s, and to this writer only, so the owners go on meanwhile. What was verified is not applied again."""
     world = World(kind, tmp_path / "whole")
     world.create()
-    whole = Outage(world.clock, 0, 0.0, after=False, began=lambda: None)
+    whole = Outage(world.clock, 0, 0.0)
     world.execute(whole)
     for step in _steps(whole.calls):
         for after in (False, True):
@@ -406,6 +408,152 @@ def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
             except AssertionError as error:
                 raise AssertionError(f"{missed}: {error}") from error
             assert not list(world.kafka.control.topics.gates.of_group(GROUP)), missed
+
+
+def _verifies(world: World) -> bool:
+    journal = world.store.load().journal
+    return bool(journal) and journal[-1].phase is Phase.VERIFYING
+
+
+@pytest.mark.parametrize("how", ["an outage", "a death"])
+def test_what_comes_to_the_empty_group_while_nobody_looks_is_seen(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One owner leaves by itself as all are made to, so its partitions are done again; of another one an old position
+    is committed meanwhile."""
+    world = World(Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"), tmp_path)
+    world.consumers[2].close()
+    world.clock.sleep(12)
+    world.targets = {p: world.kafka.committed(GROUP)[p] - BACK for p in PARTITIONS}
+    world.create()
+    late = min(world.consumers[0].positions)
+    left: list[str] = []
+    leave = FakeMembership.leave
+
+    def one_more_leaves(membership: FakeMembership, group_id: str, members: Any) -> Any:
+        if not left:
+            left.append("by itself")
+            world.consumers[1].close()
+        return leave(membership, group_id, members)
+
+    monkeypatch.setattr(FakeMembership, "leave", one_more_leaves)
+
+    def commit_late() -> None:
+        assert not world.kafka.groups([GROUP])[GROUP].members
+        world.kafka.commit_directly(GROUP, {late: world.targets[late] + BACK + 60})
+        if how == "a death":
+            process.dead = True
+            raise Killed
+
+    # The look at the group after all have left.
+    process = Outage(world.clock, 0, 20.0, began=commit_late, when=lambda name: name == "kafka.groups" and bool(left))
+    if how == "a death":
+        with pytest.raises(Killed):
+            world.execute(process)
+        world.clock.sleep(5)
+    result = world.execute(process if how == "an outage" else None)
+
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+def test_a_successor_that_cannot_look_does_not_say_that_nothing_was_changed(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path / "whole")
+    world.create()
+    process = Process()
+    world.execute(process)
+    committed = max(n for n, name in enumerate(process.calls, 1) if name.endswith("transaction.commit"))
+    world = World(KINDS[3], tmp_path / "run")
+    world.create(deadline=timedelta(seconds=60))
+    with pytest.raises(Killed):
+        world.execute(Process(committed, after=True))
+    world.clock.sleep(2)
+
+    result = world.execute(Outage(world.clock, 1, 1000.0))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "NotPutBack")
+    assert "Nothing was changed" not in result.message
+
+
+@pytest.mark.parametrize(("away_s", "dies"), [(3.0, True), (60.0, False)])
+def test_an_owner_that_passes_its_target_while_nobody_looks_is_found(away_s: float, dies: bool, tmp_path: Path) -> None:
+    """It kept its position, short of a target ahead of it."""
+    kind = Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),))
+    world = World(kind, tmp_path)
+    world.aim_ahead()
+    world.create()
+    process = Outage(
+        world.clock,
+        0,
+        away_s,
+        when=lambda name: name == "kafka.committed" and world.store.load().journal[-1].again == () and _verifies(world),
+    )
+    if dies:
+        groups = world.kafka.groups
+
+        def die_once_it_is_known(group_ids: Any) -> Any:
+            journal = world.store.load().journal
+            if journal and journal[-1].again and not process.dead:
+                process.dead = True
+                raise Killed
+            return groups(group_ids)
+
+        world.kafka.groups = die_once_it_is_known  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            world.execute(process)
+        world.clock.sleep(60)
+    result = world.execute(None if dies else process)
+
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+def test_where_the_group_stood_before_is_looked_up_after_an_outage(tmp_path: Path) -> None:
+    """The owners have gone on meanwhile: to undo it is to go back to where they were then."""
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    before = world.kafka.committed(GROUP)
+
+    result = world.execute(Outage(world.clock, 0, 60.0, when=lambda name: name.endswith("transaction.send")))
+
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    assert all(b.offset > before[b.topic_partition] + 400 for b in result.before), (result.before, before)
+
+
+def test_a_plan_is_checked_again_after_an_outage(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    cut = min(RESET)
+    away = Outage(
+        world.clock,
+        0,
+        60.0,
+        began=lambda: world.kafka.delete_records(cut, world.targets[cut] + 20),
+        when=lambda name: name == "kafka.groups",
+    )
+    result = world.execute(away)
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+
+
+def test_rounds_that_never_hold_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is committed, and its join was not held to the end."""
+    monkeypatch.setattr(FakeHold, "lapsed", property(lambda _: True))
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=timedelta(hours=1))
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, "NotPutBack")
+    assert "was not held to the end" in result.message
+    assert result.rounds <= 2 * MAX_ROUNDS
 
 
 def test_a_writer_that_was_taken_over_stops(tmp_path: Path) -> None:
