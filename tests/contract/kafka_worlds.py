@@ -66,9 +66,10 @@ class World(Protocol):
     def delete_records(self, partition: TopicPartition, before: int) -> None: ...
 
     def consumer(
-        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC, assignor: str = ""
     ) -> WorldConsumer:
-        """Start a consumer; returns when the group is stable."""
+        """Start a consumer; returns when the group is stable. ``assignor``: of a classic group, the client's default
+        without."""
         ...
 
     def close(self) -> None: ...
@@ -133,14 +134,14 @@ class FakeWorld:
         self._kafka.delete_records(partition, before)
 
     def consumer(
-        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC, assignor: str = ""
     ) -> FakeConsumer:
         consumer = FakeConsumer(
             self._kafka,
             group_id,
             topics,
             protocol=protocol,
-            assignor="range" if protocol is GroupType.CLASSIC else "uniform",
+            assignor=assignor or ("range" if protocol is GroupType.CLASSIC else "uniform"),
             heartbeat_s=HEARTBEAT_S,
             auto_commit_s=None,
         ).start()
@@ -220,9 +221,9 @@ class RealWorld:
             future.result()
 
     def consumer(
-        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC
+        self, group_id: str, topics: Sequence[str], *, protocol: GroupType = GroupType.CLASSIC, assignor: str = ""
     ) -> _RealConsumer:
-        consumer = _RealConsumer(self._bootstrap, group_id, topics, protocol)
+        consumer = _RealConsumer(self._bootstrap, group_id, topics, protocol, assignor)
         self._consumers.append(consumer)
         _wait_stable(self, group_id)
         return consumer
@@ -236,7 +237,9 @@ class RealWorld:
 class _RealConsumer:
     """Polls in a thread."""
 
-    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], protocol: GroupType) -> None:
+    def __init__(
+        self, bootstrap: str, group_id: str, topics: Sequence[str], protocol: GroupType, assignor: str
+    ) -> None:
         config: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "group.id": group_id,
@@ -248,7 +251,7 @@ class _RealConsumer:
             config |= {
                 "heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
                 "session.timeout.ms": 10_000,
-                "partition.assignment.strategy": "range",
+                "partition.assignment.strategy": assignor or "range",
             }
         self._consumer = Consumer(config)
         self._consumer.subscribe(list(topics))

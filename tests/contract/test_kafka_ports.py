@@ -663,6 +663,26 @@ def test_only_a_live_classic_group_can_be_rebalanced_or_held(world: World) -> No
     assert described(world, modern).state is GroupState.STABLE
 
 
+def test_what_members_of_a_cooperative_group_had_as_they_joined(world: World) -> None:
+    name, eager, cooperative = world.create_topic(2), new_group(), new_group()
+    world.consumer(eager, [name])
+    world.consumer(cooperative, [name], assignor="cooperative-sticky")
+    [member] = described(world, cooperative).members
+    assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: frozenset()}
+
+    for group_id in (eager, cooperative):
+        world.kafka.membership.rebalance(group_id)
+        until(
+            world,
+            lambda g=group_id: described(world, g).state is GroupState.STABLE,
+            "it is over",  # type: ignore[misc]
+        )
+
+    assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: member.assignment}
+    assert not any(world.kafka.membership.owned_when_joining(eager).values())
+    assert world.kafka.membership.owned_when_joining(new_group()) == {}
+
+
 def test_subscription_versions_of_a_classic_group(world: World) -> None:
     name, group_id = world.create_topic(1), new_group()
     world.consumer(group_id, [name])

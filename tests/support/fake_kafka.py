@@ -109,6 +109,8 @@ class _Membership:
 
     consumer: FakeConsumer
     assignment: frozenset[TopicPartition] = frozenset()
+    owned: frozenset[TopicPartition] = frozenset()
+    """What it had as it joined the present generation."""
     rejoined: bool = False
 
 
@@ -519,11 +521,18 @@ class FakeKafka:
         else:
             shares, moving = self._sticky(group)
         for member_id, member in group.members.items():
-            member.assignment = shares[member_id]
+            member.owned, member.assignment = member.assignment, shares[member_id]
             member.consumer._assigned(group.generation, member.assignment)
         if moving:
             # KIP-429: what its owner gave up in this rebalance is given away in the next one.
-            self._prepare(group)
+            late_s = max(m.consumer.gives_up_after_s for m in group.members.values())
+            generation = group.generation
+
+            def next_one() -> None:
+                if group.generation == generation and group.state is GroupState.STABLE:
+                    self._prepare(group)
+
+            self.clock.after(late_s, next_one) if late_s else next_one()
 
     def _ranges(self, group: _GroupLogs) -> dict[str, frozenset[TopicPartition]]:
         """RangeAssignor: each topic's partitions in runs, by the members' order."""
@@ -729,6 +738,13 @@ class FakeMembership:
             return frozenset()
         return frozenset(m.member_id for m in members if self._kafka._remove(group, m.member_id))
 
+    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+        self._kafka._called("owned_when_joining")
+        group = self._kafka._groups.get(group_id)
+        if group is None or group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE:
+            return {}
+        return {i: m.owned if group.assignor in COOPERATIVE else frozenset() for i, m in group.members.items()}
+
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
         self._kafka._called("subscription_versions")
         group = self._kafka._groups.get(group_id)
@@ -826,11 +842,12 @@ class FakeConsumer:
 
     ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
     position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it becomes
-    unknown. ``waits``: it waits for open transactions before it reads a
-    committed offset (KIP-447). ``late_commit_s``: its application holds what it has read for so long and then commits
-    it, whatever happened since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it
-    runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a
-    committed offset it begins at the log's end (``auto.offset.reset=latest``).
+    unknown. ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it lost in it. ``waits``: it
+    waits for open transactions before it reads a committed offset (KIP-447). ``late_commit_s``: its application holds
+    what it has read for so long and then commits it, whatever happened since. ``commits_all``: auto-commit writes also
+    what did not change (Java). ``managed``: it runs the agent (``agents/contract``), which takes ``drain_s`` from the
+    hold to its ack. ``begins_at_end``: without a committed offset it begins at the log's end
+    (``auto.offset.reset=latest``).
     """
 
     kafka: FakeKafka
@@ -850,6 +867,7 @@ class FakeConsumer:
     commits_all: bool = False
     rejoin_delay_s: float = 0.0
     rebalance_timeout_s: float = 300.0
+    gives_up_after_s: float = 0.0
     keeps_position: bool = False
     keeps_when_unknown: bool = False
     waits: bool = True
@@ -1036,11 +1054,21 @@ class FakeConsumer:
         """The answer to our join."""
         self._generation, self._joining = generation, False
         keeps = self.keeps_position or self.assignor in COOPERATIVE
-        if self.assignor in COOPERATIVE:
-            self._commit({p: o for p, o in self._positions.items() if p not in partitions})
+        gone = self._positions.keys() - partitions
+        if self.assignor in COOPERATIVE and self.gives_up_after_s and gone:
+            self.kafka.clock.after(self.gives_up_after_s - 0.001, lambda: self._give_up(gone))
+            partitions |= gone
+        elif self.assignor in COOPERATIVE:
+            self._commit({p: self._positions[p] for p in gone})
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
         self._unstarted = set(partitions) - self._positions.keys()
         self._start_assigned()
+
+    def _give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """As the application polls again, some time after the rebalance."""
+        self._commit({p: self._positions[p] for p in partitions if p in self._positions})
+        for partition in partitions:
+            self._positions.pop(partition, None)
 
     def _reconcile(self) -> None:
         """KIP-848: give up what is no longer ours, then take what is free."""

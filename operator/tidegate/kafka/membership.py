@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
-from tidegate.kafka.model import Group, GroupState, GroupType, Member
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka.wire import MEMBER_ID_REQUIRED, Wire, check
 
@@ -36,6 +39,10 @@ class KafkaMembership:
     def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
         wanted = [(m.member_id, m.group_instance_id) for m in members]
         return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
+
+    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+        subscriptions = self._wire.subscriptions(group_id)
+        return {member: _owned(raw) for member, raw in subscriptions.items()}
 
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
         subscriptions = self._wire.subscriptions(group_id)
@@ -128,6 +135,15 @@ class KafkaJoinHold:
 
     def _let_go_of(self, member_id: str) -> None:
         self._lapsed |= not _forget(self._wire, self._group_id, member_id)
+
+
+def _owned(raw: bytes) -> frozenset[TopicPartition]:
+    """``ownedPartitions`` of a member's subscription; none where it tells none, or no client could read it."""
+    try:
+        told = ConsumerProtocolSubscription.decode(raw).owned_partitions or ()
+        return frozenset(TopicPartition(row.topic, number) for row in told for number in row.partitions)
+    except (ValueError, TypeError, IndexError, struct.error):
+        return frozenset()
 
 
 def _protocols(group: Group) -> list[str]:

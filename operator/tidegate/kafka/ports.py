@@ -184,6 +184,14 @@ class Membership(Protocol):
         """
         ...
 
+    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+        """What each member of a stable classic group had as it joined the present generation, by member id.
+
+        Members of cooperative groups tell it (``ConsumerProtocolSubscription``, KIP-429), others nothing. What they
+        have to give up they give up after that join: until they have, they go on reading it, and may commit it.
+        """
+        ...
+
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
         """Version of ``ConsumerProtocolSubscription`` by member id of a stable classic group.
 

@@ -26,6 +26,7 @@ from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
+from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
 from tidegate.reset.store import Run, RunStore
@@ -408,8 +409,8 @@ class GroupReset:
     def _committed(self, partitions: Partitions) -> Mapping[TopicPartition, int]:
         return self._kafka.committed(self._group_id, list(partitions))
 
-    def _group(self) -> Group:
-        return self._kafka.groups([self._group_id])[self._group_id]
+    def _group(self, partitions: Partitions = _NOBODY) -> Group:
+        return look(self._kafka, self._group_id, partitions)
 
     def _holds(self, group: Group) -> bool:
         """Whether owners are held by an open transaction, for which they wait.
@@ -421,11 +422,11 @@ class GroupReset:
 
     def _settled_group(self, pending: Partitions) -> Group:
         """The group once nothing moves in it; as it is when that takes too long, if it tells who owns them."""
-        group = self._group()
+        group = self._group(pending)
 
         def settled() -> bool:
             nonlocal group
-            group = self._group()
+            group = self._group(pending)
             # A rebalance in a Barrier is held by ourselves, or by a writer that died: the hold can be taken over.
             held = self._way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE
             return held or group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)

@@ -11,6 +11,7 @@ from tidegate.control.standing import Flow, standings
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import Kafka
+from tidegate.reset.owners import look
 from tidegate.reset.pacing import Pace
 
 _LOOK_S: Final = 0.02
@@ -70,7 +71,7 @@ class RunGates:
         def settled() -> bool:
             nonlocal why
             # In this order: an owner that comes in between must not look as if it had said nothing.
-            group = self._kafka.groups([self._group_id])[self._group_id]
+            group = look(self._kafka, self._group_id, epochs)
             stand = standings(self._control.read([self._group_id], wait_s=_LOOK_S), group, list(epochs), epochs)
             late = {p: s for p, s in stand.items() if not s.is_paused}
             if not late:

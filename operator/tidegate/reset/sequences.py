@@ -17,6 +17,7 @@ from tidegate.kafka.ports import JoinHold, Kafka
 from tidegate.reset.commits import OwnersHold, RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
+from tidegate.reset.owners import look
 from tidegate.reset.pacing import NotReady, Pace
 from tidegate.reset.watch import Watched
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, EAGER_ASSIGNORS
@@ -122,7 +123,7 @@ class Sequences:
         """
         self.emptied = not group.has_members
         self._commits.commit(round_.targets, round_.number)
-        now = self._group()
+        now = self._group(round_.pending)
         return frozenset(p for p in round_.pending if now.owner(p) is not None) | now.hidden(round_.pending)
 
     def _gated(self, round_: Round) -> Partitions:
@@ -241,7 +242,7 @@ class Sequences:
             self._commits.commit(round_.targets, round_.number)
             # A held classic group shows no owners, and gives nobody a partition.
             looked = self._pace.clock.monotonic()
-            now = group if held else self._group()
+            now = group if held else self._group(round_.pending)
             owners, unsure = _owners_now(round_.pending, group, now)
             owners, self.postponed = _all_but_one(owners, now, round_.pending) if keeps else (owners, frozenset())
             leaving = self._pace.clock.monotonic()
@@ -257,7 +258,7 @@ class Sequences:
             late = round_.overwritten_at_release(self._committed(round_)) - again
             if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
-                taken = self._group()
+                taken = self._group(round_.pending)
                 seen = self._committed(round_)
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
         return again
@@ -270,7 +271,7 @@ class Sequences:
 
     def _owners_changed(self, round_: Round, group: Group) -> bool:
         """Whether the owners are others than when the way was chosen, or just changing."""
-        now = self._group()
+        now = self._group(round_.pending)
         then = {m.member_id: m.assignment & round_.pending for m in group.owners(round_.pending)}
         return now.state is not GroupState.STABLE or then != {
             m.member_id: m.assignment & round_.pending for m in now.owners(round_.pending)
@@ -345,7 +346,7 @@ class Sequences:
         """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
         tuning = self._pace.tuning
         with self._commits.hold(round_.targets, round_.number) as hold:
-            owners, unsure = _owners_now(round_.pending, group, self._group())
+            owners, unsure = _owners_now(round_.pending, group, self._group(round_.pending))
             self._times.stop(round_.pending, self._pace.clock.monotonic())
             left = self._kafka.membership.leave(self._group_id, owners)
             self._held_until(hold, lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
@@ -391,8 +392,8 @@ class Sequences:
     def _committed(self, round_: Round) -> Mapping[TopicPartition, int]:
         return self._kafka.committed(self._group_id, list(round_.targets))
 
-    def _group(self) -> Group:
-        return self._kafka.groups([self._group_id])[self._group_id]
+    def _group(self, partitions: Partitions = frozenset()) -> Group:
+        return look(self._kafka, self._group_id, partitions)
 
 
 def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Member, ...], Partitions]:

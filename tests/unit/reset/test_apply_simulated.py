@@ -19,7 +19,7 @@ from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, Fak
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
-from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset import job
 from tidegate.reset.apply import MAX_ROUNDS
 from tidegate.reset.gathering import gather_counts
@@ -1359,6 +1359,35 @@ def test_an_owner_that_has_yet_to_give_a_partition_up_is_found(joins_before: str
     assert result is not None
     assert result.phase is Phase.SUCCEEDED
     world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_an_owner_that_gives_a_partition_up_after_the_rebalance_is_found(managed: bool, tmp_path: Path) -> None:
+    """Between the two rebalances of a cooperative group a partition that moves is nobody's by the description: its
+    owner goes on until its application polls, and then commits where it was."""
+    way = Way.GATED if managed else Way.HANDOVER
+    kind = Kind("cooperative-slow", way, assignor="cooperative-sticky", consumer=(("managed", managed),))
+    world = World(kind, tmp_path)
+    _, moving = sorted(world.consumers[0].positions)
+    for consumer in world.consumers:
+        consumer.gives_up_after_s = 8.0
+    world.targets = {moving: world.kafka.committed(GROUP)[moving] - BACK}
+    world.create()
+    newcomer = FakeConsumer(
+        world.kafka, GROUP, [TOPIC], client_id="c3", assignor=kind.assignor, managed=managed, gives_up_after_s=8.0
+    )
+    world.consumers.append(newcomer.start())
+    while (group := world.kafka.groups([GROUP])[GROUP]).state is not GroupState.STABLE:
+        world.clock.sleep(0.1)
+    assert group.owner(moving) is None
+    assert moving in world.consumers[0].positions
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, way)
+    world.settle(30)
     world.check_reset(at_most=2)
 
 
