@@ -209,25 +209,37 @@ def test_what_cannot_be_done_is_refused_with_its_reason(shared: Resources, group
     assert group.offsets == AT_50
 
 
-def test_two_policies_for_one_partition_go_one_after_the_other(shared: Resources, group: Group, p: str) -> None:
+def test_a_plan_that_nobody_has_approved_holds_up_no_other_reset(shared: Resources, group: Group, p: str) -> None:
+    """And it is checked again once it is approved: what it was to replay has moved."""
     older, younger = f"{p}-older", f"{p}-younger"
+    only = {"partitions": [{"topic": group.topic, "partitions": "1"}]}
     shared.policy(older, group.name, {"id": "a", "to": {"offset": 10}, "approval": "Manual"}, topics=[group.topic])
     shared.wait_phase(older, "AwaitingApproval")
     time.sleep(1.1)  # creationTimestamp has whole seconds
-    shared.policy(
-        younger,
-        group.name,
-        {"id": "a", "to": {"offset": 20}, "partitions": [{"topic": group.topic, "partitions": "1"}]},
-    )
 
-    waiting = shared.wait_policy(younger, ready=False, reason="WaitingForPolicy")
-    assert f"{shared.namespace}/{older}" in condition_of(waiting, "Reconciling")["message"]
-    assert group.offsets == AT_50
+    shared.policy(younger, group.name, {"id": "a", "to": {"offset": 5}, **only})
+    shared.wait_phase(younger, "Succeeded")
+    assert group.offsets == {0: 50, 1: 5, 2: 50}
 
     shared.approve(older)
-    shared.wait_phase(older, "Succeeded")
-    shared.wait_phase(younger, "Succeeded")
-    assert group.offsets == {0: 10, 1: 20, 2: 10}
+    shared.wait_policy(older, ready=False, reason="PlanOutdated")
+    assert group.offsets == {0: 50, 1: 5, 2: 50}
+
+
+def test_policies_that_are_approved_at_once_go_one_after_the_other(shared: Resources, group: Group, p: str) -> None:
+    policies = {f"{p}-{n}": n for n in range(3)}
+    for policy, n in policies.items():
+        reset = {"id": "a", "to": {"offset": 10 + n}, "approval": "Manual"}
+        shared.policy(policy, group.name, {**reset, "partitions": [{"topic": group.topic, "partitions": str(n)}]})
+    for policy in policies:
+        shared.wait_phase(policy, "AwaitingApproval")
+
+    for policy in policies:
+        shared.approve(policy)
+
+    for policy in policies:
+        shared.wait_phase(policy, "Succeeded")
+    assert group.offsets == {0: 10, 1: 11, 2: 12}
 
 
 def test_a_reset_waits_for_its_connection(

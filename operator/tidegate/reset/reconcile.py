@@ -23,7 +23,6 @@ from tidegate.connection.allow import (
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.model import Topic
 from tidegate.kafka.names import is_pattern
 from tidegate.kafka.ports import Kafka
 from tidegate.keeping import Keeper, KeptPolicy
@@ -66,7 +65,7 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets
-from tidegate.reset.queue import Claim, blocker, claimed
+from tidegate.reset.queue import Claim, blocker
 from tidegate.reset.request import (
     NOTHING_TO_UNDO,
     Refusal,
@@ -94,6 +93,7 @@ from tidegate.reset.run import (
     Seen,
     Start,
     TakeOver,
+    awaits_approval,
     decide,
     history_of,
     is_settled,
@@ -212,8 +212,10 @@ class PolicyReconciler:
         status = read_status(PolicyStatus, body)
         wanted = spec.reset if spec is not None else None
         self._want(body, spec, active=run_id_of(status, wanted) is not None)
-        begins = wanted is not None and under_way(status) is None and not is_settled(status, wanted)
-        if begins and not body["metadata"].get("deletionTimestamp"):
+        current = under_way(status)
+        begins = wanted is not None and current is None and not is_settled(status, wanted)
+        may_go_ahead = current is not None and current.approved_digest is None and core.APPROVE in _annotations(body)
+        if (begins or may_go_ahead) and not body["metadata"].get("deletionTimestamp"):
             async with self._admission:
                 return await self._pass(body, spec, invalid, status)
         return await self._pass(body, spec, invalid, status)
@@ -301,8 +303,7 @@ class PolicyReconciler:
             self._parts.observer.want(uid, live.uid, spec.group, active=active)
 
     async def _see(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Seen:
-        parts, metadata = self._parts, body["metadata"]
-        annotations = metadata.get("annotations") or {}
+        parts, metadata, annotations = self._parts, body["metadata"], _annotations(body)
         deleting = metadata.get("deletionTimestamp")
         wanted = spec.reset if spec is not None else None
         run_id = run_id_of(status, wanted)
@@ -339,7 +340,10 @@ class PolicyReconciler:
         seen = replace(seen, run_document=document, run=run, forged=found_out, halted=memory.halted == run_id)
         if current is not None and run is not None:
             runner = await self._runner_seen(body, spec, current)
-            return replace(seen, runner=runner, connected=self._is_connected(body, run))
+            seen = replace(seen, runner=runner, connected=self._is_connected(body, run))
+            if seen.approval is not None and seen.approval == run.digest and current.approved_digest is None:
+                return replace(seen, behind=await self._ahead_of(body, spec))
+            return seen
         if run is None and spec is not None and wanted is not None and wanted.id == run_id and not deleting:
             return replace(seen, start=await self._start(body, spec, wanted, current))
         return seen
@@ -417,7 +421,7 @@ class PolicyReconciler:
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
-            in_the_way = await self._in_the_way(body, spec, reset, live)
+            in_the_way = await self._in_the_way(body, spec, live)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
         started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
@@ -432,6 +436,15 @@ class PolicyReconciler:
             fleet=fleet,
         )
         return Start(engine=engine, request=request)
+
+    async def _ahead_of(self, body: Object, spec: OffsetResetPolicySpec | None) -> Refusal | None:
+        """Why a plan that is approved has to wait for its turn, or for its connection."""
+        if spec is None:
+            return None
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is None:
+            return _connection_to_wait_for(spec.connection_ref.name, live)
+        return await self._in_the_way(body, spec, live)
 
     def _other(self, body: Object, reset: ResetSpec | None) -> Live | None:
         """The connection to the cluster that ``to.cluster`` names, where it is open."""
@@ -592,10 +605,8 @@ class PolicyReconciler:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
         return text
 
-    async def _in_the_way(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
-    ) -> Refusal | None:
-        """The policy that resets, or is to reset first, a partition that this one wants."""
+    async def _in_the_way(self, body: Object, spec: OffsetResetPolicySpec, live: Live) -> Refusal | None:
+        """The policy that resets, or is to reset first, a group that this one wants."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
@@ -608,18 +619,17 @@ class PolicyReconciler:
             _created(body),
             live.cluster_id,
             spec.group_patterns,
-            claimed(selections(spec, reset), snapshot.topics),
             under_way=False,
         )
         listing = await self._listed()
-        claims = (_claim(other, listing.cluster_ids, snapshot.topics) for other in listing.policies)
+        claims = (_claim(other, listing.cluster_ids) for other in listing.policies)
         first = blocker(mine, (claim for claim in claims if claim is not None))
         if first is None:
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
         return Refusal(
             core.WAITING_FOR_POLICY,
-            f"OffsetResetPolicy {first.holder} {doing} partitions of {_whose(spec)} that this one wants: it waits",
+            f"OffsetResetPolicy {first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
         )
 
     async def _listed(self) -> _Listing:
@@ -649,7 +659,7 @@ class PolicyReconciler:
         reset = decision.status.reset
         parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
-            if seen.under_way is None and under_way(decision.status) is not None:
+            if _goes_ahead(seen, decision):
                 self._listing = None
             body = await self._do(parts.kube.replace_status, POLICIES, body, decision.status.to_json())
             parts.metrics.wrote_status(POLICIES.kind)
@@ -973,10 +983,11 @@ def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
 # --- other policies ---------------------------------------------------------------------------------------------------
 
 
-def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Mapping[str, Topic]) -> Claim | None:
-    """What another policy wants; anything of its group where its run is not the one its spec asks for.
+def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | None:
+    """What another policy wants.
 
-    ``None``: nothing, or nothing it could get: it has run, was refused, or its connection was never ready.
+    ``None``: nothing, or nothing it could get: it has run, was refused, its connection was never ready, or its plan
+    waits to be approved.
     """
     spec, _ = _spec(body)
     if spec is None:
@@ -990,16 +1001,26 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str], topics: Map
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
         if wanted is None or is_settled(status, wanted) or refused or body["metadata"].get("deletionTimestamp"):
             return None
-    chosen = selections(spec, wanted) if wanted is not None and (current is None or current.id == wanted.id) else ()
+    elif awaits_approval(current):
+        return None
     return Claim(
         uid=uid_of(body),
         holder=label_of(body),
         created=_created(body),
         cluster_id=cluster_id,
         groups=spec.group_patterns,
-        partitions=claimed(chosen, topics),
         under_way=current is not None,
     )
+
+
+def _goes_ahead(seen: Seen, decision: Decision) -> bool:
+    """Whether others have to wait from now on."""
+    before, now = seen.under_way, under_way(decision.status)
+    return now is not None and not awaits_approval(now) and (before is None or awaits_approval(before))
+
+
+def _annotations(body: Object) -> Mapping[str, str]:
+    return body["metadata"].get("annotations") or {}
 
 
 def _spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:

@@ -17,7 +17,14 @@ from typing import Final, TypedDict
 from tidegate.kube.ports import EventType, Happening
 from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
-from tidegate.reset.request import Refusal, launch_name, launch_number, run_uid
+from tidegate.reset.request import (
+    NOTHING_TO_UNDO,
+    UNDO_RUN_NOT_FOUND,
+    Refusal,
+    launch_name,
+    launch_number,
+    run_uid,
+)
 from tidegate.reset.runner import RunnerState, RunnerStatus
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import (
@@ -114,7 +121,7 @@ class Seen:
     ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's,
     or ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on a forged run was
     ended. ``connected``: whether a job would find its connections open. ``approval``: what the annotation says.
-    ``trouble``: why the last effect failed.
+    ``behind``: why a plan that is approved has to wait. ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -130,6 +137,7 @@ class Seen:
     runner: RunnerSeen | None = None
     connected: bool = True
     start: Start | None = None
+    behind: Refusal | None = None
     invalid: str = ""
     approval: str | None = None
     abandoned: bool = False
@@ -155,6 +163,11 @@ def under_way(status: PolicyStatus) -> ResetStatus | None:
     if reset is None or reset.started_at is None or Phase(reset.phase.value).is_final:
         return None
     return reset
+
+
+def awaits_approval(current: ResetStatus) -> bool:
+    """Whether a run that is under way has a plan that nobody has approved, or that was not let go ahead yet."""
+    return current.phase is ResetPhase.AWAITING_APPROVAL and current.approved_digest is None
 
 
 def is_settled(status: PolicyStatus, wanted: ResetSpec | None) -> bool:
@@ -393,6 +406,10 @@ def _begin(draft: _Draft, wanted: ResetSpec) -> Decision:
         raise ValueError("a run that is to begin needs to know with what")
     reset = ResetStatus(id=wanted.id, run_uid=run_uid(seen.uid, wanted.id), phase=ResetPhase.PENDING)
     draft.status = draft.status.model_copy(update={"reset": reset})
+    if start.refusal is not None and start.refusal.reason in (UNDO_RUN_NOT_FOUND, NOTHING_TO_UNDO):
+        # Its id asks for nothing else, and runs that have ended stay as they are: whoever waits for it need not.
+        message = f"{start.refusal.message}. Nothing was changed"
+        return _end(draft, reset, ResetPhase.FAILED, start.refusal.reason, message)
     if start.refusal is not None:
         draft.refuse(start.refusal)
         return draft.decide(again_after_s=10 * seen.tick_s)
@@ -432,10 +449,14 @@ def _go_on(draft: _Draft, current: ResetStatus) -> Decision:
     if over is not None:
         return draft.decide(over, again_after_s=seen.tick_s)
     if _awaits_approval(run):
-        if seen.approval == run.digest:
-            draft.run(approved_digest=run.digest)
-            return draft.decide(Approve(), again_after_s=0)
-        return draft.decide(again_after_s=seen.tick_s)
+        if run.digest not in (seen.approval, current.approved_digest):
+            return draft.decide(again_after_s=seen.tick_s)
+        if seen.behind is not None:
+            draft.moving(seen.behind.reason, f"reset {current.id} is approved. {seen.behind.message}")
+            draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{current.id}/{seen.behind.message}")
+            return draft.decide(again_after_s=_QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_POLICY)
+        draft.run(approved_digest=run.digest)
+        return draft.decide(Approve(), again_after_s=0)
     if seen.runner is None:
         # Its engine is not to be had now (the operator was restarted without it); the deadline bounds the wait.
         message = f"reset {current.id} waits for its engine, {current.engine.value if current.engine else 'Auto'}"

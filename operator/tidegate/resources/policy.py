@@ -578,8 +578,11 @@ class ResetSpec(ResourceModel):
             yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
         if self.engine is Engine.DIRECT and self.to.kind.needs_spark:
             yield "targets record, cluster and snapshot need Spark: use engine Auto or Spark"
-        if self.in_flight >= self.deadline:
-            yield "inFlight must be shorter than deadline: the run waits that long; shorten inFlight or raise deadline"
+        if self.in_flight and 2 * self.in_flight + timedelta(seconds=30) > self.deadline:
+            yield (
+                "deadline must be at least twice inFlight and 30s: owners are held for inFlight, and then watched for "
+                "as long; shorten inFlight or raise deadline"
+            )
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------

@@ -125,6 +125,12 @@ CASES = {
         ("False", "GroupNotAllowed"),
         "Pending",
     ),
+    "there is nothing to undo, and never will be": (
+        seen(start=Start(refusal=Refusal("UndoRunNotFound", "no"))),
+        None,
+        ("False", "UndoRunNotFound"),
+        "Failed",
+    ),
     "another policy is first": (
         seen(start=Start(waits_for=Refusal(core.WAITING_FOR_POLICY, "for x"))),
         None,
@@ -232,6 +238,27 @@ CASES = {
     ),
     "approved": (
         under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING)),
+        Approve(),
+        ("False", "AwaitingApproval"),
+        "AwaitingApproval",
+    ),
+    "approved, and another policy is resetting the group": (
+        under_way(
+            run=AWAITING,
+            runner=LOST,
+            approval=digest_of(AWAITING),
+            behind=Refusal(core.WAITING_FOR_POLICY, "x is resetting it"),
+        ),
+        None,
+        ("False", "WaitingForPolicy"),
+        "AwaitingApproval",
+    ),
+    "approved and said so, then the process died": (
+        under_way(
+            WORKING.model_copy(update={"approved_digest": digest_of(AWAITING)}),
+            run=AWAITING,
+            runner=LOST,
+        ),
         Approve(),
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
