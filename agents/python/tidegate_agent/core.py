@@ -173,7 +173,7 @@ class _State:
     read: bool = False
     """Its gate was read since it was assigned."""
     known: tuple[int, int] = (0, -1)
-    """Generation and end of what was known of the control topic when it was assigned."""
+    """``read_to`` from before the client could ask where to begin."""
     position: int | None = None
     committed: int | None = None
     was_closed: bool = False
@@ -249,25 +249,37 @@ class Core:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def assigned(
-        self, partitions: Iterable[Partition], ticket: int, now: float, *, sought: Collection[Partition] = ()
+        self,
+        partitions: Iterable[Partition],
+        ticket: int,
+        now: float,
+        *,
+        sought: Collection[Partition] = (),
+        known: tuple[int, int] | None = None,
     ) -> tuple[Partition, ...]:
         """Partitions this consumer has got; those that have to be paused before they deliver anything: all of them.
 
         ``ticket``: the question to the control topic whose answer is needed first. ``sought``: those for which the
-        application itself named the offset to begin at.
+        application itself named the offset to begin at. ``known``: ``read_to`` from before the client had them; without
+        it, it has not asked yet where to begin.
         """
         new = tuple(partitions)
         for partition in new:
             is_sought = partition in sought
             is_unplaced = self.rule is not None and not is_sought
-            known = self.known.generation, self.known.taken
-            state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced, known=known)
+            since = known or self.read_to
+            state = _State(Stage.UNREAD, ticket, now, app_sought=is_sought, unplaced=is_unplaced, known=since)
             self._states[partition] = state
             self._tell_again(state, now)
             lost = self._lost.pop(partition, None)
             if lost is not None and not is_sought:
                 state.lost, state.in_hand = lost, lost.in_hand
         return new
+
+    @property
+    def read_to(self) -> tuple[int, int]:
+        """Generation and end of what is known of the control topic."""
+        return self.known.generation, self.known.taken
 
     def revoked(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None] | None = None) -> None:
         """Partitions that are no longer this consumer's, whatever was being done with them.

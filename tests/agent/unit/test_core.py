@@ -90,6 +90,21 @@ def test_a_gate_that_was_opened_before_the_assignment_costs_nothing() -> None:
     assert Seek not in map(type, consumer.effects)
 
 
+def test_what_was_read_before_the_client_asked_counts_and_not_what_was_read_until_we_were_told() -> None:
+    """The client asks at once where to begin; the whole reset may be read before the assignment is noted here."""
+    consumer = Consumer(client=Client(committed={P0: 7}))
+    consumer.assign(P1)
+    before = consumer.core.read_to
+    consumer.hold(P0)
+    consumer.release(P0)
+    consumer.client.begin(P0)
+    consumer.client.committed[P0] = 3
+    consumer.client.pause(consumer.core.assigned([P0], 2, consumer.now, known=before))
+    consumer.answer(2)
+    consumer.run(1)
+    assert {P0: 3} in [effect.offsets for effect in consumer.effects if isinstance(effect, Seek)]
+
+
 def test_the_application_keeps_the_place_it_has_assigned_itself_where_a_gate_was_closed_meanwhile() -> None:
     consumer = Consumer(client=Client(committed={P0: 7}))
     consumer.core.assigned([P0], 1, 0.0, sought={P0})

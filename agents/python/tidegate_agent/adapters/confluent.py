@@ -174,18 +174,29 @@ class _Driver:
         except (cimpl.KafkaException, RuntimeError):
             return {}
 
+    def read_to(self) -> tuple[int, int]:
+        with self._state:
+            return self.core.read_to
+
     def assigned(
-        self, consumer: Any, partitions: Sequence[Any], lost: Mapping[Partition, int | None] | None = None
+        self,
+        consumer: Any,
+        partitions: Sequence[Any],
+        known: tuple[int, int],
+        lost: Mapping[Partition, int | None] | None = None,
     ) -> None:
         """The client has just got these; all of them are stopped until their gates are read.
 
-        ``lost``: what it had before, as ``delivered`` tells, where they take the place of all of it.
+        ``known``: ``read_to`` from before: the client asks at once where to begin. ``lost``: what it had before, as
+        ``delivered`` tells, where they take the place of all of it.
         """
         new = [_key(partition) for partition in partitions]
         sought = {_key(p) for p in partitions if p.offset not in (_OFFSET_INVALID, cimpl.OFFSET_STORED)}
         with self._state:
             self._forget(new if lost is None else self.core.owned(), lost or {})
-            stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought) if new else ()
+            stopped: tuple[Partition, ...] = ()
+            if new:
+                stopped = self.core.assigned(new, self._ask(new), time.monotonic(), sought=sought, known=known)
             self.may_leak |= bool(stopped)
             self._fresh.update(stopped)
         if stopped:
@@ -679,10 +690,10 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             super().assign(partitions, *args, **kwargs)
             return
         with driver.calls():
-            lost = driver.delivered(self)
+            lost, known = driver.delivered(self), driver.read_to()
             super().assign(partitions, *args, **kwargs)
             driver.assigned_in_callback = True
-            driver.assigned(self, partitions, lost)
+            driver.assigned(self, partitions, known, lost)
 
     def incremental_assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
@@ -690,9 +701,10 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             super().incremental_assign(partitions, *args, **kwargs)
             return
         with driver.calls():
+            known = driver.read_to()
             super().incremental_assign(partitions, *args, **kwargs)
             driver.assigned_in_callback = True
-            driver.assigned(self, partitions)
+            driver.assigned(self, partitions, known)
 
     def unassign(self) -> None:
         driver = self._driven
