@@ -43,14 +43,7 @@ def _seeds() -> list[int]:
     one = os.environ.get("TIDEGATE_PROPERTY_SEED")
     if one:
         return [int(seed) for seed in one.split(",")]
-    return [seed for seed in range(CI_SEEDS) if not _meets_the_open_defect(draw(seed))]
-
-
-def _meets_the_open_defect(story: Story) -> bool:
-    """Whether a consumer with the agent joins in the middle of a reset: see "A known defect" in
-    docs/explanation/guarantees.md. Seed 16 alone failed once in ten runs; `make nightly` has all of them."""
-    mishaps = (reset.meanwhile for reset in story.resets)
-    return story.managed and any(m is not None and m.kind is Disturbance.CONSUMER_JOINS for m in mishaps)
+    return list(range(CI_SEEDS))
 
 
 class SharedOperator:

@@ -320,6 +320,18 @@ def test_a_partition_that_was_reset_before_its_gate_was_read_begins_at_its_targe
     assert is_whole(first.offsets(1) + second.offsets(1))
 
 
+def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target(scene: Scene) -> None:
+    """Of what is taken away librdkafka commits the offset that it has stored last, whatever is committed by then."""
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    scene.reset(0, 3)
+
+    application.close()
+
+    assert scene.committed(0) == 3
+
+
 @pytest.mark.parametrize("commit", ["auto", "sync", "store"])
 def test_a_commit_right_after_a_reset_does_not_bring_the_old_offset_back(scene: Scene, commit: str) -> None:
     """librdkafka still has the old offset stored when the partition opens, and nothing else to commit."""

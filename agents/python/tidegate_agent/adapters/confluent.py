@@ -122,6 +122,7 @@ class _Driver:
         protocol = str(config.get("group.protocol", "classic")).lower()
         self.incremental = protocol == "consumer" or "cooperative" in strategy
         self.assigned_in_callback = False
+        self.taken_in_callback = False
         self._consumer: Callable[[], Any] = weakref.ref(consumer, self._collected)
         self._calls = threading.RLock()
         self._state = threading.RLock()
@@ -136,6 +137,12 @@ class _Driver:
         self._identity = _identity()
         self._highest: dict[Partition, int] = {}
         """The highest offset that librdkafka may believe to be committed, by partition."""
+        self._stored: dict[Partition, int] = {}
+        """What librdkafka had stored when a partition was closed: it commits that when the partition is taken away."""
+        self._right: dict[Partition, int] | None = None
+        """The group's offsets when the consumer was closed."""
+        self._sought: set[Partition] = set()
+        """Closed and moved since; librdkafka stores another offset only once a record is delivered."""
         self._behind: dict[Partition, int] = {}
         """Reset to an earlier offset, which librdkafka has not committed itself yet."""
         self._settling: dict[Partition, float] = {}
@@ -205,6 +212,62 @@ class _Driver:
             self._start()
         self._wake.set()
 
+    @contextmanager
+    def taking(
+        self, consumer: Any, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]
+    ) -> Iterator[None]:
+        """Around the call by which librdkafka takes these away: the group's offsets stay what they are reset to.
+
+        With auto-commit it commits what it has stored last of each, whatever is committed by then; that is from before
+        the reset where nothing has been delivered since. So the right offset is committed again, before anybody else
+        can be given the partition.
+        """
+        old = self._outdated(partitions, delivered)
+        right = self._right if self._right is not None else self._look_up(consumer, old)
+        yield
+        back = {p: right[p] for p, offset in old.items() if p in right and right[p] != offset}
+        if not back:
+            return
+        try:
+            _Consumer.commit(consumer, offsets=[_TopicPartition(*p, o) for p, o in back.items()], asynchronous=False)
+        except cimpl.KafkaException as error:
+            log.warning(
+                "group %s: librdkafka has committed the old offsets of %s over their reset, and that stands: %s",
+                self.core.group,
+                sorted(back),
+                error,
+            )
+
+    def closing(self, consumer: Any) -> None:
+        """The consumer will be closed: librdkafka tells no committed offsets any more from then on."""
+        delivered = self.delivered(consumer)
+        self._right = self._look_up(consumer, self._outdated(delivered, delivered))
+
+    def _outdated(
+        self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]
+    ) -> dict[Partition, int]:
+        """What librdkafka has stored from before a reset that may have been since."""
+        if not (self.core.client_commits and self.core.client_stores):
+            return {}
+        with self._state:
+            sealed = self.core.sealed()
+            return {
+                p: self._stored[p]
+                for p in partitions
+                if p in self._stored and (p in sealed or (p in self._sought and delivered.get(p) is None))
+            }
+
+    def _look_up(self, consumer: Any, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The group's offsets, where there are any and the broker tells them."""
+        if not partitions:
+            return {}
+        try:
+            found = _Consumer.committed(consumer, _listed(tuple(partitions)), timeout=_COMMITTED_S)
+        except (cimpl.KafkaException, RuntimeError) as error:
+            log.debug("group %s: committed offsets: %s", self.core.group, error)
+            return {}
+        return {_key(p): p.offset for p in found if p.error is None and p.offset >= 0}
+
     def _ask(self, new: Iterable[Partition]) -> int:
         return self.link.ask({partition.topic for partition in new} if self.core.rule is not None else ())
 
@@ -220,6 +283,8 @@ class _Driver:
             self._is_settled(partition)
             self._highest.pop(partition, None)
             self._leaked.pop(partition, None)
+            self._stored.pop(partition, None)
+            self._sought.discard(partition)
             self._fresh.discard(partition)
 
     def pass_commit(
@@ -456,6 +521,8 @@ class _Driver:
             case Position():
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
+                with self._state:
+                    self._stored.update({p: offset for p, offset in found.items() if offset is not None})
                 return found  # type: ignore[no-any-return]
             case Commit():
                 self._enter(self._commit_stored, consumer, True)
@@ -532,6 +599,7 @@ class _Driver:
     def _seek(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
         sought: list[Partition] = self._enter(self._move, consumer, offsets)
         with self._state:
+            self._sought.update(sought)
             for partition in sought:
                 self._leaked.pop(partition, None)
                 is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
@@ -680,8 +748,8 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         super().subscribe(
             topics,
             on_assign=_on_assign(driver, given.get("on_assign")),
-            on_revoke=_on_taken(driver, given.get("on_revoke")),
-            on_lost=_on_taken(driver, given.get("on_lost") or given.get("on_revoke")),
+            on_revoke=_on_revoke(driver, given.get("on_revoke")),
+            on_lost=_on_lost(driver, given.get("on_lost") or given.get("on_revoke")),
         )
 
     def assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
@@ -691,7 +759,8 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             return
         with driver.calls():
             lost, known = driver.delivered(self), driver.read_to()
-            super().assign(partitions, *args, **kwargs)
+            with driver.taking(self, lost, lost):
+                super().assign(partitions, *args, **kwargs)
             driver.assigned_in_callback = True
             driver.assigned(self, partitions, known, lost)
 
@@ -714,7 +783,9 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         with driver.calls():
             driver.settle_now(self)
             delivered = driver.delivered(self)
-            super().unassign()
+            with driver.taking(self, delivered, delivered):
+                super().unassign()
+            driver.taken_in_callback = True
             driver.revoked(delivered)
 
     def incremental_unassign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
@@ -725,7 +796,9 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         with driver.calls():
             driver.settle_now(self)
             delivered = driver.delivered(self)
-            super().incremental_unassign(partitions, *args, **kwargs)
+            with driver.taking(self, [_key(partition) for partition in partitions], delivered):
+                super().incremental_unassign(partitions, *args, **kwargs)
+            driver.taken_in_callback = True
             driver.revoked(delivered, [_key(partition) for partition in partitions])
 
     def pause(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
@@ -826,6 +899,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         driver = self._driven
         if driver is not None:
             driver.end()
+            driver.closing(self)
         return super().close()
 
     if hasattr(_Consumer, "__exit__"):
@@ -834,6 +908,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
             driver = self._driven
             if driver is not None:
                 driver.end()
+                driver.closing(self)
             return super().__exit__(*args)
 
 
@@ -936,8 +1011,32 @@ def _on_assign(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any
     return on_assign
 
 
-def _on_taken(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
-    def on_taken(consumer: Any, partitions: Any) -> None:
+def _on_revoke(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
+    """What the library calls as partitions are taken away. It unassigns itself afterwards where nobody has: here, as it
+    would."""
+
+    def on_revoke(consumer: Any, partitions: Any) -> None:
+        driver._identity = _identity()
+        driver.taken_in_callback = False
+        taken = [_TopicPartition(p.topic, p.partition) for p in partitions]
+        try:
+            if own is not None:
+                driver.settle_now(consumer)
+                own(consumer, partitions)
+        finally:
+            if not driver.taken_in_callback:
+                if driver.incremental:
+                    ManagedConsumer.incremental_unassign(consumer, taken)
+                else:
+                    ManagedConsumer.unassign(consumer)
+
+    return on_revoke
+
+
+def _on_lost(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any, Any], None]:
+    """The same of partitions that others may have already: nothing is committed of them any more."""
+
+    def on_lost(consumer: Any, partitions: Any) -> None:
         driver._identity = _identity()
         driver.settle_now(consumer)
         delivered = driver.delivered(consumer)
@@ -947,7 +1046,7 @@ def _on_taken(driver: _Driver, own: Callable[..., Any] | None) -> Callable[[Any,
         finally:
             driver.revoked(delivered, [_key(partition) for partition in partitions])
 
-    return on_taken
+    return on_lost
 
 
 def install(module: Any) -> None:
