@@ -206,6 +206,9 @@ class Verdict:
     """Partitions of the reset that never began at their target."""
     elsewhere: tuple[str, ...] = ()
     """Partitions of the reset whose first new position was not the target, as ``topic-number``."""
+    handed_on: tuple[str, ...] = ()
+    """Those of them where another member went on exactly where the one before had stopped: the group's own rebalance
+    may have done that just before the reset took hold."""
     faults: tuple[str, ...] = ()
 
     @property
@@ -253,6 +256,7 @@ def judge(
         elsewhere=tuple(
             f"{p[0]}-{p[1]}" for p, one in zip(sorted(partitions), seen, strict=True) if one.is_target and not one.exact
         ),
+        handed_on=tuple(f"{p[0]}-{p[1]}" for p, one in zip(sorted(partitions), seen, strict=True) if one.handed_on),
         faults=tuple(faults),
     )
 
@@ -260,6 +264,7 @@ def judge(
 @dataclass(slots=True)
 class _Seen:
     is_target: bool
+    handed_on: bool = False
     gap: float | None = None
     exact: bool = False
     wrong_starts: int = 0
@@ -276,6 +281,7 @@ def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked:
     # Only who read it last: what others read long ago is no position that they could go on from.
     position = {d.member: d.offset + 1 for d in [d for d in deliveries if d.t <= began][-1:]}
     is_new = dict.fromkeys(position, False)
+    stood = max(position.values(), default=None)
     last_old: float | None = max((d.t for d in deliveries if d.t <= began), default=None)
     read: set[int] = set()
     started = False
@@ -284,6 +290,7 @@ def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked:
             from_target = d.offset == target or (d.offset in range(target, max(read, default=target - 1) + 2))
             if not started:
                 seen.exact = d.offset == target
+                seen.handed_on = not seen.exact and d.offset == stood
                 started = True
             if not from_target:
                 seen.wrong_starts += 1
@@ -296,7 +303,7 @@ def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked:
             seen.again += d.offset in read
             read.add(d.offset)
         else:
-            last_old = d.t
+            last_old, stood = d.t, d.offset + 1
             seen.stale += bool(read)
     end = max((d.offset for d in deliveries), default=-1)
     missing = sorted(o for o in acked if target <= o <= end and o not in read)

@@ -226,7 +226,7 @@ class Sequences:
     def _handover(self, round_: Round, group: Group) -> Partitions:
         """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
 
-        What they had committed in between is replaced before anybody takes their partitions, where the join is held.
+        What they had committed in between is replaced before anybody takes their partitions.
         """
         keeps = self._may_keep_positions(round_, group)
         held = group.type is GroupType.CLASSIC and not keeps
@@ -256,10 +256,7 @@ class Sequences:
                 unsure = round_.pending
             again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
             late = round_.overwritten_at_release(self._committed(round_)) - again
-            if group.type is not GroupType.CLASSIC:
-                # Somebody may have been given them since, gone on from the old place, and be about to give them up.
-                again |= late
-            elif late:
+            if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
                 taken = self._group(round_.pending)
                 seen = self._committed(round_)

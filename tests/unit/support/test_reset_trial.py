@@ -51,7 +51,13 @@ def test_another_owner_that_starts_at_the_old_place() -> None:
 def test_one_that_starts_at_the_old_place_and_is_made_to_start_again() -> None:
     found = verdict(given((0.0, "a", range(10)), (2.0, "b", range(10, 12)), (3.0, "b", range(3, 20))))
     assert (found.exact, found.wrong_starts, found.missing) == (0, 1, 0)
+    assert (found.elsewhere, found.handed_on) == (("t-0",), ("t-0",))
     assert found.is_clean
+
+
+def test_one_that_starts_elsewhere_than_where_the_old_one_stopped() -> None:
+    found = verdict(given((0.0, "a", range(10)), (2.0, "b", range(9, 12)), (3.0, "b", range(3, 20))))
+    assert (found.elsewhere, found.handed_on) == (("t-0",), ())
 
 
 def test_an_old_owner_that_has_not_noticed_yet() -> None:

@@ -230,7 +230,7 @@ class _Driver:
             return
         try:
             _Consumer.commit(consumer, offsets=[_TopicPartition(*p, o) for p, o in back.items()], asynchronous=False)
-        except cimpl.KafkaException as error:
+        except (cimpl.KafkaException, RuntimeError) as error:
             log.warning(
                 "group %s: librdkafka has committed the old offsets of %s over their reset, and that stands: %s",
                 self.core.group,
@@ -390,6 +390,7 @@ class _Driver:
         with self._state:
             self.core.app_sought(partition)
             self._leaked.pop(partition, None)
+            self._sought.discard(partition)
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         found = _Consumer.position(consumer, _listed(partitions)) if partitions else []
