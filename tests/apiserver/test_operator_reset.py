@@ -405,9 +405,10 @@ def test_twenty_policies_cost_one_describe_a_tick(
 ) -> None:
     connection = f"{connected.namespace}/kafka"
     for number in range(20):
-        # They wait for one another, so that twenty want to know at once.
+        # They wait to be approved, so that twenty want to know at once.
         connected.policy(f"p{number:02}", group.name, {"id": "a", "to": {"offset": number}, "approval": "Manual"})
-    until(lambda: operator.metric("tidegate_runs_waiting") == 19, "nineteen wait for the first", timeout_s=60)
+    for number in range(20):
+        connected.wait_phase(f"p{number:02}", "AwaitingApproval")
 
     began, looks = time.monotonic(), operator.metric("tidegate_observations_total", connection=connection)
     until(lambda: time.monotonic() > began + 5, "five seconds", pause_s=1)
