@@ -97,7 +97,7 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
 
 
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "TELL_AGAIN_S", 6.0)
+    monkeypatch.setattr(core, "TELL_AGAIN_S", 20.0)
     application = scene.application()
     application.wait_flowing(0, 1)
     # As if the resume after the assignment had been dropped: the agent knows nothing of it.
@@ -106,7 +106,7 @@ def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monke
     application.wait_flowing(1, since=stopped + 1)
     assert not application.offsets(0, stopped + 0.5)
 
-    application.wait_flowing(0, since=stopped + 1)
+    application.wait_flowing(0, since=stopped + 1, timeout=120)
     assert is_whole(application.offsets(0))
     assert is_whole(application.offsets(1)), "of one that is not paused, resume does nothing"
 
