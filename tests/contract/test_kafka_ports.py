@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -670,13 +671,12 @@ def test_what_members_of_a_cooperative_group_had_as_they_joined(world: World) ->
     [member] = described(world, cooperative).members
     assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: frozenset()}
 
+    def is_over(group_id: str) -> bool:
+        return described(world, group_id).state is GroupState.STABLE
+
     for group_id in (eager, cooperative):
         world.kafka.membership.rebalance(group_id)
-        until(
-            world,
-            lambda g=group_id: described(world, g).state is GroupState.STABLE,
-            "it is over",  # type: ignore[misc]
-        )
+        until(world, partial(is_over, group_id), "the rebalance is over")
 
     assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: member.assignment}
     assert not any(world.kafka.membership.owned_when_joining(eager).values())

@@ -173,20 +173,21 @@ class GroupReset:
         return self._result(Phase.SUCCEEDED, APPLIED, self._summary())
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
+        self._pace.extend(self._tuning.rejoin_limit_s)
+        return self._find_out(message) or self._put_back(reason, message)
+
+    def _find_out(self, message: str) -> RunResult | None:
+        """End what is open, and look up what was committed; how the run ends where that could not be done."""
         try:
-            self._pace.extend(self._tuning.rejoin_limit_s)
             self._let_go_of_predecessors()
             self._pace.retrying(self._recall)
         except Fenced:
             raise
         except _FAILURES as error:
-            return self._not_looked_up(message, error)
-        return self._put_back(reason, message)
-
-    def _not_looked_up(self, message: str, error: Exception) -> RunResult:
-        return self._result(
-            Phase.FAILED, "NotPutBack", f"{message}. Whether anything was changed could not be looked up: {error}"
-        )
+            return self._result(
+                Phase.FAILED, "NotPutBack", f"{message}. Whether anything was changed could not be looked up: {error}"
+            )
+        return None
 
     def _let_go_of_predecessors(self) -> None:
         """End a dead writer's transaction, then open the gates it closed: owners go on from what came of it."""
@@ -207,13 +208,9 @@ class GroupReset:
         tuning = self._tuning
         self._pace.extend(tuning.rejoin_limit_s + 2 * (self._hold_s + tuning.heartbeat_s))
         if self._commits.unsure:
-            try:
-                self._let_go_of_predecessors()
-                self._pace.retrying(self._recall)
-            except Fenced:
-                raise
-            except _FAILURES as error:
-                return self._not_looked_up(message, error)
+            unknown = self._find_out(message)
+            if unknown is not None:
+                return unknown
         if not self._commits.any:
             return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
         places = {p: o for p, o in self._before.items() if p in self._targets and p not in theirs}
@@ -288,9 +285,7 @@ class GroupReset:
                 continue
             if begun and self._found_round == self._round:
                 return left, left
-            if not begun:
-                return left, _NOBODY
-            self._round -= 1  # it did not take place
+            self._round -= begun  # it did not take place
             return left, _NOBODY
 
     def _wait_for_kafka(self, away: _Away, error: Unavailable) -> None:

@@ -557,9 +557,11 @@ class Progress:
 def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ...]:
     """The journal with one more line. A step that is tried again is in it once."""
     kept = tuple(journal)
-    last = kept[-1] if kept else None
-    if last is None or last == progress:
-        return kept if last is not None else (progress,)
+    if not kept:
+        return (progress,)
+    last = kept[-1]
+    if last == progress:
+        return kept
     searching = progress.searched is not None and last.searched is not None
     counting = progress.counts is not None and last.counts is not None
     if searching or counting or last.waits_for:

@@ -580,7 +580,7 @@ class ResetSpec(ResourceModel):
             yield "targets record, cluster and snapshot need Spark: use engine Auto or Spark"
         if self.in_flight and 2 * self.in_flight + timedelta(seconds=30) > self.deadline:
             yield (
-                "deadline must be at least twice inFlight and 30s: owners are held for inFlight, and then watched for "
+                "deadline must be at least twice inFlight plus 30s: owners are held for inFlight, and then watched for "
                 "as long; shorten inFlight or raise deadline"
             )
 

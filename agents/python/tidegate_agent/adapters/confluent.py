@@ -232,16 +232,12 @@ class _Driver:
             _Consumer.commit(consumer, offsets=[_TopicPartition(*p, o) for p, o in back.items()], asynchronous=False)
         except (cimpl.KafkaException, RuntimeError) as error:
             log.warning(
-                "group %s: librdkafka has committed the old offsets of %s over their reset, and that stands: %s",
+                "group %s: librdkafka may have committed the old offsets of %s over their reset, and to commit the "
+                "reset again failed: %s",
                 self.core.group,
                 sorted(back),
                 error,
             )
-
-    def closing(self, consumer: Any) -> None:
-        """The consumer will be closed: librdkafka tells no committed offsets any more from then on."""
-        delivered = self.delivered(consumer)
-        self._right = self._look_up(consumer, self._outdated(delivered, delivered))
 
     def _outdated(
         self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]
@@ -409,8 +405,11 @@ class _Driver:
             self._ended = True
             self._wake.set()
 
-    def end(self) -> None:
-        """The consumer is about to be closed: no call of the driver's is under way in it, and none will be."""
+    def end(self, consumer: Any) -> None:
+        """The consumer is about to be closed: no call of the driver's is under way in it, and none will be.
+
+        From then on librdkafka tells no committed offsets any more, so they are looked up now.
+        """
         self._ended = True
         self._wake.set()
         thread = self._thread
@@ -418,6 +417,8 @@ class _Driver:
             self._idle.wait(5 * _COMMITTED_S)
             with self.calls():
                 pass
+        delivered = self.delivered(consumer)
+        self._right = self._look_up(consumer, self._outdated(delivered, delivered))
 
     def _run(self) -> None:
         try:
@@ -899,8 +900,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
     def close(self) -> Any:
         driver = self._driven
         if driver is not None:
-            driver.end()
-            driver.closing(self)
+            driver.end(self)
         return super().close()
 
     if hasattr(_Consumer, "__exit__"):
@@ -908,8 +908,7 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
         def __exit__(self, *args: Any) -> Any:
             driver = self._driven
             if driver is not None:
-                driver.end()
-                driver.closing(self)
+                driver.end(self)
             return super().__exit__(*args)
 
 
