@@ -679,6 +679,8 @@ def test_what_members_of_a_cooperative_group_had_as_they_joined(world: World) ->
         until(world, partial(is_over, group_id), "the rebalance is over")
 
     assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: member.assignment}
+    [dated] = world.kafka.membership.owned_when_joining(cooperative, dated=True).values()
+    assert dated <= member.assignment
     assert not any(world.kafka.membership.owned_when_joining(eager).values())
     assert world.kafka.membership.owned_when_joining(new_group()) == {}
 

@@ -53,6 +53,8 @@ VISIBLE_AT_MOST_S: Final = 0.25
 """A committed transaction shows by then, also if nobody looks (facts: 10 to 50 ms, up to 250 ms)."""
 
 COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+DATED_SUBSCRIPTION: Final = 2
+"""Version of the subscription that tells the generation of what a member owns (KIP-792)."""
 
 
 class FakeClock:
@@ -471,13 +473,20 @@ class FakeKafka:
     def _size(self, topic: str) -> int:
         return len(self._topics[topic].logs)
 
-    def _join(self, group_id: str, member_id: str, consumer: FakeConsumer) -> None:
-        """A member joins or rejoins. A classic group answers when all have: see ``_maybe_complete``."""
+    def _join(
+        self, group_id: str, member_id: str, consumer: FakeConsumer, names: frozenset[TopicPartition] = frozenset()
+    ) -> None:
+        """A member joins or rejoins. A classic group answers when all have: see ``_maybe_complete``.
+
+        ``names``: what a new member says that it owns; of two who name a partition, the one of the newer generation
+        keeps it.
+        """
         group = self._group(group_id)
         if group.members and (group.type, group.assignor) != (consumer.protocol, consumer.assignor):
             raise Refused(f"group {group_id}: INCONSISTENT_GROUP_PROTOCOL")
         group.type, group.assignor = consumer.protocol, consumer.assignor
-        known = group.members.setdefault(member_id, _Membership(consumer))
+        taken = {p for m in group.members.values() for p in m.assignment}
+        known = group.members.setdefault(member_id, _Membership(consumer, assignment=names - taken))
         if group.type is GroupType.CONSUMER:
             self._retarget(group)
             return
@@ -738,12 +747,15 @@ class FakeMembership:
             return frozenset()
         return frozenset(m.member_id for m in members if self._kafka._remove(group, m.member_id))
 
-    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+    def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:
         self._kafka._called("owned_when_joining")
         group = self._kafka._groups.get(group_id)
         if group is None or group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE:
             return {}
-        return {i: m.owned if group.assignor in COOPERATIVE else frozenset() for i, m in group.members.items()}
+        least = DATED_SUBSCRIPTION if dated else 0
+        tells = {i for i, m in group.members.items() if m.consumer.subscription_version >= least}
+        cooperative = group.assignor in COOPERATIVE
+        return {i: m.owned if cooperative and i in tells else frozenset() for i, m in group.members.items()}
 
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
         self._kafka._called("subscription_versions")
@@ -842,11 +854,12 @@ class FakeConsumer:
 
     ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
     position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it becomes
-    unknown. ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it lost in it. ``waits``: it
-    waits for open transactions before it reads a committed offset (KIP-447). ``late_commit_s``: its application holds
-    what it has read for so long and then commits it, whatever happened since. ``commits_all``: auto-commit writes also
-    what did not change (Java). ``managed``: it runs the agent (``agents/contract``), which takes ``drain_s`` from the
-    hold to its ack. ``begins_at_end``: without a committed offset it begins at the log's end
+    unknown; ``keeps_when_refused``: also when a refused commit tells it that it is unknown, in a cooperative group
+    (franz-go). ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it lost in it. ``waits``:
+    it waits for open transactions before it reads a committed offset (KIP-447). ``late_commit_s``: its application
+    holds what it has read for so long and then commits it, whatever happened since. ``commits_all``: auto-commit writes
+    also what did not change (Java). ``managed``: it runs the agent (``agents/contract``), which takes ``drain_s`` from
+    the hold to its ack. ``begins_at_end``: without a committed offset it begins at the log's end
     (``auto.offset.reset=latest``).
     """
 
@@ -870,6 +883,7 @@ class FakeConsumer:
     gives_up_after_s: float = 0.0
     keeps_position: bool = False
     keeps_when_unknown: bool = False
+    keeps_when_refused: bool = False
     waits: bool = True
     late_commit_s: float | None = None
     managed: bool = False
@@ -1121,8 +1135,11 @@ class FakeConsumer:
             return
         if self.kafka._member_commit(self.group_id, self.member_id, self._generation, offsets):
             self._committed.update(offsets)
-        else:
-            self.refused_commits += 1
+            return
+        self.refused_commits += 1
+        if self.keeps_when_refused and self.member_id not in self.kafka._group(self.group_id).members:
+            self.member_id = self._new_id()
+            self.kafka._join(self.group_id, self.member_id, self, names=frozenset(self._positions))
 
     def _hold_for_late_commit(self, partitions: Collection[TopicPartition] | None = None) -> None:
         if self.late_commit_s is None:

@@ -40,9 +40,9 @@ class KafkaMembership:
         wanted = [(m.member_id, m.group_instance_id) for m in members]
         return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
 
-    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+    def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:
         subscriptions = self._wire.subscriptions(group_id)
-        return {member: _owned(raw) for member, raw in subscriptions.items()}
+        return {member: _owned(raw, dated=dated) for member, raw in subscriptions.items()}
 
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
         subscriptions = self._wire.subscriptions(group_id)
@@ -137,10 +137,13 @@ class KafkaJoinHold:
         self._lapsed |= not _forget(self._wire, self._group_id, member_id)
 
 
-def _owned(raw: bytes) -> frozenset[TopicPartition]:
+def _owned(raw: bytes, *, dated: bool) -> frozenset[TopicPartition]:
     """``ownedPartitions`` of a member's subscription; none where it tells none, or no client could read it."""
     try:
-        told = ConsumerProtocolSubscription.decode(raw).owned_partitions or ()
+        subscription = ConsumerProtocolSubscription.decode(raw)
+        if dated and subscription.generation_id < 0:
+            return frozenset()
+        told = subscription.owned_partitions or ()
         return frozenset(TopicPartition(row.topic, number) for row in told for number in row.partitions)
     except (ValueError, TypeError, IndexError, struct.error):
         return frozenset()

@@ -184,11 +184,14 @@ class Membership(Protocol):
         """
         ...
 
-    def owned_when_joining(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
+    def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:
         """What each member of a stable classic group had as it joined the present generation, by member id.
 
         Members of cooperative groups tell it (``ConsumerProtocolSubscription``, KIP-429), others nothing. What they
         have to give up they give up after that join: until they have, they go on reading it, and may commit it.
+
+        ``dated``: only what is told with the generation that it was given in (KIP-792). Clients without that
+        (kafka-python) repeat what they had before they lost it.
         """
         ...
 

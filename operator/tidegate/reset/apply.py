@@ -31,7 +31,7 @@ from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
-from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way
+from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way, is_cooperative
 from tidegate.reset.ways import Owners as OwnersSeen
 
 MAX_ROUNDS: Final = 8
@@ -46,7 +46,9 @@ class DidNotHold(Exception):
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
         names = ", ".join(map(str, sorted(self.partitions)[:10]))
-        super().__init__(f"after {MAX_ROUNDS} rounds owners still commit old positions over the target of: {names}")
+        super().__init__(
+            f"after {MAX_ROUNDS} rounds owners still go on from old positions, not from the target, of: {names}"
+        )
 
 
 class PlanOutdated(Exception):
@@ -213,13 +215,17 @@ class GroupReset:
                 return unknown
         if not self._commits.any:
             return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
-        places = {p: o for p, o in self._before.items() if p in self._targets and p not in theirs}
-        without = [p for p in self._targets if p not in self._before and p not in theirs]
-        self._putting_back = (reason, message)
+        targets, self._putting_back = self._targets, (reason, message)
         self._kept_position = False
         self._unverified = _NOBODY
-        self._targets = places
         try:
+            if theirs:
+                # Where an owner may only have gone on, and nobody has committed since, the target stands.
+                seen = self._pace.retrying(lambda: self._committed(frozenset(theirs)))
+                theirs = frozenset(p for p in theirs if seen.get(p) != targets[p])
+            places = {p: o for p, o in self._before.items() if p in targets and p not in theirs}
+            without = [p for p in targets if p not in self._before and p not in theirs]
+            self._targets = places
             self._rounds(frozenset(places))
             still = self._pace.retrying(lambda: self._commits.delete(without))
         except Fenced:
@@ -535,8 +541,12 @@ class GroupReset:
         group = self._settled_group(pending)
         if intent.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE:
             return pending
-        if intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing):
+        left = intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing)
+        if left and not is_cooperative(group):
             return _NOBODY
+        if left and group.has_members:
+            # Who kept something names it since it joined anew. So do, after a later rebalance, those who were given it.
+            pending &= _NOBODY.union(*self._kafka.membership.owned_when_joining(self._group_id).values())
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}
         unsure = Round(intent.round, targets, self._replaced, learns=False).overwritten_at_release(seen)
@@ -631,7 +641,7 @@ class GroupReset:
     def _summary(self) -> str:
         way = f" by way of {self._way}" if self._way is not None else ""
         again = (
-            f"; {self._redone} done again, because an owner had committed, or may have committed, an old position"
+            f"; {self._redone} done again, because an owner had gone on, or may have gone on, from its old position"
             if self._redone
             else ""
         )

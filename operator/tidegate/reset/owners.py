@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.kafka.ports import Kafka
-from tidegate.reset.ways import EAGER_ASSIGNORS
+from tidegate.reset.ways import is_cooperative
 
 
 def look(kafka: Kafka, group_id: str, partitions: Collection[TopicPartition]) -> Group:
@@ -17,7 +17,7 @@ def look(kafka: Kafka, group_id: str, partitions: Collection[TopicPartition]) ->
     rebalance that it has to give it up, and does so when its application next polls, with a last commit.
     """
     group = kafka.groups([group_id])[group_id]
-    if group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE or group.assignor in EAGER_ASSIGNORS:
+    if group.state is not GroupState.STABLE or not is_cooperative(group):
         return group
     unowned = frozenset(p for p in partitions if group.owner(p) is None)
     if not unowned:

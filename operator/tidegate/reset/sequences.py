@@ -20,7 +20,7 @@ from tidegate.reset.model import Standstill, Way
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import NotReady, Pace
 from tidegate.reset.watch import Watched
-from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, EAGER_ASSIGNORS
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
 
 Partitions = frozenset[TopicPartition]
 
@@ -78,6 +78,54 @@ class Round:
             for p, target in self.targets.items()
             if Watched(self.before.get(p), target, seen.get(p)).overwritten_before_release
         )
+
+
+class Claims:
+    """What members name as their own after owners were made to leave in their names.
+
+    An owner that learns it from a heartbeat gives everything up. One that learns it from a refused commit (franz-go)
+    joins anew and names in its subscription what it still has (KIP-429); the assignor lets it keep that, and it never
+    reads what is committed. So a partition is kept by whoever names it as it joins for the first time.
+    """
+
+    def __init__(self, kafka: Kafka, before: Group, partitions: Partitions) -> None:
+        self._kafka = kafka
+        self._before = before
+        self._partitions = partitions
+        self._known = {m.member_id for m in before.members}
+        self._kept: set[TopicPartition] = set()
+        self.gone: tuple[Member, ...] = ()
+        """The owners that were made to leave; only looks after that count."""
+        self.seen = False
+        """Whether a generation since then has told anything; none does before its join is over."""
+        self.are_back = False
+
+    def look(self) -> bool:
+        """Take up what the present generation tells; whether the owners are all back in it."""
+        group_id = self._before.group_id
+        named = self._kafka.membership.owned_when_joining(group_id, dated=True)
+        now = self._kafka.groups([group_id])[group_id]
+        if named and named.keys() == {m.member_id for m in now.members}:
+            new = named.keys() - self._known
+            self._known |= new
+            self._kept.update(p for member_id in new for p in named[member_id] & self._partitions)
+            # A coordinator that has moved since may not know that they were made to leave.
+            still = (m for m in self.gone if m.member_id in named)
+            self._kept.update(p for m in still for p in m.assignment & self._partitions)
+            self.seen = True
+            self.are_back = now.state is GroupState.STABLE and self.have_rejoined(now)
+        return self.are_back
+
+    def have_rejoined(self, now: Group) -> bool:
+        """Whether the owners are members again, of a join that may still be held."""
+        return _are_back(now, self.gone, self._before)
+
+    def kept(self) -> Partitions:
+        """The partitions that an owner kept, or may have kept."""
+        if self.are_back or not self._kafka.groups([self._before.group_id])[self._before.group_id].has_members:
+            return frozenset(self._kept)
+        # Who is not back yet may come with what it had.
+        return self._partitions & frozenset(self._kept).union(*(m.assignment for m in self.gone))
 
 
 class Sequences:
@@ -196,6 +244,8 @@ class Sequences:
                     f"not every member of group {self._group_id} rejoined within {tuning.rejoin_limit_s:.0f} s: "
                     "one of them is slow to poll"
                 )
+        # A transaction that an owner ended just before it rejoined may show only now.
+        self._commits.wait_visible(round_.pending)
         seen = self._committed(round_)
         self._times.resume(round_.pending, clock.monotonic())
         return round_.overwritten_at_release(seen)
@@ -228,13 +278,18 @@ class Sequences:
 
         What they had committed in between is replaced before anybody takes their partitions.
         """
-        keeps = self._may_keep_positions(round_, group)
+        # Whether an owner that is rejoining when it becomes unknown may go on from where it was: cooperative clients
+        # keep what they own over a rebalance (kafka-python also then), and so do some of the old ones. Who is alone
+        # cannot leave another behind: cooperative ones are looked after once the group was Empty, the old ones rejoin.
+        old = self._old_clients(round_, group)
+        keeps = is_cooperative(group) or (len(group.members) > 1 and bool(old))
         held = group.type is GroupType.CLASSIC and not keeps
         looked = self._pace.clock.monotonic()
         if held and self._owners_changed(round_, group):
             self.postponed = round_.pending
             return round_.pending
-        with self._held_join(group, keeps=keeps):
+        claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
+        with self._held_join(group, keeps=keeps, claims=claims) as hold:
             if held and self._is_stale(looked):
                 # Who owns what shows no more; a rebalance may have ended between the look and the hold.
                 self.postponed = round_.pending
@@ -255,13 +310,63 @@ class Sequences:
                 # A rebalance may have begun in between, in which they were rejoining already.
                 unsure = round_.pending
             again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
+            gone = tuple(m for m in owners if m.member_id in left)
+            if claims is not None:
+                claims.gone = gone
+            if hold is not None and keeps and self.emptied:
+                # An Empty group waits for no pending member, and letting go of it later would begin a rebalance.
+                hold.release()
+            self._wait_for_transactions(round_.pending, group, [m for m in gone if m.member_id in old], hold)
             late = round_.overwritten_at_release(self._committed(round_)) - again
             if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
                 taken = self._group(round_.pending)
                 seen = self._committed(round_)
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
+        if claims is not None:
+            self._wait_until_back(claims)
+            again |= claims.kept()
         return again
+
+    def _wait_for_transactions(
+        self, partitions: Partitions, group: Group, old: Collection[Member], hold: JoinHold | None
+    ) -> None:
+        """Wait until no transaction of the owners holds an offset: what they sent before they left counts at its end.
+
+        The broker checks for a member only as offsets are sent (KIP-447), and only where one is named. ``old``: owners
+        whose clients name none (aiokafka), so they may send offsets until they learn that they were made to leave.
+        Raises ``Unavailable``.
+        """
+        tuning = self._pace.tuning
+
+        def while_held(reached: Callable[[], bool]) -> Callable[[], bool]:
+            def look() -> bool:
+                if hold is not None:
+                    hold.keep()
+                return reached()
+
+            return look
+
+        if hold is not None and old:
+            self._pace.until(
+                while_held(lambda: _are_back(self._group(), old, group)), tuning.back_limit_s, tuning.look_s
+            )
+        decided = while_held(lambda: not self._kafka.pending(self._group_id, partitions))
+        if not self._pace.until(decided, tuning.visible_limit_s, tuning.visible_s):
+            raise Unavailable(
+                f"offsets of group {self._group_id} are still pending after {tuning.visible_limit_s:.0f} s: a "
+                "transaction of an application holds them"
+            )
+
+    def _wait_until_back(self, claims: Claims) -> None:
+        """Until the owners that were made to leave are back; one that has died meanwhile is not waited for."""
+        tuning, clock = self._pace.tuning, self._pace.clock
+        patience = clock.monotonic() + tuning.back_limit_s
+
+        def settled() -> bool:
+            return claims.are_back or claims.look() or (claims.seen and clock.monotonic() > patience)
+
+        self._pace.until(settled, tuning.rejoin_limit_s, tuning.look_s)
 
     def _is_stale(self, looked: float) -> bool:
         """Whether a look of that moment is too old to act upon; told a few times only, for brokers far away."""
@@ -277,24 +382,16 @@ class Sequences:
             m.member_id: m.assignment & round_.pending for m in now.owners(round_.pending)
         }
 
-    def _may_keep_positions(self, round_: Round, group: Group) -> bool:
-        """Whether an owner that is rejoining when it becomes unknown goes on from where it was.
-
-        Cooperative clients keep what they own over a rebalance (kafka-python also then); so do some whose subscription
-        is from before KIP-429. Who is alone cannot leave another behind: among those, cooperative ones are looked after
-        once the group was Empty, and the old ones rejoin.
-        """
-        if group.type is not GroupType.CLASSIC:
-            return False
-        if group.assignor not in EAGER_ASSIGNORS:
-            return True
-        if len(group.members) < 2:
-            return False
+    def _old_clients(self, round_: Round, group: Group) -> frozenset[str]:
+        """Member ids of a classic group's owners whose subscription is from before KIP-429."""
+        if group.type is not GroupType.CLASSIC or is_cooperative(group):
+            return frozenset()
         versions = self._kafka.membership.subscription_versions(self._group_id)
-        return any(versions.get(m.member_id, 0) < COOPERATIVE_SUBSCRIPTION for m in group.owners(round_.pending))
+        owners = (m.member_id for m in group.owners(round_.pending))
+        return frozenset(m for m in owners if versions.get(m, 0) < COOPERATIVE_SUBSCRIPTION)
 
     @contextlib.contextmanager
-    def _held_join(self, group: Group, *, keeps: bool) -> Iterator[None]:
+    def _held_join(self, group: Group, *, keeps: bool, claims: Claims | None) -> Iterator[JoinHold | None]:
         """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
         Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
@@ -305,17 +402,20 @@ class Sequences:
         stay, for an outstanding member id keeps a group from becoming Empty only once a rebalance is under way.
         """
         if group.type is not GroupType.CLASSIC:
-            yield
+            yield None
             return
         tuning = self._pace.tuning
         with self._hold(rebalance=not keeps) as hold:
-            yield
+            yield hold
 
-            def somebody_is_back() -> bool:
+            def are_back() -> bool:
                 hold.keep()
-                return self._group().has_members
+                if claims is None:
+                    return self._group().has_members
+                # Members of a cooperative group read on while they wait for those who left.
+                return claims.look() or claims.have_rejoined(self._group())
 
-            self._pace.until(somebody_is_back, tuning.back_limit_s, tuning.look_s)
+            self._pace.until(are_back, tuning.back_limit_s, tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
                 hold.keep()
@@ -349,7 +449,9 @@ class Sequences:
             owners, unsure = _owners_now(round_.pending, group, self._group(round_.pending))
             self._times.stop(round_.pending, self._pace.clock.monotonic())
             left = self._kafka.membership.leave(self._group_id, owners)
-            self._held_until(hold, lambda: _are_back(self._group(), owners), tuning.back_limit_s, tuning.visible_s * 5)
+            self._held_until(
+                hold, lambda: _are_back(self._group(), owners, group), tuning.back_limit_s, tuning.visible_s * 5
+            )
             self._stay(hold)
             self.emptied = not self._group().has_members
             self._learn_before(round_)
@@ -429,14 +531,14 @@ def _all_but_one(
     return tuple(m for m in owners if m is not stays), stays.assignment & pending
 
 
-def _are_back(group: Group, left: Iterable[Member]) -> bool:
-    """Whether the clients that were made to leave are members again.
+def _are_back(group: Group, left: Iterable[Member], before: Group) -> bool:
+    """Whether the clients that were made to leave are members again; ``before``: the group as it was then.
 
     KIP-848 members come back under their own member id, classic ones under a new one; clients are told apart by
     client id and host.
     """
     gone = list(left)
-    old_ids = {m.member_id for m in gone}
+    old_ids = {m.member_id for m in before.members}
     for client in {(m.client_id, m.host) for m in gone}:
         now = [
             m

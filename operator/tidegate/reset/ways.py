@@ -16,6 +16,11 @@ COOPERATIVE_SUBSCRIPTION: Final = 1
 """``ConsumerProtocolSubscription`` version since KIP-429. Older clients may keep positions over a rebalance."""
 
 
+def is_cooperative(group: Group) -> bool:
+    """Whether members may keep their partitions over a classic group's rebalance; those of an unknown assignor may."""
+    return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
+
+
 @dataclass(frozen=True, slots=True)
 class Owners:
     """What is known of those who own the partitions to reset.
