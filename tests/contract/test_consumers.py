@@ -6,6 +6,7 @@ hold at a user's. All libraries go through their scenes side by side, once.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ import pytest
 
 from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, until
 from devstack import KafkaCluster
-from support.clients.fleet import ConsumerFleet
+from support.clients.fleet import ConsumerFleet, EventKind
 from support.clients.options import ClientKind, CommitMode
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.model import GroupState, TopicPartition
@@ -28,6 +29,7 @@ from tidegate.kafka.ports import Kafka
 INTERVAL_S: Final = 0.3
 HOLD_S: Final = 4.0
 NEVER_S: Final = 600.0
+HANGS_AFTER_S: Final = 8.0
 RECORDS, OUTSIDE = 10, 4
 """How many records there are at first, and where an outsider sets the group to."""
 
@@ -61,6 +63,14 @@ class Member(Protocol):
         """How often it has got its partition."""
         ...
 
+    def hangs(self) -> bool:
+        """Whether it will never read anything, by a defect of its library."""
+        ...
+
+    def story(self) -> str:
+        """What it told, for a failure."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -73,6 +83,12 @@ class FakeMember:
 
     def assignments(self) -> int:
         return self._consumer._generation
+
+    def hangs(self) -> bool:
+        return False
+
+    def story(self) -> str:
+        return repr(self._consumer)
 
     def close(self) -> None:
         self._consumer.close()
@@ -102,12 +118,24 @@ class FakeStage:
 class RealMember:
     def __init__(self, fleet: ConsumerFleet) -> None:
         self._fleet = fleet
+        self._started = time.monotonic()
 
     def read(self) -> list[int]:
         return [delivery.offset for delivery in self._fleet.records()]
 
     def assignments(self) -> int:
         return sum(event.kind == "assign" for event in self._fleet.events())
+
+    def hangs(self) -> bool:
+        # kafka-python 3.0.12: its first assignment came before it knew the topic and was empty; with the next one it
+        # never begins, although the coordinator shows it. Seen in 2 of 9 runs on a busy machine.
+        if self._fleet.options.kind is not ClientKind.KAFKA_PYTHON or time.monotonic() - self._started < HANGS_AFTER_S:
+            return False
+        given = [event.partitions for event in self._fleet.events() if event.kind is EventKind.ASSIGN]
+        return bool(given) and not any(given)
+
+    def story(self) -> str:
+        return "\n".join([*map(str, self._fleet.events()), str(self._fleet.records()[-3:]), self._fleet.log(0)[-3000:]])
 
     def close(self) -> None:
         self._fleet.stop_member("c0")
@@ -148,8 +176,15 @@ def _filled(world: World) -> TopicPartition:
 def _began(stage: Stage, commit: CommitMode, interval_s: float = INTERVAL_S) -> Member:
     """It has read everything."""
     member = stage.start(commit, interval_s)
-    until(stage.world, lambda: len(member.read()) == RECORDS, "all is read", timeout_s=40)
-    return member
+    try:
+        until(stage.world, lambda: len(member.read()) == RECORDS or member.hangs(), "all is read", timeout_s=40)
+    except AssertionError as error:
+        error.add_note(f"its group: {stage.world.kafka.groups([stage.group])}\n{member.story()}")
+        raise
+    if member.read():
+        return member
+    member.close()
+    return _began(stage, commit, interval_s)
 
 
 def _committed(stage: Stage) -> int | None:
@@ -227,6 +262,7 @@ FAKES: Final[Mapping[ClientKind, Mapping[str, Any]]] = {
     ClientKind.JAVA: {"commits_all": True},
     ClientKind.AIOKAFKA: {"commits_all": True},
     ClientKind.KAFKA_PYTHON: {"commits_all": True, "keeps_position": True},
+    ClientKind.FRANZ_GO: {},
 }
 """How each library is simulated."""
 
