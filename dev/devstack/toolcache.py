@@ -185,6 +185,13 @@ _GO_ENV = {
 }
 
 
+def go_build(build: Build, source: Path, name: str, package: str, *, ldflags: str = "-s -w") -> None:
+    """Build a package of the module in ``source`` as the program ``name``. Raises as `Tool.folder`."""
+    go = prerequisites.go().path
+    output = str(build.folder / name)
+    build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=source, env=_GO_ENV)
+
+
 def _go(
     name: str,
     version: str,
@@ -197,9 +204,7 @@ def _go(
     folder = DEV / "go" / (module or name)
 
     def build(build: Build) -> None:
-        go = prerequisites.go().path
-        output = str(build.folder / name)
-        build.run([go, "build", "-trimpath", "-ldflags", ldflags, "-o", output, package], cwd=folder, env=_GO_ENV)
+        go_build(build, folder, name, package, ldflags=ldflags)
 
     sources = (*sorted(folder.glob("go.*")), *sorted(folder.glob("*.go")))
     made_from: tuple[Path | str, ...] = (*sources, package, ldflags, platform.machine())

@@ -68,6 +68,8 @@ def default_client_ids(kind: ClientKind, group: str) -> set[str]:
             return {f"consumer-{group}-1"}
         case ClientKind.AIOKAFKA | ClientKind.KAFKA_PYTHON:
             return {f"{kind}-{importlib.metadata.version(kind)}"}
+        case ClientKind.FRANZ_GO:
+            return {"kgo"}
 
 
 @pytest.mark.parametrize("kind", ClientKind)

@@ -113,6 +113,7 @@ UNSUPPORTED: Mapping[tuple[ClientKind, str], str] = {
     (ClientKind.AIOKAFKA, "cooperative-sticky"): "aiokafka 0.14 has no incremental rebalancing (KIP-429)",
     (ClientKind.AIOKAFKA, "KIP-848"): "aiokafka 0.14 speaks the classic protocol only",
     (ClientKind.KAFKA_PYTHON, "KIP-848"): "kafka-python 3.0.12 speaks the classic protocol only",
+    (ClientKind.FRANZ_GO, "KIP-848"): "franz-go 1.22 speaks it only where it is told to; the tests' consumers do not",
 }
 """What is left out of `kinds`, and why."""
 
@@ -128,7 +129,7 @@ def kinds(owners: Owners = Owners.UNKNOWN) -> list[Cell]:
     clients: list[tuple[ClientKind, str | None]] = [(ClientKind.LIBRDKAFKA, "read_committed"), (ClientKind.JAVA, None)]
     if owners is Owners.UNKNOWN:
         clients.insert(1, (ClientKind.LIBRDKAFKA, "read_uncommitted"))
-        clients += [(ClientKind.AIOKAFKA, None), (ClientKind.KAFKA_PYTHON, None)]
+        clients += [(ClientKind.AIOKAFKA, None), (ClientKind.KAFKA_PYTHON, None), (ClientKind.FRANZ_GO, None)]
     found = []
     for kind, isolation in clients:
         groups = [(GroupProtocol.CLASSIC, a) for a in _CLASSIC if (kind, a) not in UNSUPPORTED]

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from support.clients.go import go_command
 from support.clients.java import java_command
 from support.clients.options import (
     ClientKind,
@@ -70,7 +71,9 @@ class Event:
 
     `partitions` of an assignment or revocation (incremental ones with cooperative assignors: only what changes),
     `commits` and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits
-    are told by librdkafka and kafka-python only: Java and aiokafka offer no callback for them.
+    are told by librdkafka and kafka-python only: Java and aiokafka offer no callback for them. franz-go's
+    consumers tell neither those nor revocations: with a callback for revocations, franz-go leaves the commit before
+    them to it.
     """
 
     t: float
@@ -393,9 +396,14 @@ class ConsumerFleet:
             "hold_s": options.hold_s,
             "members": specs,
         }
-        java = options.kind is ClientKind.JAVA
-        # -P: the worker's folder must not come before the libraries in its module path.
-        command = java_command(len(specs)) if java else [sys.executable, "-P", str(self._worker)]
+        match options.kind:
+            case ClientKind.JAVA:
+                command = java_command(len(specs))
+            case ClientKind.FRANZ_GO:
+                command = go_command()
+            case _:
+                # -P: the worker's folder must not come before the libraries in its module path.
+                command = [sys.executable, "-P", str(self._worker)]
         errors = Path(self._logs.name) / f"process-{len(self._processes)}.err"
         with errors.open("wb") as stderr:
             popen = subprocess.Popen(

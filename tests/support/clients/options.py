@@ -21,6 +21,7 @@ class ClientKind(StrEnum):
     JAVA = "java"
     AIOKAFKA = "aiokafka"
     KAFKA_PYTHON = "kafka-python"
+    FRANZ_GO = "franz-go"
 
 
 class CommitMode(StrEnum):
@@ -57,13 +58,14 @@ CLASSIC_ASSIGNORS: Mapping[ClientKind, frozenset[str]] = {
     ClientKind.JAVA: frozenset(_JAVA_ASSIGNORS),
     ClientKind.AIOKAFKA: frozenset({"range", "roundrobin", "sticky"}),
     ClientKind.KAFKA_PYTHON: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
+    ClientKind.FRANZ_GO: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
 }
 """The client-side assignors each library has, by Kafka's short names."""
 
 REMOTE_ASSIGNORS = frozenset({"uniform", "range"})
 """The assignors a broker has for KIP-848 groups."""
 
-_DEFAULT_HEARTBEAT_S = 3.0  # the same in all four libraries
+_DEFAULT_HEARTBEAT_S = 3.0  # the same in all five libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,8 @@ class ConsumerOptions:
 
     ``static`` gives each member a ``group.instance.id``, its name. ``client_ids`` gives it a ``client.id``, its name
     too; otherwise the id is the library's default. ``config`` holds further settings in the library's own spelling
-    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries) and wins over all
-    others.
+    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries; franz-go's consumers
+    know only the settings that these options make) and wins over all others.
 
     ``stagger_s`` is the time between the starts of successive members. In a KIP-848 group each member's heartbeats run
     from its own join, so they stay out of phase. In a classic group every rebalance answers all members at once and so
@@ -119,7 +121,7 @@ class ConsumerOptions:
     def member_config(self, name: str, index: int, members: int) -> dict[str, ConfigValue]:
         """The library's own settings for member `index` (from 0) of `members`, without deserializers and callbacks."""
         match self.kind:
-            case ClientKind.LIBRDKAFKA | ClientKind.JAVA:
+            case ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO:
                 config = self._dotted(name)
             case ClientKind.AIOKAFKA | ClientKind.KAFKA_PYTHON:
                 config = self._keywords(name)

@@ -13,7 +13,7 @@ def options(kind: ClientKind, **given: Any) -> ConsumerOptions:
     return ConsumerOptions(kind=kind, bootstrap="b:1", group="g", topics=("t",), **given)
 
 
-@pytest.mark.parametrize("kind", [ClientKind.LIBRDKAFKA, ClientKind.JAVA])
+@pytest.mark.parametrize("kind", [ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.FRANZ_GO])
 def test_what_is_not_asked_for_is_not_set(kind: ClientKind) -> None:
     config = options(kind).member_config("c0", 0, 2)
 
@@ -67,6 +67,7 @@ def test_the_librarys_own_settings_win() -> None:
     [
         (ClientKind.AIOKAFKA, {"protocol": GroupProtocol.CONSUMER}),
         (ClientKind.KAFKA_PYTHON, {"protocol": GroupProtocol.CONSUMER}),
+        (ClientKind.FRANZ_GO, {"protocol": GroupProtocol.CONSUMER}),
         (ClientKind.LIBRDKAFKA, {"assignor": "sticky"}),
         (ClientKind.AIOKAFKA, {"assignor": "cooperative-sticky"}),
         (ClientKind.JAVA, {"assignor": "uniform"}),
