@@ -142,6 +142,7 @@ class _GroupLogs:
     pending_ids: dict[str, float] = field(default_factory=dict)
     targets: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     rebalance: int = 0
+    first_join_ends_s: float | None = None
     emptied_ms: int | None = None
 
 
@@ -163,6 +164,8 @@ class FakeKafka:
     def __init__(self, clock: FakeClock | None = None, *, visible_after: int = 2, brokers: int = 1) -> None:
         self.clock = clock or FakeClock()
         self.visible_after = visible_after
+        self.initial_delay_s = 0.0
+        """``group.initial.rebalance.delay.ms``: the first join of an Empty group takes so long, whoever is pending."""
         self.hides_revocations = False
         """As brokers before 4.3: a KIP-848 member's description leaves out what it has yet to give up."""
         self.calls: list[str] = []
@@ -496,6 +499,10 @@ class FakeKafka:
         self._maybe_complete(group)
 
     def _prepare(self, group: _GroupLogs) -> None:
+        group.first_join_ends_s = None
+        if group.state is GroupState.EMPTY and self.initial_delay_s > 0:
+            group.first_join_ends_s = self.clock.monotonic() + self.initial_delay_s
+            self.clock.after(self.initial_delay_s, lambda: self._maybe_complete(group))
         group.state = GroupState.PREPARING_REBALANCE
         group.rebalance += 1
         mine = group.rebalance
@@ -516,7 +523,10 @@ class FakeKafka:
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         now = self.clock.monotonic()
-        if any(expiry > now for expiry in group.pending_ids.values()):
+        if group.first_join_ends_s is not None:
+            if now < group.first_join_ends_s:
+                return
+        elif any(expiry > now for expiry in group.pending_ids.values()):
             return
         if not all(m.rejoined for m in group.members.values()):
             return
@@ -710,6 +720,8 @@ class FakeTransaction:
         self._kafka._called("send")
         if not offsets:
             return
+        if not (group_id.isascii() and group_id.isprintable()):
+            raise Refused(f"commit offsets of group {group_id}: only for group ids of printable ASCII characters")
         self._kafka._check_epoch(self._id, self._opened.epoch)
         unknown = sorted(p for p in offsets if not self._kafka._exists(p))
         if unknown:

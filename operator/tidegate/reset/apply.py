@@ -220,9 +220,9 @@ class GroupReset:
         self._unverified = _NOBODY
         try:
             if theirs:
-                # Where an owner may only have gone on, and nobody has committed since, the target stands.
+                # Of some it was only not certain that they begin at the target: they may stand there, or beyond.
                 seen = self._pace.retrying(lambda: self._committed(frozenset(theirs)))
-                theirs = frozenset(p for p in theirs if seen.get(p) != targets[p])
+                theirs = frozenset(p for p in theirs if _is_old(self._before.get(p), targets[p], seen.get(p)))
             places = {p: o for p, o in self._before.items() if p in targets and p not in theirs}
             without = [p for p in targets if p not in self._before and p not in theirs]
             self._targets = places
@@ -366,8 +366,10 @@ class GroupReset:
         # Somebody may be back before we look for the first time.
         if not self._sequences.emptied and self._group().has_members:
             return _NOBODY
-        self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
-        seen = self._committed(pending | earlier.keys())
+        seen = self._sequences.seen_at_return
+        if seen is None:
+            self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
+            seen = self._committed(pending | earlier.keys())
         self._sequences.emptied = False  # it has been looked at
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._targets[p] for p in changed}
@@ -541,12 +543,10 @@ class GroupReset:
         group = self._settled_group(pending)
         if intent.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE:
             return pending
+        # Of a cooperative group only the generations just after that have told what its owners kept all the same.
         left = intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing)
         if left and not is_cooperative(group):
             return _NOBODY
-        if left and group.has_members:
-            # Who kept something names it since it joined anew. So do, after a later rebalance, those who were given it.
-            pending &= _NOBODY.union(*self._kafka.membership.owned_when_joining(self._group_id).values())
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}
         unsure = Round(intent.round, targets, self._replaced, learns=False).overwritten_at_release(seen)
@@ -659,6 +659,11 @@ class GroupReset:
             standstill=self._times.standstill(),
             before=_as_tuple(self._before),
         )
+
+
+def _is_old(before: int | None, target: int, seen: int | None) -> bool:
+    """Whether what is committed is certainly progress from before the run, and none from the target."""
+    return seen is None or seen < target or (before is not None and target < before <= seen)
 
 
 def _turned(planned: int, now: int, target: int) -> bool:

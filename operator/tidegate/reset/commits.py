@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
@@ -149,13 +149,23 @@ class RunCommits:
         offset = self._kafka.committed(self._marker_group, [self._marker_partition]).get(self._marker_partition)
         return marker.committed_round(self._run_uid, offset)
 
+    def decided(self, partitions: Collection[TopicPartition], group_id: str | None = None) -> Callable[[], bool]:
+        """To be asked until it says that each of the partitions was seen without an open transaction since the first
+        time; members that commit by transactions have some open at most times."""
+        left = frozenset(partitions)
+
+        def look() -> bool:
+            nonlocal left
+            left = self._kafka.pending(group_id or self.group_id, left)
+            return not left
+
+        return look
+
     def wait_visible(self, partitions: Collection[TopicPartition], group_id: str | None = None) -> None:
         """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms)."""
         group = group_id or self.group_id
         tuning = self.pace.tuning
-        if not self.pace.until(
-            lambda: not self._kafka.pending(group, partitions), tuning.visible_limit_s, tuning.visible_s
-        ):
+        if not self.pace.until(self.decided(partitions, group), tuning.visible_limit_s, tuning.visible_s):
             raise Unavailable(
                 f"offsets of group {group} are still pending after {tuning.visible_limit_s:.0f} s: another "
                 "transaction holds them"

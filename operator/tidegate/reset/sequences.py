@@ -28,6 +28,14 @@ MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""
 
 
+NOTICED_S: Final = 1.0
+"""How much later than a heartbeat an owner that was made to leave is back."""
+
+FAST_HEARTBEAT_S: Final = 0.5
+LEAVING_S: Final = 0.35
+"""How long before a heartbeat owners are made to leave: their targets are committed first."""
+
+
 class JoinNotHeld(Unavailable):
     """A join was not held until the targets were committed, so owners may have gone on from their old positions:
     nothing that was read back since tells, and the round does not count."""
@@ -145,13 +153,17 @@ class Sequences:
         """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
         self.emptied = False
         """Whether the group may have been Empty when the last round committed: then anybody may commit after it."""
+        self.seen_at_return: Mapping[TopicPartition, int] | None = None
+        """What the emptied group had committed as somebody was back: too early for progress from the targets."""
+        self._kept_at: float | None = None
+        """When the generation of the last round was seen, if an owner kept something in it (monotonic seconds)."""
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
-        self.postponed, self.emptied = frozenset(), False
+        self.postponed, self.emptied, self.seen_at_return = frozenset(), False, None
         match way:
             case Way.DIRECT:
                 return self._direct(round_, group)
@@ -289,6 +301,7 @@ class Sequences:
             self.postponed = round_.pending
             return round_.pending
         claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
+        self._wait_for_heartbeat()
         with self._held_join(group, keeps=keeps, claims=claims) as hold:
             if held and self._is_stale(looked):
                 # Who owns what shows no more; a rebalance may have ended between the look and the hold.
@@ -325,8 +338,20 @@ class Sequences:
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
         if claims is not None:
             self._wait_until_back(claims)
-            again |= claims.kept()
+            kept = claims.kept()
+            self._kept_at = self._pace.clock.monotonic() if kept else None
+            again |= kept
         return again
+
+    def _wait_for_heartbeat(self) -> None:
+        """Before owners are made to leave that kept something in the last round: until shortly before they heartbeat.
+
+        Their next heartbeat then comes before their next commit. franz-go's first one comes 0.5 s after it has joined.
+        """
+        kept_at, self._kept_at = self._kept_at, None
+        if kept_at is not None:
+            beats_at = kept_at + FAST_HEARTBEAT_S + self._pace.tuning.heartbeat_s
+            self._pace.pause(beats_at - LEAVING_S - self._pace.clock.monotonic())
 
     def _wait_for_transactions(
         self, partitions: Partitions, group: Group, old: Collection[Member], hold: JoinHold | None
@@ -348,11 +373,11 @@ class Sequences:
             return look
 
         if hold is not None and old:
-            self._pace.until(
-                while_held(lambda: _are_back(self._group(), old, group)), tuning.back_limit_s, tuning.look_s
-            )
-        decided = while_held(lambda: not self._kafka.pending(self._group_id, partitions))
-        if not self._pace.until(decided, tuning.visible_limit_s, tuning.visible_s):
+            back = while_held(lambda: _are_back(self._group(), old, group))
+            self._pace.until(back, tuning.heartbeat_s + NOTICED_S, tuning.look_s)
+        if not self._pace.until(
+            while_held(self._commits.decided(partitions)), tuning.visible_limit_s, tuning.visible_s
+        ):
             raise Unavailable(
                 f"offsets of group {self._group_id} are still pending after {tuning.visible_limit_s:.0f} s: a "
                 "transaction of an application holds them"
@@ -364,9 +389,17 @@ class Sequences:
         patience = clock.monotonic() + tuning.back_limit_s
 
         def settled() -> bool:
-            return claims.are_back or claims.look() or (claims.seen and clock.monotonic() > patience)
+            self._note_return()
+            if claims.are_back or claims.look():
+                return True
+            return clock.monotonic() > patience and (claims.seen or not self._group().has_members)
 
-        self._pace.until(settled, tuning.rejoin_limit_s, tuning.look_s)
+        # A generation in which partitions move is over within milliseconds.
+        self._pace.until(settled, tuning.rejoin_limit_s, tuning.look_s / 4)
+
+    def _note_return(self) -> None:
+        if self.emptied and self.seen_at_return is None and self._group().has_members:
+            self.seen_at_return = self._kafka.committed(self._group_id)
 
     def _is_stale(self, looked: float) -> bool:
         """Whether a look of that moment is too old to act upon; told a few times only, for brokers far away."""
@@ -410,12 +443,15 @@ class Sequences:
 
             def are_back() -> bool:
                 hold.keep()
+                self._note_return()
                 if claims is None:
                     return self._group().has_members
                 # Members of a cooperative group read on while they wait for those who left.
                 return claims.look() or claims.have_rejoined(self._group())
 
-            self._pace.until(are_back, tuning.back_limit_s, tuning.look_s)
+            # Who has died is not waited for while the others stand still.
+            limit_s = tuning.back_limit_s if claims is None else tuning.heartbeat_s + NOTICED_S
+            self._pace.until(are_back, limit_s, tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
                 hold.keep()

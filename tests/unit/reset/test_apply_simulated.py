@@ -885,6 +885,32 @@ def test_an_owner_that_keeps_its_position_when_a_commit_is_refused_is_made_to_le
     world.check_reset(at_most=result.rounds)
 
 
+@pytest.mark.parametrize("initial_delay_s", [0.0, 3.0])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_lone_owner_that_commits_all_the_time_is_not_made_to_leave_again(
+    ahead: bool, initial_delay_s: float, tmp_path: Path
+) -> None:
+    """Its group is Empty for a while, and what it commits as soon as it reads again is progress from the target."""
+    often = (("poll_s", 0.02), ("auto_commit_s", 0.02))
+    kind = Kind("lone", Way.HANDOVER, assignor="cooperative-sticky", consumer=often)
+    world = World(kind, tmp_path)
+    world.kafka.initial_delay_s = initial_delay_s
+    for consumer in world.consumers[1:]:
+        consumer.close()
+    world.clock.sleep(12)
+    if ahead:
+        world.targets = {p: bounds.latest - 1 for p, bounds in world.kafka.log_bounds(RESET).items()}
+    else:
+        world.targets = {p: world.kafka.committed(GROUP)[p] - 5 for p in RESET}
+    world.create()
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.004, slow=("groups", "committed", "leave"))
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    world.settle()
+    world.check_reset()
+
+
 def commit_by_transactions(consumer: FakeConsumer, *, names_member: bool) -> None:
     """An exactly-once application: each 0.3 s it sends where it stands to a transaction, which ends 30 ms later.
 
