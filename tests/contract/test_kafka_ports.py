@@ -395,6 +395,16 @@ def test_a_transaction_spans_groups_all_or_none(world: World) -> None:
     assert world.kafka.committed_of([one, two]) == {one: {partition: 1}, two: {partition: 2}}
 
 
+def test_a_group_id_that_no_transaction_takes_is_refused_with_the_reason(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), f"größe-{new_group()}"
+    with (
+        writer(world, group_id).transaction() as transaction,
+        pytest.raises(Refused, match="printable ASCII characters"),
+    ):
+        transaction.send(group_id, {partition: 1})
+    assert world.kafka.committed(group_id) == {}
+
+
 def test_leaving_a_transaction_without_commit_aborts_it(world: World) -> None:
     partitions, group_id = partitions_of(world.create_topic(2), 2), new_group()
     writing = writer(world, group_id)

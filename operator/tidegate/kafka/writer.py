@@ -156,6 +156,12 @@ class KafkaOffsetWriter:
 
     def _group_metadata(self, group_id: str) -> Any:
         """Generation −1 and no member: what a producer outside the group may commit with (KAFKA-9365, KAFKA-18060)."""
+        if not (group_id.isascii() and group_id.isprintable()):
+            # It would say "Input buffer group id is not safe" (rd_kafka_consumer_group_metadata_read).
+            raise Refused(
+                f"commit offsets of group {group_id}: librdkafka does so in a transaction only for group ids of "
+                "printable ASCII characters"
+            )
         with self._lock:
             if group_id not in self._metadata:
                 outsider = Consumer(

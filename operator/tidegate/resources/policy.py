@@ -20,6 +20,8 @@ from pydantic import (
 
 from tidegate.resources import spark_conf
 from tidegate.resources.base import (
+    AsciiGroupId,
+    AsciiGroupPattern,
     ConnectionRef,
     Count,
     Duration,
@@ -680,10 +682,10 @@ class OffsetResetPolicySpec(SpecModel):
     """
 
     connection_ref: ConnectionRef
-    group: GroupId | None = None
+    group: AsciiGroupId | None = None
     groups: (
         Annotated[
-            tuple[GroupPattern, ...],
+            tuple[AsciiGroupPattern, ...],
             Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
             unique(str, "must not repeat a pattern: remove the second one"),
         ]
