@@ -36,7 +36,7 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import make_plan
-from tidegate.reset.sequences import MOST_STALE_LOOKS
+from tidegate.reset.sequences import MOST_STALE_LOOKS, Claims
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 
@@ -909,6 +909,29 @@ def test_a_lone_owner_that_commits_all_the_time_is_not_made_to_leave_again(
     assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
     world.settle()
     world.check_reset()
+
+
+def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do read on from the targets; what they commit then is no reason to leave them there."""
+    world = World(next(k for k in KINDS if k.name == "cooperative"), tmp_path)
+    world.create()
+    looks, kept = count(1), Claims.kept
+
+    def unsure(claims: Claims) -> frozenset[TopicPartition]:
+        return frozenset(world.targets) if next(looks) <= MAX_ROUNDS else kept(claims)
+
+    monkeypatch.setattr(Claims, "kept", unsure)
+    before = world.kafka.committed(GROUP)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert f"{len(RESET)} committed offset(s) were put back" in result.message
+    world.settle()
+    for partition in RESET:
+        last = max((b for c in world.consumers for b in c.began if b.partition == partition), key=lambda b: b.at_s)
+        assert last.offset >= before[partition], partition
 
 
 def commit_by_transactions(consumer: FakeConsumer, *, names_member: bool) -> None:
