@@ -306,6 +306,7 @@ class GroupReset:
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
         self._not_held = _NOBODY
+        self._sequences.wait_for_heartbeat()
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
         self._gated |= choice.way is Way.GATED
@@ -370,7 +371,7 @@ class GroupReset:
         if seen is None:
             self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
             seen = self._committed(pending | earlier.keys())
-        self._sequences.emptied = False  # it has been looked at
+        self._sequences.emptied, self._sequences.seen_at_return = False, None  # it has been looked at
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
@@ -662,8 +663,13 @@ class GroupReset:
 
 
 def _is_old(before: int | None, target: int, seen: int | None) -> bool:
-    """Whether what is committed is certainly progress from before the run, and none from the target."""
-    return seen is None or seen < target or (before is not None and target < before <= seen)
+    """Whether what is committed is an owner's progress from before the run, and none from the target.
+
+    Where there was no commit before, what was committed since is kept as it is.
+    """
+    if seen == target:
+        return False
+    return seen is None or before is None or seen < target or target < before <= seen
 
 
 def _turned(planned: int, now: int, target: int) -> bool:

@@ -28,6 +28,8 @@ class Tuning:
     """How long a group may take to rejoin; longer than a dead member's session timeout of 45 s."""
     back_limit_s: float = 12.0
     """How long to wait for members that we made leave to come back (KIP-848: within their heartbeat of 5 s)."""
+    session_s: float = 45.0
+    """``session.timeout.ms`` of clients: one that has not come back to its Empty group by then has ended."""
     fresh_s: float = 0.15
     """How old a look at a classic group's owners may be when its join is held: no rebalance fits into that."""
     settle_limit_s: float = 20.0

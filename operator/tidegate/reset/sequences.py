@@ -32,8 +32,8 @@ NOTICED_S: Final = 1.0
 """How much later than a heartbeat an owner that was made to leave is back."""
 
 FAST_HEARTBEAT_S: Final = 0.5
-LEAVING_S: Final = 0.35
-"""How long before a heartbeat owners are made to leave: their targets are committed first."""
+LEAVING_S: Final = 0.5
+"""How long before a heartbeat a round begins, so that owners have been made to leave by then."""
 
 
 class JoinNotHeld(Unavailable):
@@ -301,7 +301,6 @@ class Sequences:
             self.postponed = round_.pending
             return round_.pending
         claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
-        self._wait_for_heartbeat()
         with self._held_join(group, keeps=keeps, claims=claims) as hold:
             if held and self._is_stale(looked):
                 # Who owns what shows no more; a rebalance may have ended between the look and the hold.
@@ -343,10 +342,11 @@ class Sequences:
             again |= kept
         return again
 
-    def _wait_for_heartbeat(self) -> None:
-        """Before owners are made to leave that kept something in the last round: until shortly before they heartbeat.
+    def wait_for_heartbeat(self) -> None:
+        """Where an owner kept something in the last round: until shortly before it heartbeats.
 
-        Their next heartbeat then comes before their next commit. franz-go's first one comes 0.5 s after it has joined.
+        Made to leave then, it learns it from that heartbeat and not from its next commit. franz-go's first heartbeat
+        comes 0.5 s after it has joined. Raises ``DeadlinePassed``.
         """
         kept_at, self._kept_at = self._kept_at, None
         if kept_at is not None:
@@ -374,7 +374,7 @@ class Sequences:
 
         if hold is not None and old:
             back = while_held(lambda: _are_back(self._group(), old, group))
-            self._pace.until(back, tuning.heartbeat_s + NOTICED_S, tuning.look_s)
+            self._pace.until(back, tuning.back_limit_s, tuning.look_s)
         if not self._pace.until(
             while_held(self._commits.decided(partitions)), tuning.visible_limit_s, tuning.visible_s
         ):
@@ -386,13 +386,16 @@ class Sequences:
     def _wait_until_back(self, claims: Claims) -> None:
         """Until the owners that were made to leave are back; one that has died meanwhile is not waited for."""
         tuning, clock = self._pace.tuning, self._pace.clock
-        patience = clock.monotonic() + tuning.back_limit_s
+        began = clock.monotonic()
 
         def settled() -> bool:
             self._note_return()
             if claims.are_back or claims.look():
                 return True
-            return clock.monotonic() > patience and (claims.seen or not self._group().has_members)
+            waited = clock.monotonic() - began
+            return (waited > tuning.back_limit_s and claims.seen) or (
+                waited > tuning.session_s and not self._group().has_members
+            )
 
         # A generation in which partitions move is over within milliseconds.
         self._pace.until(settled, tuning.rejoin_limit_s, tuning.look_s / 4)

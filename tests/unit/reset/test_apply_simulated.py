@@ -960,10 +960,15 @@ def commit_by_transactions(consumer: FakeConsumer, *, names_member: bool) -> Non
     kafka.clock.after(0.1 * (1 + int(consumer.client_id[1:])), commit)
 
 
+OLD = (("subscription_version", 0), ("waits", False))
+"""aiokafka."""
+
+
 @pytest.mark.parametrize(
     ("kind", "names_member"),
     [
-        (Kind("before-kip-429", Way.HANDOVER, consumer=(("subscription_version", 0), ("waits", False))), False),
+        (Kind("before-kip-429", Way.HANDOVER, consumer=OLD), False),
+        (Kind("before-kip-429-slow", Way.HANDOVER, consumer=(*OLD, ("heartbeat_s", 8.0))), False),
         (Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"), True),
         (Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"), True),
         (Kind("consumer-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", owners=Owners.WAITING), True),
