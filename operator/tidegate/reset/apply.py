@@ -222,7 +222,7 @@ class GroupReset:
             if theirs:
                 # Of some it was only not certain that they begin at the target: they may stand there, or beyond.
                 seen = self._pace.retrying(lambda: self._committed(frozenset(theirs)))
-                theirs = frozenset(p for p in theirs if _is_old(self._before.get(p), targets[p], seen.get(p)))
+                theirs = frozenset(p for p in theirs if Watched(self._before.get(p), targets[p], seen.get(p)).is_old)
             places = {p: o for p, o in self._before.items() if p in targets and p not in theirs}
             without = [p for p in targets if p not in self._before and p not in theirs]
             self._targets = places
@@ -660,16 +660,6 @@ class GroupReset:
             standstill=self._times.standstill(),
             before=_as_tuple(self._before),
         )
-
-
-def _is_old(before: int | None, target: int, seen: int | None) -> bool:
-    """Whether what is committed is an owner's progress from before the run, and none from the target.
-
-    Where there was no commit before, what was committed since is kept as it is.
-    """
-    if seen == target:
-        return False
-    return seen is None or before is None or seen < target or target < before <= seen
 
 
 def _turned(planned: int, now: int, target: int) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
-from tidegate.kafka.ports import GroupTransaction, Kafka, OffsetWriter
+from tidegate.kafka.ports import GroupTransaction, JoinHold, Kafka, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.model import Plan
 from tidegate.reset.pacing import Pace
@@ -149,23 +149,26 @@ class RunCommits:
         offset = self._kafka.committed(self._marker_group, [self._marker_partition]).get(self._marker_partition)
         return marker.committed_round(self._run_uid, offset)
 
-    def decided(self, partitions: Collection[TopicPartition], group_id: str | None = None) -> Callable[[], bool]:
-        """To be asked until it says that each of the partitions was seen without an open transaction since the first
-        time; members that commit by transactions have some open at most times."""
-        left = frozenset(partitions)
+    def wait_visible(
+        self, partitions: Collection[TopicPartition], group_id: str | None = None, *, hold: JoinHold | None = None
+    ) -> None:
+        """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms).
 
-        def look() -> bool:
-            nonlocal left
-            left = self._kafka.pending(group_id or self.group_id, left)
-            return not left
-
-        return look
-
-    def wait_visible(self, partitions: Collection[TopicPartition], group_id: str | None = None) -> None:
-        """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms)."""
+        Each partition has to be seen once without an open transaction, not all at the same moment: members that commit
+        by transactions have some open at most times. ``hold``: kept meanwhile. Raises ``Unavailable``.
+        """
         group = group_id or self.group_id
         tuning = self.pace.tuning
-        if not self.pace.until(self.decided(partitions, group), tuning.visible_limit_s, tuning.visible_s):
+        left = frozenset(partitions)
+
+        def decided() -> bool:
+            nonlocal left
+            if hold is not None:
+                hold.keep()
+            left = self._kafka.pending(group, left)
+            return not left
+
+        if not self.pace.until(decided, tuning.visible_limit_s, tuning.visible_s):
             raise Unavailable(
                 f"offsets of group {group} are still pending after {tuning.visible_limit_s:.0f} s: another "
                 "transaction holds them"

@@ -363,25 +363,9 @@ class Sequences:
         Raises ``Unavailable``.
         """
         tuning = self._pace.tuning
-
-        def while_held(reached: Callable[[], bool]) -> Callable[[], bool]:
-            def look() -> bool:
-                if hold is not None:
-                    hold.keep()
-                return reached()
-
-            return look
-
         if hold is not None and old:
-            back = while_held(lambda: _are_back(self._group(), old, group))
-            self._pace.until(back, tuning.back_limit_s, tuning.look_s)
-        if not self._pace.until(
-            while_held(self._commits.decided(partitions)), tuning.visible_limit_s, tuning.visible_s
-        ):
-            raise Unavailable(
-                f"offsets of group {self._group_id} are still pending after {tuning.visible_limit_s:.0f} s: a "
-                "transaction of an application holds them"
-            )
+            self._held_until(hold, lambda: _are_back(self._group(), old, group), tuning.back_limit_s, tuning.look_s)
+        self._commits.wait_visible(partitions, hold=hold)
 
     def _wait_until_back(self, claims: Claims) -> None:
         """Until the owners that were made to leave are back; one that has died meanwhile is not waited for."""
@@ -499,8 +483,10 @@ class Sequences:
         again = _owned_by_others(round_.pending, owners, left) | unsure
         return round_.overwritten_at_release(self._committed(round_)) | again
 
-    def _held_until(self, hold: OwnersHold, reached: Callable[[], bool], limit_s: float, every_s: float) -> bool:
-        """Like ``Pace.until``, and owners that wait for open transactions wait meanwhile."""
+    def _held_until(
+        self, hold: OwnersHold | JoinHold, reached: Callable[[], bool], limit_s: float, every_s: float
+    ) -> bool:
+        """Like ``Pace.until``, and owners are held meanwhile: at their join, or by a transaction that they wait for."""
 
         def look() -> bool:
             hold.keep()

@@ -38,6 +38,18 @@ class Watched:
         return Verdict.SETTLED
 
     @property
+    def is_old(self) -> bool:
+        """Whether what was seen is an owner's progress from before the reset, and none from the target.
+
+        Where there was no commit before, what was committed since is taken for that.
+        """
+        if self.seen == self.target:
+            return False
+        if self.seen is None or self.before is None:
+            return True
+        return self.seen < self.target or self.target < self.before <= self.seen
+
+    @property
     def overwritten_before_release(self) -> bool:
         """Judge an offset read just as the owners were let go: too early for progress that reaches the old place."""
         if self.seen == self.target:
