@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -149,6 +150,44 @@ def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
         assert outcome.verdict.missing == 0, str(outcome)
         assert sum(d.offset == 0 for d in trial.records() if d[2:4] == first) == 2
         assert not trial.complaints()
+
+
+# --- members that do not come to a rebalance --------------------------------------------------------------------------
+
+
+def _nobody_waits_for_a_frozen_member(cell: Cell, way: Way, bootstrap: str, folder: Path) -> None:
+    """It is made to leave long before its session of 45 s is over; when it runs again, it goes on with the others."""
+    with Trial(bootstrap, cell, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 80, 30)
+        trial.wait_settled(0.5)
+        (healthy,), (frozen,) = trial.fleet.processes()
+        committed = trial.committed()
+        targets = {p: committed[p] - 50 for p, owner in trial.fleet.owners().items() if owner == healthy}
+        index = trial.fleet.process_of(frozen)
+        trial.fleet.pause_process(index)
+        try:
+            request = trial.request(targets, max_standstill=timedelta(seconds=5))
+            result = trial.execute(request)
+            assert (result.phase, result.way) == (Phase.SUCCEEDED, way), result
+            assert "1 of them not back yet" in result.message
+            # Its partitions as well: they were given to the member that is there.
+            trial.fleet.wait_flowing(trial.partitions, since=time.time())
+        finally:
+            trial.fleet.resume_process(index)
+        trial.fleet.wait_assigned(trial.partitions, members=2)
+        verdict = trial.judge(trial.touched_at(request), targets)
+        assert verdict.is_clean, f"{result} {verdict}"
+
+
+STORIES |= {
+    "barrier_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, LIBRDKAFKA, Way.BARRIER),
+    "barrier_waiting_nobody_waits_for_a_frozen_member": partial(
+        _nobody_waits_for_a_frozen_member, BARRIER_WAITING, Way.BARRIER
+    ),
+    "handover_nobody_waits_for_a_frozen_member": partial(
+        _nobody_waits_for_a_frozen_member, replace(HANDOVER_WAITING, owners=Owners.UNKNOWN), Way.HANDOVER
+    ),
+}
 
 
 # --- applications that commit late ------------------------------------------------------------------------------------

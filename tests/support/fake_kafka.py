@@ -864,15 +864,15 @@ class Began:
 class FakeConsumer:
     """An application with one consumer. Times in seconds; ``phase_s`` shifts its heartbeats against the others'.
 
-    ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries its
-    position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it becomes
-    unknown; ``keeps_when_refused``: also when a refused commit tells it that it is unknown, in a cooperative group
-    (franz-go). ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it lost in it. ``waits``:
-    it waits for open transactions before it reads a committed offset (KIP-447). ``late_commit_s``: its application
-    holds what it has read for so long and then commits it, whatever happened since. ``commits_all``: auto-commit writes
-    also what did not change (Java). ``managed``: it runs the agent (``agents/contract``), which takes ``drain_s`` from
-    the hold to its ack. ``begins_at_end``: without a committed offset it begins at the log's end
-    (``auto.offset.reset=latest``).
+    ``rejoin_delay_s``: how long after it noticed a rebalance it comes back to poll. ``keeps_position``: it carries
+    its position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it
+    becomes unknown; ``keeps_when_refused``: also when a refused commit or join tells it that it is unknown, in a
+    cooperative group (franz-go). ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it
+    lost in it. ``waits``: it waits for open transactions before it reads a committed offset (KIP-447).
+    ``late_commit_s``: its application holds what it has read for so long and then commits it, whatever happened
+    since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
+    (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a committed
+    offset it begins at the log's end (``auto.offset.reset=latest``).
     """
 
     kafka: FakeKafka
@@ -926,7 +926,7 @@ class FakeConsumer:
         self._running = True
         self._next_heartbeat_s = clock.monotonic() + self.heartbeat_s + self.phase_s
         self._next_commit_s = clock.monotonic() + (self.auto_commit_s or 0.0) + self.phase_s
-        self.kafka._join(self.group_id, self.member_id, self)
+        self._join()
         if self.protocol is GroupType.CONSUMER:
             self._reconcile()
         clock.after(self.poll_s, self._poll)
@@ -1033,7 +1033,9 @@ class FakeConsumer:
         group = self.kafka._group(self.group_id)
         member = group.members.get(self.member_id)
         if member is None:
-            self._lost()
+            # A slow one learns it as it comes back to poll.
+            if not self._rejoining:
+                self._lost()
         elif self.protocol is GroupType.CONSUMER:
             self._reconcile()
         elif group.state is GroupState.PREPARING_REBALANCE and not member.rejoined and not self._rejoining:
@@ -1047,13 +1049,25 @@ class FakeConsumer:
         self._unstarted.clear()
         self.member_id = self._new_id()
         self._committed.clear()
-        self.kafka._join(self.group_id, self.member_id, self)
+        self._join()
         if self.protocol is GroupType.CONSUMER:
             self._reconcile()
 
     def _unknown_in_join(self) -> None:
-        if self._running and self._joining:
+        if not (self._running and self._joining):
+            return
+        if self.keeps_when_refused:
+            self._join_anew_with_positions()
+        else:
             self._lost()
+
+    def _join_anew_with_positions(self) -> None:
+        self.member_id = self._new_id()
+        self._join(frozenset(self._positions))
+
+    def _join(self, names: frozenset[TopicPartition] = frozenset()) -> None:
+        self._joining = self.protocol is GroupType.CLASSIC
+        self.kafka._join(self.group_id, self.member_id, self, names)
 
     def _rejoin(self) -> None:
         if self.assignor not in COOPERATIVE:
@@ -1066,8 +1080,7 @@ class FakeConsumer:
             if not self._running:
                 return
             if member_id in self.kafka._group(self.group_id).members:
-                self._joining = True
-                self.kafka._join(self.group_id, member_id, self)
+                self._join()
             else:
                 self._lost()
 
@@ -1150,8 +1163,7 @@ class FakeConsumer:
             return
         self.refused_commits += 1
         if self.keeps_when_refused and self.member_id not in self.kafka._group(self.group_id).members:
-            self.member_id = self._new_id()
-            self.kafka._join(self.group_id, self.member_id, self, names=frozenset(self._positions))
+            self._join_anew_with_positions()
 
     def _hold_for_late_commit(self, partitions: Collection[TopicPartition] | None = None) -> None:
         if self.late_commit_s is None:

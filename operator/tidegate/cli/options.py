@@ -99,6 +99,7 @@ class Options:
     drain_timeout: timedelta
     owners: Owners
     in_flight: timedelta
+    max_standstill: timedelta
     warnings: tuple[str, ...] = ()
 
     @property
@@ -162,6 +163,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ours.add_argument(
         "--in-flight", default="0s", metavar="DURATION", help="with --execute: how long records stay in hand (0s)"
     )
+    ours.add_argument(
+        "--max-standstill",
+        default="30s",
+        metavar="DURATION",
+        help="with --execute: how long members may wait for one that does not rejoin (30s)",
+    )
 
 
 def groups_parser(prog: str = "tidegate groups") -> argparse.ArgumentParser:
@@ -205,6 +212,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         drain_timeout=_duration("--drain-timeout", given.drain_timeout),
         owners=_owners(given.owners),
         in_flight=_duration("--in-flight", given.in_flight),
+        max_standstill=_duration("--max-standstill", given.max_standstill),
         warnings=warnings,
     )
 

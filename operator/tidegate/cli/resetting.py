@@ -196,6 +196,7 @@ class Resetting:
             settings=ApplySettings(
                 owners=self.options.owners,
                 in_flight=self.options.in_flight,
+                max_standstill=self.options.max_standstill,
                 drain_timeout=self.options.drain_timeout,
                 deadline=now + DEADLINE,
             ),

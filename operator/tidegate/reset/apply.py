@@ -110,7 +110,16 @@ class GroupReset:
             run.request.run_id,
             settings.drain_timeout.total_seconds(),
         )
-        self._sequences = Sequences(kafka, self._commits, self._gates, self._pace, self._times, self._hold_s)
+        self._standstill_s = settings.max_standstill.total_seconds()
+        self._sequences = Sequences(
+            kafka,
+            self._commits,
+            self._gates,
+            self._pace,
+            self._times,
+            hold_s=self._hold_s,
+            standstill_s=self._standstill_s,
+        )
         self._targets: dict[TopicPartition, int] = plan.targets
         self._before: dict[TopicPartition, int] = {}
         self._round = 0
@@ -208,7 +217,7 @@ class GroupReset:
         """
         # A time of its own: the deadline may be what brought us here. Owners are held, and watched, for as long again.
         tuning = self._tuning
-        self._pace.extend(tuning.rejoin_limit_s + 2 * (self._hold_s + tuning.heartbeat_s))
+        self._pace.extend(tuning.rejoin_limit_s + self._standstill_s + 2 * (self._hold_s + tuning.heartbeat_s))
         if self._commits.unsure:
             unknown = self._find_out(message)
             if unknown is not None:
@@ -435,10 +444,16 @@ class GroupReset:
             held = self._way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE
             return held or group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
-        limit_s = self._tuning.settle_limit_s
+        # A join that the run itself may have begun is not left to who does not come.
+        is_ours = bool(self._intents) and group.type is GroupType.CLASSIC
+        limit_s = self._standstill_s if is_ours else self._tuning.settle_limit_s
         self._pace.check()
         if self._pace.until(settled, limit_s, self._tuning.look_s):
             return group
+        if is_ours and group.has_members:
+            self._sequences.free_join()
+            if self._pace.until(settled, limit_s, self._tuning.look_s):
+                return group
         since = f"group {self._group_id} is {group.state} since {limit_s:.0f} s"
         if group.type is GroupType.CLASSIC:
             raise NotReady(f"{since}: a member does not come back to the rebalance")
@@ -646,7 +661,19 @@ class GroupReset:
             if self._redone
             else ""
         )
-        return f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}{again}"
+        left = self._left_behind()
+        return f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}{again}{left}"
+
+    def _left_behind(self) -> str:
+        left = self._sequences.left_behind()
+        if left is None:
+            return ""
+        names = ", ".join(f"{m.client_id} at {m.host}" for m in left[:3])
+        missing = f"; {len(left)} of them not back yet: {names}" if left else ""
+        return (
+            f"; all members were made to leave, because not all had rejoined within maxStandstill "
+            f"({self._standstill_s:g} s){missing}"
+        )
 
     def _result(self, phase: Phase, reason: str, message: str) -> RunResult:
         return RunResult(

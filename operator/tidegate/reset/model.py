@@ -424,12 +424,14 @@ class ApplySettings:
     """How a reset is applied.
 
     ``in_flight``: how long an application may hold records before it commits them. ``drain_timeout``: how long managed
-    consumers may take to finish what they were given. ``deadline``: when the run has to be over, by the operator's
-    clock.
+    consumers may take to finish what they were given. ``max_standstill``: how long the members of a group may stand
+    still at a join that some of them do not come to, besides ``in_flight``. ``deadline``: when the run has to be over,
+    by the operator's clock.
     """
 
     owners: Owners = Owners.UNKNOWN
     in_flight: timedelta = timedelta(0)
+    max_standstill: timedelta = timedelta(seconds=30)
     deadline: datetime | None = None
     drain_timeout: timedelta = timedelta(seconds=30)
 

@@ -517,7 +517,8 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
     # Which clients they are is seen when the plan is applied.
     return (
         "The members are held at one rebalance, which re-reads nothing; but one whose client is from before KIP-429 "
-        f"(aiokafka, kafka-python) is made to leave instead, and what it has read and not committed {reread}"
+        "(aiokafka, kafka-python), or that does not rejoin within maxStandstill, is made to leave instead, and what it "
+        f"has read and not committed {reread}"
     )
 
 

@@ -189,6 +189,7 @@ def make_request(
         settings=ApplySettings(
             owners=Owners(reset.owners.value),
             in_flight=reset.in_flight,
+            max_standstill=reset.max_standstill,
             drain_timeout=reset.drain_timeout,
             deadline=started_at + reset.deadline,
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -18,7 +19,7 @@ from tidegate.reset.commits import OwnersHold, RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.owners import look
-from tidegate.reset.pacing import NotReady, Pace
+from tidegate.reset.pacing import Pace
 from tidegate.reset.watch import Watched
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
 
@@ -137,10 +138,22 @@ class Claims:
 
 
 class Sequences:
-    """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
+    """Carries out a round by a way.
+
+    ``hold_s``: how long owners are held after they let go (``inFlight``). ``standstill_s``: how long, besides, members
+    wait at a join for those that do not come (``maxStandstill``).
+    """
 
     def __init__(
-        self, kafka: Kafka, commits: RunCommits, gates: RunGates, pace: Pace, times: Times, hold_s: float
+        self,
+        kafka: Kafka,
+        commits: RunCommits,
+        gates: RunGates,
+        pace: Pace,
+        times: Times,
+        *,
+        hold_s: float,
+        standstill_s: float,
     ) -> None:
         self._kafka = kafka
         self._gates = gates
@@ -148,6 +161,7 @@ class Sequences:
         self._pace = pace
         self._times = times
         self._hold_s = hold_s
+        self._standstill_s = standstill_s
         self._group_id = commits.group_id
         self.postponed: Partitions = frozenset()
         """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
@@ -160,6 +174,8 @@ class Sequences:
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
+        self._all_left: Group | None = None
+        """The group as all of its members were made to leave a join that some did not come to."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
@@ -251,11 +267,9 @@ class Sequences:
                 hold.keep()
                 return False
 
-            if not self._pace.until(let_go, self._held_for() + tuning.rejoin_limit_s, tuning.probe_s):
-                raise NotReady(
-                    f"not every member of group {self._group_id} rejoined within {tuning.rejoin_limit_s:.0f} s: "
-                    "one of them is slow to poll"
-                )
+            if not self._pace.until(let_go, self._held_for() + self._standstill_s, tuning.probe_s):
+                self._make_all_leave(hold.keep)
+                self._commit_where_needed(round_)
         # A transaction that an owner ended just before it rejoined may show only now.
         self._commits.wait_visible(round_.pending)
         seen = self._committed(round_)
@@ -268,16 +282,8 @@ class Sequences:
         with self._commits.hold(round_.targets, round_.number) as hold:
             self._times.stop(round_.pending, clock.monotonic())
             self._kafka.membership.rebalance(self._group_id)
-            rejoined = self._held_until(
-                hold,
-                lambda: self._group().state is not GroupState.PREPARING_REBALANCE,
-                tuning.back_limit_s,
-                tuning.visible_s,
-            )
-            if not rejoined:
-                raise NotReady(
-                    f"not every member of group {self._group_id} rejoined within {tuning.back_limit_s:.0f} s"
-                )
+            if not self._held_until(hold, self._join_is_over, self._standstill_s, tuning.visible_s):
+                self._make_all_leave(hold.keep)
             self._stay(hold)
             self._learn_before(round_)
             hold.commit()
@@ -301,6 +307,7 @@ class Sequences:
             self.postponed = round_.pending
             return round_.pending
         claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
+        began = self._pace.clock.monotonic()
         with self._held_join(group, keeps=keeps, claims=claims) as hold:
             if held and self._is_stale(looked):
                 # Who owns what shows no more; a rebalance may have ended between the look and the hold.
@@ -335,7 +342,9 @@ class Sequences:
                 taken = self._group(round_.pending)
                 seen = self._committed(round_)
                 again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
-        if claims is not None:
+        if claims is None:
+            self._end_join(group, began)
+        else:
             self._wait_until_back(claims)
             kept = claims.kept()
             self._kept_at = self._pace.clock.monotonic() if kept else None
@@ -352,6 +361,46 @@ class Sequences:
         if kept_at is not None:
             beats_at = kept_at + FAST_HEARTBEAT_S + self._pace.tuning.heartbeat_s
             self._pace.pause(beats_at - LEAVING_S - self._pace.clock.monotonic())
+
+    def _end_join(self, group: Group, began: float) -> None:
+        """Nobody is to wait longer than ``standstill_s`` for a member that does not rejoin; in a KIP-848 group nobody
+        does."""
+        if group.type is not GroupType.CLASSIC:
+            return
+        left_s = self._held_for() + self._standstill_s - (self._pace.clock.monotonic() - began)
+        if not self._pace.until(self._join_is_over, left_s, self._pace.tuning.look_s):
+            self.free_join()
+
+    def free_join(self) -> None:
+        """End a join of a classic group that somebody does not come to."""
+        with self._kafka.membership.hold(self._group_id, rebalance=False) as hold:
+            self._make_all_leave(hold.keep)
+
+    def _make_all_leave(self, keep: Callable[[], None]) -> None:
+        """End a join to which somebody does not come, so that the others go on.
+
+        The coordinator does not tell who has rejoined, so all are made to leave. Whoever waits in the join hears of it
+        at once and joins anew; in an eager group it has given everything up before. Whoever does not is left behind:
+        what it commits is refused, and when it is back it begins at the committed offsets.
+        """
+        before = self._group()
+        self._kafka.membership.leave(self._group_id, before.members)
+
+        def are_back() -> bool:
+            keep()
+            return not _not_back(self._group(), before.members, before)
+
+        self._pace.until(are_back, NOTICED_S, self._pace.tuning.look_s)
+        self.emptied = not self._group().has_members
+        self._all_left = before
+
+    def left_behind(self) -> tuple[Member, ...] | None:
+        """Of all members that were made to leave a join, those that are not back yet; ``None`` where none was."""
+        before = self._all_left
+        return None if before is None else _not_back(self._group(), before.members, before)
+
+    def _join_is_over(self) -> bool:
+        return self._group().state is not GroupState.PREPARING_REBALANCE
 
     def _wait_for_transactions(
         self, partitions: Partitions, group: Group, old: Collection[Member], hold: JoinHold | None
@@ -372,11 +421,17 @@ class Sequences:
         tuning, clock = self._pace.tuning, self._pace.clock
         began = clock.monotonic()
 
+        freed = False
+
         def settled() -> bool:
+            nonlocal freed
             self._note_return()
             if claims.are_back or claims.look():
                 return True
             waited = clock.monotonic() - began
+            if waited > self._standstill_s and not freed and not self._join_is_over():
+                freed = True
+                self.free_join()
             return (waited > tuning.back_limit_s and claims.seen) or (
                 waited > tuning.session_s and not self._group().has_members
             )
@@ -438,7 +493,7 @@ class Sequences:
 
             # Who has died is not waited for while the others stand still.
             limit_s = tuning.back_limit_s if claims is None else tuning.heartbeat_s + NOTICED_S
-            self._pace.until(are_back, limit_s, tuning.look_s)
+            self._pace.until(are_back, min(limit_s, self._standstill_s), tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
                 hold.keep()
@@ -470,7 +525,8 @@ class Sequences:
         tuning = self._pace.tuning
         with self._commits.hold(round_.targets, round_.number) as hold:
             owners, unsure = _owners_now(round_.pending, group, self._group(round_.pending))
-            self._times.stop(round_.pending, self._pace.clock.monotonic())
+            began = self._pace.clock.monotonic()
+            self._times.stop(round_.pending, began)
             left = self._kafka.membership.leave(self._group_id, owners)
             self._held_until(
                 hold, lambda: _are_back(self._group(), owners, group), tuning.back_limit_s, tuning.visible_s * 5
@@ -481,7 +537,9 @@ class Sequences:
             hold.commit()
         self._commits.wait_visible(round_.targets)
         again = _owned_by_others(round_.pending, owners, left) | unsure
-        return round_.overwritten_at_release(self._committed(round_)) | again
+        again |= round_.overwritten_at_release(self._committed(round_))
+        self._end_join(group, began)
+        return again
 
     def _held_until(
         self, hold: OwnersHold | JoinHold, reached: Callable[[], bool], limit_s: float, every_s: float
@@ -562,14 +620,19 @@ def _are_back(group: Group, left: Iterable[Member], before: Group) -> bool:
     KIP-848 members come back under their own member id, classic ones under a new one; clients are told apart by
     client id and host.
     """
-    gone = list(left)
+    return not _not_back(group, left, before)
+
+
+def _not_back(group: Group, left: Iterable[Member], before: Group) -> tuple[Member, ...]:
+    """As ``_are_back``: the clients of which fewer are members again than were made to leave, once for each."""
     old_ids = {m.member_id for m in before.members}
-    for client in {(m.client_id, m.host) for m in gone}:
-        now = [
-            m
-            for m in group.members
-            if (m.client_id, m.host) == client and (group.type is GroupType.CONSUMER or m.member_id not in old_ids)
-        ]
-        if len(now) < sum((m.client_id, m.host) == client for m in gone):
-            return False
-    return True
+    back = Counter(
+        (m.client_id, m.host) for m in group.members if group.type is GroupType.CONSUMER or m.member_id not in old_ids
+    )
+    missing = []
+    for member in left:
+        client = (member.client_id, member.host)
+        back[client] -= 1
+        if back[client] < 0:
+            missing.append(member)
+    return tuple(missing)

@@ -564,6 +564,7 @@ class ResetSpec(ResourceModel):
     drain_timeout: Duration = parse_duration("30s")
     owners: ResetOwners = ResetOwners.UNKNOWN
     in_flight: Duration = timedelta(0)
+    max_standstill: PositiveDuration = parse_duration("30s")
     deadline: PositiveDuration = parse_duration("15m")
     evidence: EvidenceSpec | None = None
     failure_policy: FailurePolicy | None = None

@@ -30,11 +30,13 @@ def test_a_pause_has_all_it_needs() -> None:
 
 def test_a_reset_has_its_scenario_with_its_value() -> None:
     options = _parse(
-        "--group g --topic t --reset-offsets --shift-by -3 --execute --owners waiting --in-flight 3s --timeout 7000"
+        "--group g --topic t --reset-offsets --shift-by -3 --execute --owners waiting --in-flight 3s "
+        "--max-standstill 1m --timeout 7000"
     )
 
     assert (options.scenario, options.scenario_value, options.execute) == (Scenario.SHIFT_BY, "-3", True)
     assert (options.owners, options.in_flight) == (Owners.WAITING, timedelta(seconds=3))
+    assert options.max_standstill == timedelta(minutes=1)
     assert (options.timeout_ms, options.warnings) == (7000, ())
 
 
