@@ -264,6 +264,8 @@ STATUSES: dict[str, dict[str, Any]] = {
             },
             "standstill": {"p50": "450ms", "max": "1s200ms"},
             "redone": 1,
+            "begun": 3,
+            "waiting": 1,
         },
         "history": [
             {

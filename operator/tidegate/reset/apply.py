@@ -181,7 +181,12 @@ class GroupReset:
             return self._put_back("KafkaUnavailable", f"{self._away.why}; {passed}")
         except _FAILURES as error:
             return self._put_back(_reason(error), str(error), _overwritten(error))
-        return self._result(Phase.SUCCEEDED, APPLIED, self._summary())
+        try:
+            begun, waiting = self._who_goes_on()
+        except KafkaFailure:
+            return self._result(Phase.SUCCEEDED, APPLIED, self._summary({}))
+        result = self._result(Phase.SUCCEEDED, APPLIED, self._summary(waiting))
+        return replace(result, begun=begun, waiting=len(waiting))
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
         self._pace.extend(self._tuning.rejoin_limit_s)
@@ -480,6 +485,24 @@ class GroupReset:
             )
         )
 
+    def _who_goes_on(self) -> tuple[int, Mapping[TopicPartition, Member]]:
+        """Of how many partitions it is known that their owners go on from the target; and of which it is not, though
+        they have an owner and something to read.
+
+        Who does not commit, or has stopped to poll, may still read from there later on.
+        """
+        everything = frozenset(self._targets)
+        seen = self._committed(everything)
+        begun = {p for p, target in self._targets.items() if seen.get(p, target) > target}
+        begun |= self._sequences.went_on & everything
+        left = everything - begun
+        if not left:
+            return len(begun), {}
+        group = self._group(left)
+        ends = self._kafka.log_bounds(left)
+        owned = {p: owner for p in sorted(left) if (owner := group.owner(p)) is not None}
+        return len(begun), {p: owner for p, owner in owned.items() if ends[p].latest > self._targets[p]}
+
     # --- a successor --------------------------------------------------------------------------------------------------
 
     @property
@@ -654,7 +677,7 @@ class GroupReset:
         self._store.append(entry, attempt=self._attempt)
         self._entries = noted(self._entries, entry)
 
-    def _summary(self) -> str:
+    def _summary(self, waiting: Mapping[TopicPartition, Member]) -> str:
         way = f" by way of {self._way}" if self._way is not None else ""
         again = (
             f"; {self._redone} done again, because an owner had gone on, or may have gone on, from its old position"
@@ -662,6 +685,12 @@ class GroupReset:
             else ""
         )
         left = self._left_behind()
+        if waiting:
+            partition, owner = next(iter(waiting.items()))
+            left += (
+                f"; {len(waiting)} of them not known to be read from there yet, e.g. {partition} by {owner.client_id} "
+                f"at {owner.host}: no commit beyond the target so far"
+            )
         return f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}{again}{left}"
 
     def _left_behind(self) -> str:

@@ -303,6 +303,8 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         rounds=max((r.rounds for r in results), default=0),
         redone=sum(r.redone for r in results),
         standstill=_standstill(r.standstill for r in results),
+        begun=_sum(r.begun for r in results if r.phase is Phase.SUCCEEDED),
+        waiting=_sum(r.waiting for r in results if r.phase is Phase.SUCCEEDED),
         counts=counted,
         ends=tuple((n, digest_of_end(run.digest, run.result)) for n, run in sorted(groups.items()) if run.result),
     )
@@ -325,6 +327,12 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
         refused = fleet.fleet.refused[0]
         return Phase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
     return Phase.SUCCEEDED, APPLIED, ""
+
+
+def _sum(counted: Iterator[int | None]) -> int | None:
+    """``None`` where one is not known."""
+    known = list(counted)
+    return None if None in known else sum(n for n in known if n is not None)
 
 
 def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:

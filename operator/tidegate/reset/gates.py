@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.control.ports import ControlTopics
@@ -27,6 +28,14 @@ def open_gates_of(control: ControlTopics, run_uid: str) -> None:
     """Let go of all that a run holds, and of what the runs of its groups hold where it is a fleet's."""
     own = holder(run_uid)
     control.release([key for key in control.read().holds if key.holder == own or key.holder.startswith(f"{own}/")])
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """``go_on``: whose owners say that they do. ``not_expected``: nobody owns them, or others hold them."""
+
+    go_on: frozenset[TopicPartition]
+    not_expected: frozenset[TopicPartition]
 
 
 class RunGates:
@@ -132,18 +141,19 @@ class RunGates:
                     raise
                 clock.sleep(tuning.retry_s)
 
-    def reopened(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-        """Those whose owners say that they go on; and those that others hold, or nobody owns."""
+    def reopened(self, epochs: Mapping[TopicPartition, int]) -> Reopened:
+        """What has become of partitions since the gates were opened, by the holds' epochs."""
         group = self._kafka.groups([self._group_id])[self._group_id]
         gates = self._control.read([self._group_id], wait_s=_LOOK_S)
         owners = {p: member.member_id for member in group.members for p in member.assignment}
-        done = set()
+        go_on, not_expected = set(), set()
         for partition, epoch in epochs.items():
             ack = gates.ack(self._group_id, partition)
-            goes_on = ack is not None and ack.epoch > epoch and ack.member == owners.get(partition)
-            if partition not in owners or gates.holders(self._group_id, partition) or goes_on:
-                done.add(partition)
-        return frozenset(done)
+            if partition not in owners or gates.holders(self._group_id, partition):
+                not_expected.add(partition)
+            elif ack is not None and ack.epoch > epoch and ack.member == owners[partition]:
+                go_on.add(partition)
+        return Reopened(frozenset(go_on), frozenset(not_expected))
 
     def _key(self, partition: TopicPartition) -> HoldKey:
         return HoldKey(self._group_id, partition.topic, partition.partition, self._holder)

@@ -595,6 +595,13 @@ class RunResult:
     redone: int = 0
     """Partitions that had to be done again because an owner overwrote the target, or may have while Kafka was away."""
     standstill: Standstill | None = None
+    begun: int | None = None
+    """Partitions whose owners are known to go on from the target: by a commit beyond it, or by the agent's word."""
+    waiting: int | None = None
+    """Partitions that have an owner and records to read, of which that was not known yet when the run ended.
+
+    Both are ``None`` where a run has not succeeded, or could not look.
+    """
     before: tuple[PartitionOffset, ...] = ()
     counts: FleetCounts | None = None
     ends: tuple[tuple[str, str], ...] = ()

@@ -754,6 +754,8 @@ def _finish(draft: _Draft, current: ResetStatus, run: Run, result: RunResult) ->
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         standstill=standstill,
         redone=result.redone,
+        begun=result.begun,
+        waiting=result.waiting,
         digest=run.digest or current.digest,
     )
     _tell_phases(draft, run)

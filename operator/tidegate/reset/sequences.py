@@ -174,6 +174,8 @@ class Sequences:
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
+        self.went_on: Partitions = frozenset()
+        """The partitions of which managed owners have said that they go on from the target."""
         self._all_left: Group | None = None
         """The group as all of its members were made to leave a join that some did not come to."""
 
@@ -227,7 +229,7 @@ class Sequences:
         return frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
 
     def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """For the record only: how long they stood still."""
+        """For the record only: how long they stood still, and who goes on."""
         left = dict(epochs)
 
         def all_go_on() -> bool:
@@ -235,8 +237,10 @@ class Sequences:
                 back = self._gates.reopened(left)
             except Unavailable:
                 return True
-            self._times.resume(back, self._pace.clock.monotonic())
-            for partition in back:
+            self.went_on |= back.go_on
+            over = back.go_on | back.not_expected
+            self._times.resume(over, self._pace.clock.monotonic())
+            for partition in over:
                 del left[partition]
             return not left
 

@@ -865,6 +865,8 @@ class ResetStatus(ResourceModel):
     approved_digest: str | None = None
     standstill: StandstillStatus | None = None
     redone: Count | None = None
+    begun: Count | None = None
+    waiting: Count | None = None
 
 
 class RunHistory(ResourceModel):

@@ -84,7 +84,9 @@ WORKING = STARTED.model_copy(update={"phase": ResetPhase.APPLYING, "application"
 RUNNING = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.RUNNING), started_here=True)
 DEAD = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.EXITED, "boom"), started_here=True, died_at=NOW)
 LOST = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.LOST))
-SUCCESS = RunResult(Phase.SUCCEEDED, "Applied", "done", NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25))
+SUCCESS = RunResult(
+    Phase.SUCCEEDED, "Applied", "done", NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25), begun=1, waiting=0
+)
 
 
 def progress(phase: Phase, attempt: int = 1) -> Progress:
@@ -470,6 +472,8 @@ def test_the_result_is_in_status_and_history() -> None:
         "digest": digest_of(APPLYING),
         "standstill": {"p50": "500ms", "max": "1s250ms"},
         "redone": 0,
+        "begun": 1,
+        "waiting": 0,
     }
     assert [(h.id, h.phase.value, h.plan, h.digest) for h in status.history] == [
         ("one", "Succeeded", DOCUMENT, digest_of_end(digest_of(APPLYING), SUCCESS))

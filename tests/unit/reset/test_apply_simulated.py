@@ -1389,6 +1389,58 @@ def test_a_deadline_ends_the_wait_for_a_member_that_is_slow_to_rejoin(tmp_path: 
     world.check_nothing_missing()
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_the_result_counts_what_is_known_to_be_read_from_its_target(kind: Kind, tmp_path: Path) -> None:
+    world = World(kind, tmp_path)
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, len(RESET), 0)
+
+
+def test_the_result_says_who_is_not_known_to_read_from_its_target(tmp_path: Path) -> None:
+    """An application that commits by itself, each hour, say."""
+    world = World(KINDS[0], tmp_path)
+    world.clock.sleep(3)
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, len(RESET))
+    assert "3 of them not known to be read from there yet, e.g. orders-0 by c0 at /127.0.0.1" in result.message
+
+
+def test_a_run_that_could_not_look_any_more_says_nothing_of_who_goes_on(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    outage = Outage(world.clock, 0, 600.0, when=lambda name: name == "kafka.log_bounds" and _verifies(world))
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+    result = world.execute(outage)
+    assert result is not None
+    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, None, None)
+
+
+def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.begun, result.waiting) == (Phase.SUCCEEDED, Way.DIRECT, 0, 0)
+
+    world = World(KINDS[0], tmp_path / "end")
+    world.producing = False
+    world.clock.sleep(12)
+    world.targets = {p: bounds.latest for p, bounds in world.kafka.log_bounds(RESET).items()}
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, 0)
+
+
 def test_a_target_may_be_the_end_of_the_log(tmp_path: Path) -> None:
     """The whole backlog is skipped: what is written next is the first that is read."""
     world = World(KINDS[3], tmp_path)

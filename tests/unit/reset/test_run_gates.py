@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.control.records import Ack
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.reset.gates import RunGates
+from tidegate.reset.gates import Reopened, RunGates
 from tidegate.reset.pacing import Pace, Tuning
 
 P = TopicPartition("orders", 0)
@@ -28,7 +28,7 @@ def test_only_its_owner_says_that_a_partition_goes_on() -> None:
     gates.open()
 
     kafka.control.ack("payments", P.topic, P.partition, Ack(epochs[P] + 1, 0, "somebody else"))
-    assert gates.reopened(epochs) == frozenset()
+    assert gates.reopened(epochs) == Reopened(frozenset(), frozenset())
 
     kafka.control.ack("payments", P.topic, P.partition, Ack(epochs[P] + 1, 0, "owner"))
-    assert gates.reopened(epochs) == {P}
+    assert gates.reopened(epochs) == Reopened(frozenset({P}), frozenset())
