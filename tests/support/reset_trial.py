@@ -690,13 +690,15 @@ def run_trial(
         tempfile.TemporaryDirectory(prefix="tidegate-trial-") as folder,
         Trial(bootstrap, cell, Path(folder), seed=seed) as trial,
     ):
+        outcomes = []
         for owners in told:
             trial.wait_settled(0.5)
             trial.rest(*rest_s)
-            yield trial.reset(owners=owners)
+            outcomes.append(trial.reset(owners=owners))
+            yield outcomes[-1]
         complaints = trial.complaints()
         if complaints:
-            raise FleetError(f"{cell.name}: {'; '.join(complaints)}")
+            raise FleetError("; ".join([*map(str, outcomes), *complaints]))
 
 
 # --- a writer that dies -----------------------------------------------------------------------------------------------

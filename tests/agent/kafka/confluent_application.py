@@ -75,12 +75,15 @@ class Application:
         style: str = "poll",
         commit: str = "auto",
         by_hand: bool = False,
+        tells_revocations: bool = False,
         hold_s: float = 0.0,
         kind: type[Any] | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
         self.topic, self.style, self.commit, self.hold_s = topic, style, commit, hold_s
         self.delivered: list[tuple[float, int, int]] = []
+        self.revoked: list[list[int]] = []
+        """The partitions of each revocation that it was told of."""
         self.error: BaseException | None = None
         self._stop = threading.Event()
         self._do: list[Callable[[Any], Any]] = []
@@ -99,6 +102,8 @@ class Application:
         )
         if by_hand:
             self.consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+        elif tells_revocations:
+            self.consumer.subscribe([topic], on_revoke=self._on_revoke)
         else:
             self.consumer.subscribe([topic])
         self._producer: Any = None
@@ -123,6 +128,9 @@ class Application:
         except BaseException as error:
             self.error = error
             raise
+
+    def _on_revoke(self, _consumer: Any, partitions: list[Any]) -> None:
+        self.revoked.append(sorted(p.partition for p in partitions))
 
     def _poll(self) -> list[Any]:
         if self.style == "consume":

@@ -320,15 +320,31 @@ def test_a_partition_that_was_reset_before_its_gate_was_read_begins_at_its_targe
     assert is_whole(first.offsets(1) + second.offsets(1))
 
 
-def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target(scene: Scene) -> None:
-    """Of what is taken away librdkafka commits the offset that it has stored last, whatever is committed by then."""
-    application = scene.application()
+@pytest.mark.parametrize("delay_s", [0.0, 0.5])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target(
+    scene: Scene, protocol: str, delay_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is taken away librdkafka commits the offset that it has stored last, whatever is committed by then.
+
+    ``delay_s``: until the agent commits the target again. A consumer that is being closed ends its connections as soon
+    as it has nothing left to commit itself.
+    """
+    application = scene.application(protocol=protocol, tells_revocations=True)
     application.wait_flowing(0, 1)
     scene.pause(0)
     scene.reset(0, 3)
 
+    def later(topic: str, *args: Any) -> Any:
+        if (topic, *args) == (scene.topic, 0, 3):
+            time.sleep(delay_s)
+        return TopicPartition(topic, *args)
+
+    monkeypatch.setattr(confluent, "_TopicPartition", later)
     application.close()
 
+    assert application.error is None
+    assert application.revoked == [[0, 1]]
     assert scene.committed(0) == 3
 
 

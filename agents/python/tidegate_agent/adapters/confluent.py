@@ -139,8 +139,6 @@ class _Driver:
         """The highest offset that librdkafka may believe to be committed, by partition."""
         self._stored: dict[Partition, int] = {}
         """What librdkafka had stored when a partition was closed: it commits that when the partition is taken away."""
-        self._right: dict[Partition, int] | None = None
-        """The group's offsets when the consumer was closed."""
         self._sought: set[Partition] = set()
         """Closed and moved since; librdkafka stores another offset only once a record is delivered."""
         self._behind: dict[Partition, int] = {}
@@ -223,7 +221,7 @@ class _Driver:
         can be given the partition.
         """
         old = self._outdated(partitions, delivered)
-        right = self._right if self._right is not None else self._look_up(consumer, old)
+        right = self._look_up(consumer, old)
         yield
         back = {p: right[p] for p, offset in old.items() if p in right and right[p] != offset}
         if not back:
@@ -408,7 +406,8 @@ class _Driver:
     def end(self, consumer: Any) -> None:
         """The consumer is about to be closed: no call of the driver's is under way in it, and none will be.
 
-        From then on librdkafka tells no committed offsets any more, so they are looked up now.
+        Partitions of which librdkafka would commit an offset from before a reset are taken away before: a consumer that
+        is being closed tells no committed offsets, and may end before the reset can be committed again.
         """
         self._ended = True
         self._wake.set()
@@ -418,7 +417,24 @@ class _Driver:
             with self.calls():
                 pass
         delivered = self.delivered(consumer)
-        self._right = self._look_up(consumer, self._outdated(delivered, delivered))
+        outdated = tuple(self._outdated(delivered, delivered))
+        if not outdated:
+            return
+        try:
+            self.settle_now(consumer)
+            if self.incremental:
+                # Given back, for the application to be told of all that it had.
+                with self.taking(consumer, outdated, delivered):
+                    _Consumer.incremental_unassign(consumer, _listed(outdated))
+                _Consumer.incremental_assign(consumer, _listed(outdated))
+            else:
+                with self.taking(consumer, delivered, delivered):
+                    _Consumer.unassign(consumer)
+            with self._state:
+                for partition in outdated:
+                    self._stored.pop(partition, None)
+        except (cimpl.KafkaException, RuntimeError) as error:
+            log.warning("group %s: what was reset since could not be settled: %s", self.core.group, error)
 
     def _run(self) -> None:
         try:
