@@ -387,6 +387,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
         note
         for note in (
             _note_new_group(asked),
+            _note_without_members(asked),
             _note_rows_outside(asked),
             _note_live_source(asked, now),
             _note_time(asked, measured, now),
@@ -407,6 +408,15 @@ def _note_new_group(asked: Asked) -> str | None:
     if asked.group.state is not GroupState.DEAD:
         return None
     return f"Group {asked.group.group_id} does not exist yet: its first offsets will be these"
+
+
+def _note_without_members(asked: Asked) -> str | None:
+    if asked.group.type is not GroupType.SIMPLE or asked.group.state is GroupState.DEAD:
+        return None
+    return (
+        f"Group {asked.group.group_id} has offsets and has never had members. A consumer that takes partitions by "
+        "assign() is no member, so it is not seen: where one runs, stop it first, or it overwrites the targets"
+    )
 
 
 def _note_rows_outside(asked: Asked) -> str | None:

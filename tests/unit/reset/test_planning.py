@@ -560,8 +560,16 @@ def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None
 def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> None:
     new = make_plan(request(ToEarliest(), ALL_ORDERS, group_id="new"), kafka, NOW)
     assert "Group new does not exist yet: its first offsets will be these" in new.notes
+    assert not any("assign()" in n for n in new.notes)
     unread = make_plan(request(ToEarliest(), Selection("audit")), kafka, NOW)
     assert any("The group does not read audit so far" in n for n in unread.notes)
+
+
+def test_that_consumers_may_be_there_which_no_group_shows_is_said(kafka: FakeKafka) -> None:
+    notes = make_plan(request(ToEarliest(), ALL_ORDERS), kafka, NOW).notes
+    assert any(n.startswith("Group g has offsets and has never had members.") for n in notes)
+    kafka.set_group("g", GroupType.CLASSIC)
+    assert not any("assign()" in n for n in make_plan(request(ToEarliest(), ALL_ORDERS), kafka, NOW).notes)
 
 
 def test_nothing_to_move_is_said(kafka: FakeKafka) -> None:
