@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import socket
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,6 +30,7 @@ from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
+from tidegate.reset.gates import BY_HAND
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -187,12 +189,13 @@ class Resetting:
     def _request(self, group: str, selections: tuple[Selection, ...], target: Target, now: datetime) -> RunRequest:
         run_id = f"cli-{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
         return RunRequest(
-            run_uid=f"cli/{run_id}",
+            run_uid=f"{BY_HAND}/{run_id}",
             run_id=run_id,
             group_id=group,
             connection=self.connection,
             selections=selections,
             target=target,
+            asked_by=f"`tidegate groups` on {socket.gethostname()}, kept in {self.folder}",
             settings=ApplySettings(
                 owners=self.options.owners,
                 in_flight=self.options.in_flight,

@@ -40,6 +40,7 @@ _FORMS: Final = {
     ),
     "topic_id": (re.compile(r"[a-zA-Z0-9_-]{1,22}"), "a topic id: at most 22 letters, digits, '_' and '-'"),
     "holder": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
+    "connection": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
     "member": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
     "reason": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
 }
@@ -66,10 +67,15 @@ class HoldKey:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why it is held, for a person, and how long what was handed out may take to finish (milliseconds)."""
+    """Why it is held, for a person, and how long what was handed out may take to finish (milliseconds).
+
+    ``connection``: the uid of the KafkaConnection by way of which an operator has it held, which tells whose it is;
+    empty for everybody else's.
+    """
 
     reason: str = ""
     drain_timeout_ms: int = 30_000
+    connection: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -150,7 +156,8 @@ def encode_value(value: Value) -> bytes | None:
         case None:
             return None
         case Hold():
-            return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason})
+            said = {"connection": value.connection} if value.connection else {}
+            return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason, **said})
         case PartitionSeen(initial=True):
             return _json({INITIAL: True})
         case PartitionSeen():
@@ -196,7 +203,7 @@ def _key(body: Mapping[str, Any]) -> Key:
 def _value(key: Key, body: Mapping[str, Any]) -> Value:
     match key:
         case HoldKey():
-            return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS))
+            return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS), _connection(body))
         case PartitionKey():
             return _seen(body)
         case ClockKey():
@@ -204,6 +211,14 @@ def _value(key: Key, body: Mapping[str, Any]) -> Value:
         case AckKey():
             epoch, offset = _number(body, "epoch", _INT64), _number(body, "offset", _INT64, least=-1)
             return Ack(epoch, offset, _text(body, "member"))
+
+
+def _connection(body: Mapping[str, Any]) -> str:
+    """Agents pass it over, so whatever is written there the gate is closed for them: it must be so for readers, too."""
+    try:
+        return _text(body, "connection")
+    except Unreadable:
+        return ""
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:

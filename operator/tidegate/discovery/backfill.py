@@ -1,12 +1,16 @@
 """An owner that began a new partition at its end is sent back to its start, by a live reset like any other.
 
-Nothing of it is stored: a partition whose reset did not come to its end is not settled, and is reset again.
+Nothing of it is stored: a partition whose reset did not come to its end is not settled, and is reset again. What it
+held by then is found by its holder, which names the policy, and is swept (:mod:`tidegate.sweep`).
 """
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -15,37 +19,74 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import Kafka
 from tidegate.reset import job
 from tidegate.reset.clock import Clock
-from tidegate.reset.model import ApplySettings, Owners, RunRequest, RunResult, Selection, ToEarliest
+from tidegate.reset.gates import BY_DISCOVERY
+from tidegate.reset.model import ApplySettings, RunRequest, RunResult, Selection, ToEarliest
 from tidegate.reset.stores import MemoryRunStore
 
 _DEADLINE: Final = timedelta(minutes=5)
 
 
-def backfill(
-    kafka: Kafka,
-    clock: Clock,
-    connection: Connection,
-    group_id: str,
-    partitions: Collection[TopicPartition],
-    *,
-    owners: Owners = Owners.UNKNOWN,
-) -> RunResult:
-    """Reset these partitions to their start. Raises ``StaleAttempt`` when a reset of the group took over, and
-    ``KafkaFailure``.
-    """
-    numbers: dict[str, set[int]] = {}
-    for partition in partitions:
-        numbers.setdefault(partition.topic, set()).add(partition.partition)
-    request = RunRequest(
-        run_uid=f"starts/{uuid.uuid4()}",
-        run_id="starts",
-        group_id=group_id,
-        connection=connection,
-        selections=tuple(Selection(topic, frozenset(wanted)) for topic, wanted in sorted(numbers.items())),
-        target=ToEarliest(),
-        settings=ApplySettings(owners=owners, deadline=clock.now() + _DEADLINE),
-    )
-    result = job.execute(MemoryRunStore(request), kafka, clock)
-    if result is None:
-        raise RuntimeError("a run that needs no approval ends with a result")
-    return result
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """For whom owners are sent back: a policy by its uid and its namespace and name, and its connection's uid."""
+
+    policy_uid: str
+    policy: str
+    connection_uid: str
+
+
+class Backfills:
+    """The backfills of one process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: set[str] = set()
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The uids of the runs that may hold something. A hold of another one, read before this, is left behind."""
+        with self._lock:
+            return frozenset(self._under_way)
+
+    def carry_out(
+        self,
+        kafka: Kafka,
+        clock: Clock,
+        connection: Connection,
+        asker: Asker,
+        group_id: str,
+        partitions: Collection[TopicPartition],
+    ) -> RunResult:
+        """Reset these partitions to their start. Raises ``StaleAttempt`` when a reset of the group took over, and
+        ``KafkaFailure``.
+        """
+        numbers: dict[str, set[int]] = {}
+        for partition in partitions:
+            numbers.setdefault(partition.topic, set()).add(partition.partition)
+        with self._one(asker.policy_uid) as run_uid:
+            request = RunRequest(
+                run_uid=run_uid,
+                run_id="starts",
+                group_id=group_id,
+                connection=connection,
+                selections=tuple(Selection(topic, frozenset(wanted)) for topic, wanted in sorted(numbers.items())),
+                target=ToEarliest(),
+                settings=ApplySettings(deadline=clock.now() + _DEADLINE),
+                asked_by=f"the discovery of OffsetResetPolicy {asker.policy}",
+                connection_uid=asker.connection_uid,
+            )
+            result = job.execute(MemoryRunStore(request), kafka, clock)
+        if result is None:
+            raise RuntimeError("a run that needs no approval ends with a result")
+        return result
+
+    @contextmanager
+    def _one(self, policy_uid: str) -> Iterator[str]:
+        run_uid = f"{BY_DISCOVERY}/{policy_uid}/{uuid.uuid4()}"
+        with self._lock:
+            self._under_way.add(run_uid)
+        try:
+            yield run_uid
+        finally:
+            with self._lock:
+                self._under_way.discard(run_uid)

@@ -71,7 +71,7 @@ def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tupl
 
 @dataclass(slots=True)
 class Guard:
-    """One policy's discovery. Belongs to the event loop's thread.
+    """One policy's discovery. Belongs to the event loop's thread. ``policy``: its namespace and name.
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
@@ -79,6 +79,7 @@ class Guard:
     """
 
     uid: str
+    policy: str
     wish: Wish
     state: DiscoveryState
     existed: Mapping[str, int]

@@ -12,12 +12,13 @@ from typing import Final
 from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live
+from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupType, Topic
 from tidegate.keeping import Kept, KeptPolicy
-from tidegate.kube.ports import EventType, Happening, uid_of
+from tidegate.kube.ports import EventType, Happening, label_of, uid_of
 from tidegate.metrics import Metrics
 from tidegate.observe import Observer, Snapshot
 from tidegate.reset.clock import Clock
@@ -66,6 +67,7 @@ class DiscoveryKeeper:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.backfills = Backfills()
         self._watches: dict[str, ConnectionWatch] = {}
 
     async def keep(self, policy: KeptPolicy) -> Kept:
@@ -121,7 +123,7 @@ class DiscoveryKeeper:
                 await self.forget(uid)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
-            live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics)
+            live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills)
         )
         if watch is not None:
             fresh.guards.update(watch.guards)
@@ -138,7 +140,7 @@ class DiscoveryKeeper:
         if guard is not None:
             guard.turn_to(wish, existed)
             return guard
-        guard = watch.guards[uid] = Guard(uid, wish, DiscoveryState(), existed)
+        guard = watch.guards[uid] = Guard(uid, label_of(policy.body), wish, DiscoveryState(), existed)
         guard.restore(policy.status.discovery)
         return guard
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
-from tidegate.discovery.backfill import backfill
+from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.starts import give_starts
@@ -55,6 +55,7 @@ class WatchParts:
     clock: Clock
     wake: Callable[[str], None]
     metrics: Metrics
+    backfills: Backfills
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +263,9 @@ class ConnectionWatch:
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
         if late and not guard.resetting:
-            result = await self._do(
-                functools.partial(backfill, kafka, parts.clock, self.live.connection, wish.group, late)
-            )
+            asker = Asker(guard.uid, guard.policy, self.live.uid)
+            send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
+            result = await self._do(functools.partial(send_back, wish.group, late))
             if result.phase is Phase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:

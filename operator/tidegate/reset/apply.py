@@ -24,7 +24,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPart
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
-from tidegate.reset.gates import RunGates
+from tidegate.reset.gates import RunGates, hold_of
 from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
@@ -107,8 +107,7 @@ class GroupReset:
             self._pace,
             self._group_id,
             run.request.run_uid,
-            run.request.run_id,
-            settings.drain_timeout.total_seconds(),
+            hold_of(run.request),
         )
         self._standstill_s = settings.max_standstill.total_seconds()
         self._sequences = Sequences(

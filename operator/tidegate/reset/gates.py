@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from tidegate.control.ports import ControlTopics
@@ -12,8 +13,17 @@ from tidegate.control.standing import Flow, standings
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import Kafka
+from tidegate.reset.model import RunRequest
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import Pace
+
+BY_HAND: Final = "cli"
+"""What the uids of runs begin with that no operator carries out: ``cli/<id>``."""
+
+BY_DISCOVERY: Final = "starts"
+"""What the uids of runs begin with that send owners back to new partitions' starts: ``starts/<policy uid>/<any>``."""
+
+_KIND: Final = "reset/"
 
 _LOOK_S: Final = 0.02
 """How long one look at the topics waits for an ack."""
@@ -21,7 +31,19 @@ _LOOK_S: Final = 0.02
 
 def holder(run_uid: str) -> str:
     """Whose holds these are; the same for every writer of a run, so that a successor can let go of them."""
-    return f"reset/{run_uid}"
+    return f"{_KIND}{run_uid}"
+
+
+def run_of(of: str) -> str | None:
+    """The uid of the run whose holder this is; ``None``: it is none's."""
+    return of.removeprefix(_KIND) if of.startswith(_KIND) else None
+
+
+def hold_of(request: RunRequest) -> Hold:
+    """What a run's holds say: to a person who asked for it, and to an operator whether it is one of its own."""
+    by = f" by {request.asked_by}" if request.asked_by else ""
+    drain_ms = request.settings.drain_timeout // timedelta(milliseconds=1)
+    return Hold(f"offset reset {request.run_id}{by}", drain_ms, request.connection_uid)
 
 
 def open_gates_of(control: ControlTopics, run_uid: str) -> None:
@@ -39,15 +61,15 @@ class Reopened:
 
 
 class RunGates:
-    """The gates of one run. ``drain_s``: how long owners may take to finish what they were given."""
+    """The gates of one run. ``hold``: what it says of them, and how long owners may take to finish."""
 
-    def __init__(self, kafka: Kafka, pace: Pace, group_id: str, run_uid: str, run_id: str, drain_s: float) -> None:
+    def __init__(self, kafka: Kafka, pace: Pace, group_id: str, run_uid: str, hold: Hold) -> None:
         self._kafka = kafka
         self._pace = pace
         self._group_id = group_id
         self._holder = holder(run_uid)
-        self._hold = Hold(f"offset reset {run_id}", int(drain_s * 1000))
-        self._limit_s = drain_s + pace.tuning.obey_s
+        self._hold = hold
+        self._limit_s = hold.drain_timeout_ms / 1000 + pace.tuning.obey_s
         self._held: set[HoldKey] = set()
         """What this writer has written and not released; a write whose answer is missing counts."""
 

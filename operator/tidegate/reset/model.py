@@ -459,7 +459,9 @@ class EvidenceSettings:
 class RunRequest:
     """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources.
 
-    ``fleet``: it is of many groups; then ``group_id`` is empty, and each has a run of its own.
+    ``fleet``: it is of many groups; then ``group_id`` is empty, and each has a run of its own. ``asked_by``: who asked
+    for it, for whoever finds what it holds. ``connection_uid``: of the KafkaConnection that it goes through; empty
+    where no operator asked for it.
     """
 
     run_uid: str
@@ -474,6 +476,8 @@ class RunRequest:
     manual_approval: bool = False
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     fleet: FleetRequest | None = None
+    asked_by: str = ""
+    connection_uid: str = ""
 
 
 # --- progress and result ----------------------------------------------------------------------------------------------

@@ -428,8 +428,9 @@ class PolicyReconciler:
         request = make_request(
             spec,
             reset,
-            policy_uid=uid_of(body),
+            policy=body,
             connection=self._connection_of_job(live, engine),
+            connection_uid=live.uid,
             allowed_topics=live.allow.topics,
             target=target,
             started_at=started_at,

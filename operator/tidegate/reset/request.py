@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import POLICIES, Object, label_of, uid_of
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -171,8 +172,9 @@ def make_request(
     spec: OffsetResetPolicySpec,
     reset: ResetSpec,
     *,
-    policy_uid: str,
+    policy: Object,
     connection: Connection,
+    connection_uid: str,
     allowed_topics: tuple[str, ...],
     target: Target,
     started_at: datetime,
@@ -180,7 +182,7 @@ def make_request(
 ) -> RunRequest:
     """All the job needs to know. The deadline counts from ``started_at``."""
     return RunRequest(
-        run_uid=run_uid(policy_uid, reset.id),
+        run_uid=run_uid(uid_of(policy), reset.id),
         run_id=reset.id,
         group_id=spec.group or "",
         connection=connection,
@@ -197,6 +199,8 @@ def make_request(
         manual_approval=reset.approval is Approval.MANUAL,
         evidence=evidence_settings(reset),
         fleet=fleet,
+        asked_by=f"{POLICIES.kind} {label_of(policy)}",
+        connection_uid=connection_uid,
     )
 
 

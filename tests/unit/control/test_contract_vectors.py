@@ -13,6 +13,7 @@ from tidegate.control.records import (
     CLOCK_VALUE,
     AckKey,
     ClockKey,
+    Hold,
     HoldKey,
     Key,
     PartitionKey,
@@ -35,7 +36,29 @@ def _as_vector(key: Key, value: Value, *, released: bool) -> dict[str, Any]:
     body = {"kind": KINDS[type(key)]} | asdict(key)
     if released:
         return body | {"released": True}
-    return body | (asdict(value) if value is not None else {})
+    said = asdict(value) if value is not None else {}
+    # No agent's business: to them it is a member that they do not know.
+    said.pop("connection", None)
+    return body | said
+
+
+def test_a_hold_tells_operators_through_which_connection_it_is() -> None:
+    [vector] = (v for v in VECTORS["readable"] if v["name"].startswith("a hold that says through which connection"))
+
+    _, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
+
+    assert isinstance(value, Hold)
+    assert value.connection == "6c9d"
+    assert encode_value(value) == _bytes(vector["value"])
+
+
+@pytest.mark.parametrize("connection", ["", 7, None, "x" * 1025, ["6c9d"]])
+def test_a_connection_that_is_none_leaves_a_hold_that_is_nobodys(connection: Any) -> None:
+    """No agent looks at it: for them the gate is closed."""
+    key = encode_key(HoldKey("g", "t", 0, "h"))
+    value = json.dumps({"connection": connection, "drain_timeout_ms": 5, "reason": "x"}).encode()
+
+    assert decode(key, value) == (HoldKey("g", "t", 0, "h"), Hold("x", 5))
 
 
 @pytest.mark.parametrize("vector", VECTORS["readable"], ids=lambda v: v["name"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
-from tidegate.discovery.backfill import backfill
+from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.starts import Outcome, Start, give_starts
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable, UnknownPartitions
@@ -17,6 +17,7 @@ from tidegate.reset.model import Phase
 GROUP = "payments"
 OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
 HEARTBEAT_S = 3.0
+ASKER = Asker("policy", "ns/p", "connection")
 
 
 @dataclass
@@ -96,7 +97,7 @@ def test_an_owner_that_was_there_first_is_noticed_and_sent_back(protocol: GroupT
     scene.hand_out(consumer)
 
     start = scene.give()
-    result = backfill(scene.kafka, scene.clock, Connection("fake:9092"), GROUP, [NEW])
+    result = Backfills().carry_out(scene.kafka, scene.clock, Connection("fake:9092"), ASKER, GROUP, [NEW])
     scene.clock.sleep(4 * HEARTBEAT_S)
 
     assert start == Start(Outcome.OVERTAKEN, 0, 10)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from support.fake_kafka import FakeClock, FakeKafka
-from tidegate.control.records import Ack
+from tidegate.control.records import Ack, Hold
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.reset.gates import Reopened, RunGates
 from tidegate.reset.pacing import Pace, Tuning
@@ -22,7 +22,7 @@ class Owned(FakeKafka):
 def test_only_its_owner_says_that_a_partition_goes_on() -> None:
     clock = FakeClock()
     kafka = Owned(clock)
-    gates = RunGates(kafka, Pace(clock, Tuning(), None), "payments", "uid/one", "one", 30)
+    gates = RunGates(kafka, Pace(clock, Tuning(), None), "payments", "uid/one", Hold())
     assert gates.obstacle() is None
     epochs = gates.close([P])
     gates.open()
