@@ -76,6 +76,8 @@ from tidegate.spark.errors import RunnerFailure
 from tidegate.spark.runner_application import SparkApplicationRunner
 from tidegate.spark.runner_local import LocalSparkRunner
 from tidegate.spark.settings import RunnerKind
+from tidegate.sweep.sweeper import Parts as SweepParts
+from tidegate.sweep.sweeper import Sweeper
 
 _log = logging.getLogger("tidegate")
 
@@ -202,7 +204,7 @@ class Operator:
     connections: LevelLoop
     policies: LevelLoop
     pauses: LevelLoop
-    pause_reconciler: PauseReconciler
+    sweeper: Sweeper
     webhook: Webhook | None
     neighbours: Neighbours
     kube: KubeClient
@@ -210,6 +212,7 @@ class Operator:
     patient_executor: ThreadPoolExecutor
     freshness: health.Freshness
     watchdog: asyncio.Task[None] | None = None
+    sweeping: asyncio.Task[None] | None = None
     stopped: bool = False
 
     async def start(self) -> None:
@@ -220,6 +223,7 @@ class Operator:
             health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
             name="freshness",
         )
+        self.sweeping = asyncio.create_task(self.sweeper.run(), name="sweep")
         where = ", ".join(self.settings.namespaces) or "the whole cluster"
         _log.info(
             "serving %s; health on port %d, metrics on port %d (authentication: %s)",
@@ -234,10 +238,11 @@ class Operator:
         if self.stopped:
             return
         self.stopped = True
-        if self.watchdog is not None:
-            self.watchdog.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.watchdog
+        for task in (self.watchdog, self.sweeping):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if self.webhook is not None:
             await self.webhook.stop()
         await self.pauses.stop()
@@ -269,7 +274,6 @@ class Operator:
         loops = {CONNECTIONS: self.connections, POLICIES: self.policies, PAUSES: self.pauses}
         for kind, objects in found:
             await loops[kind].retain({uid_of(body) for body in objects})
-        await self.pause_reconciler.sweep()
 
 
 def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient) -> Operator:
@@ -396,28 +400,39 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         expected=_EXPECTED,
         observe_pass=lambda seconds, failed: metrics.passed(POLICIES.kind, seconds, failed=failed),
     )
-    pause_reconciler = PauseReconciler(
-        PauseParts(
+    pauses = LevelLoop(
+        PauseReconciler(
+            PauseParts(
+                kube=kube,
+                live=live,
+                observer=observer,
+                executor=executor,
+                patient_executor=patient_executor,
+                now=clock.now,
+                metrics=metrics,
+                tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),
+                patience=Patience(
+                    unmanaged=timedelta(seconds=settings.unmanaged_after_s),
+                    deletion=timedelta(seconds=settings.deletion_limit_s),
+                ),
+                topics=topics,
+                workloads=KubeWorkloads(api_client, clock),
+            )
+        ),
+        expected=_EXPECTED,
+        observe_pass=lambda seconds, failed: metrics.passed(PAUSES.kind, seconds, failed=failed),
+    )
+    sweeper = Sweeper(
+        SweepParts(
             kube=kube,
             live=live,
             observer=observer,
+            backfills=lambda: discovery.backfills.under_way,
             executor=executor,
             patient_executor=patient_executor,
-            now=clock.now,
             metrics=metrics,
-            tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),
-            patience=Patience(
-                unmanaged=timedelta(seconds=settings.unmanaged_after_s),
-                deletion=timedelta(seconds=settings.deletion_limit_s),
-            ),
-            topics=topics,
-            workloads=KubeWorkloads(api_client, clock),
+            interval_s=settings.idle_tick_s,
         )
-    )
-    pauses = LevelLoop(
-        pause_reconciler,
-        expected=_EXPECTED,
-        observe_pass=lambda seconds, failed: metrics.passed(PAUSES.kind, seconds, failed=failed),
     )
     wake.append(functools.partial(_wake_from_thread, asyncio.get_running_loop(), policies))
     freshness = health.Freshness(settings.unobserved_limit_s, clock.monotonic)
@@ -442,7 +457,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         connections=connections,
         policies=policies,
         pauses=pauses,
-        pause_reconciler=pause_reconciler,
+        sweeper=sweeper,
         webhook=webhook,
         neighbours=neighbours,
         kube=kube,

@@ -22,6 +22,7 @@ _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
 _ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _LOOKS: Final = ("ok", "failed")
 _NEW_PARTITIONS: Final = ("Given", "Standing", "Overtaken", "Backfilled")
+_SWEPT: Final = ("pause", "reset")
 _LOOK_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 
@@ -133,6 +134,12 @@ class Metrics:
         self._writes = Counter(
             "tidegate_status_writes", "Status writes to the API server.", ["kind"], registry=self.registry
         )
+        self._swept = Counter(
+            "tidegate_holds_swept",
+            "Holds of resources and runs that were over or gone, which the operator has released.",
+            ["kind"],
+            registry=self.registry,
+        )
         self._unobserved = Gauge(
             "tidegate_unobserved_resources", "Resources whose generation is not observed yet.", registry=self.registry
         )
@@ -149,6 +156,8 @@ class Metrics:
             self._deaths.labels(engine.value)
         for outcome in _NEW_PARTITIONS:
             self._new_partitions.labels(outcome)
+        for kind in _SWEPT:
+            self._swept.labels(kind)
         for kind in (CONNECTIONS.kind, PAUSES.kind, POLICIES.kind):
             self._failures.labels(kind)
             self._writes.labels(kind)
@@ -236,6 +245,10 @@ class Metrics:
     def new_partition(self, outcome: str) -> None:
         """One new partition of a guarded group is taken care of, or was begun at its end by somebody."""
         self._new_partitions.labels(outcome).inc()
+
+    def swept(self, kind: str, holds: int) -> None:
+        """Holds that were left behind were released; ``kind``: of a ``pause`` or a ``reset``."""
+        self._swept.labels(kind).inc(holds)
 
     def connection_is(self, connection: str, *, up: bool) -> None:
         self._up.labels(connection).set(int(up))

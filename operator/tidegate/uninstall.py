@@ -102,7 +102,7 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
     operator.servers.start()
     try:
         left = await _let_go(operator, kube, settings.deletion_limit_s + _MARGIN_S)
-        await operator.pause_reconciler.sweep()
+        await operator.sweeper.sweep(settle_s=0)
     finally:
         await operator.stop()
     for what, why in sorted(left.items()):

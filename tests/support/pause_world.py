@@ -199,9 +199,6 @@ class World:
             ):
                 return
 
-    def sweep(self) -> None:
-        asyncio.run(self.reconciler.sweep())
-
     def close(self) -> None:
         self.executor.shutdown()
         self.kafka.close()

@@ -26,7 +26,7 @@ from tidegate.metrics import Metrics
 from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
-from tidegate.pause.holds import HoldChanges, pause_of
+from tidegate.pause.holds import HoldChanges
 from tidegate.pause.letting_go import ABANDON
 from tidegate.pause.model import (
     AddFinalizer,
@@ -100,7 +100,6 @@ class _Memory:
     committed: Offsets = field(default_factory=dict)
     committed_s: float | None = None
     lag_s: float | None = None
-    connection_uid: str = ""
     refused: TopicsChecked | None = None
     refused_s: float = 0.0
     scaler: ScalerMemory = field(default_factory=ScalerMemory)
@@ -115,8 +114,6 @@ class PauseReconciler:
         self._topics = parts.topics
         self._scaler = Scaler(parts.kube, parts.workloads, parts.tick.idle_s)
         self._locks: weakref.WeakValueDictionary[tuple[str, WorkloadRef], asyncio.Lock] = weakref.WeakValueDictionary()
-        self._swept: set[str] = set()
-        """Connections on which nothing is held for a pause that is gone, as far as this process knows."""
 
     async def reconcile(self, body: Object) -> Pass:
         spec, invalid = _spec(body)
@@ -158,10 +155,7 @@ class PauseReconciler:
         uid = uid_of(body)
         self._parts.observer.drop(uid)
         self._parts.metrics.pause_is(uid, None)
-        memory = self._memories.pop(uid, None)
-        if memory is not None:
-            # It may have been let go without having released what it held.
-            self._swept.discard(memory.connection_uid)
+        self._memories.pop(uid, None)
 
     async def refresh(self, body: Object) -> Object | None:
         try:
@@ -170,52 +164,10 @@ class PauseReconciler:
             return None
         return fresh if uid_of(fresh) == uid_of(body) else None
 
-    async def sweep(self) -> None:
-        """Release what pauses hold that are gone, or hold through another connection by now.
-
-        Only of connections that this operator serves: others' pauses are none of its business. The pauses are listed
-        after the holds were read: a hold that was read is of a pause that was there before.
-        """
-        for live in self._parts.live:
-            if live.uid in self._swept or live.trouble is not None:
-                continue
-            try:
-                snapshot = await self._parts.observer.newest(live.uid, gates=True)
-                if snapshot.gates is None:
-                    continue
-                await self._release_left_behind(live, snapshot.gates)
-            except (KafkaFailure, NotLookedAt) as error:
-                _log.warning("%s/%s: looking for holds left behind: %s", live.namespace, live.name, error)
-                continue
-            self._swept.add(live.uid)
-
-    async def _release_left_behind(self, live: Live, gates: Gates) -> None:
-        held = {key: pause_of(key.holder, live.uid) for key in gates.holds}
-        if not any(held.values()):
-            return
-        there = {
-            uid_of(body)
-            for body in await self._do(self._parts.kube.list, PAUSES)
-            if namespace_of(body) == live.namespace and _connection_name(body) == live.name
-        }
-        left = sorted(key for key, pause_uid in held.items() if pause_uid is not None and pause_uid not in there)
-        if left:
-            await self._patiently(live.kafka.control.release, left)
-            _log.info(
-                "%s/%s: released %d hold(s) of pauses that are gone or go through another connection",
-                live.namespace,
-                live.name,
-                len(left),
-            )
-
     # --- see ----------------------------------------------------------------------------------------------------------
 
     def _want(self, body: Object, spec: ConsumerGroupPauseSpec | None, live: Live | None, memory: _Memory) -> None:
         uid = uid_of(body)
-        if live is not None:
-            if memory.connection_uid not in ("", live.uid):
-                self._swept.discard(memory.connection_uid)
-            memory.connection_uid = live.uid
         if spec is None or live is None:
             self._parts.observer.drop(uid)
             return
@@ -446,10 +398,6 @@ def _unusable(trouble: TopicsChecked) -> Refusal:
 
 def _group(snapshot: Snapshot, group_id: str) -> Group:
     return snapshot.groups.get(group_id) or Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
-
-
-def _connection_name(body: Object) -> str:
-    return str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
 
 
 def _spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:

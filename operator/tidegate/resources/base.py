@@ -134,13 +134,24 @@ def parse_update(model: type[Spec], old: Mapping[str, Any], new: Mapping[str, An
 
 def read_status(model: type[Status], obj: Mapping[str, Any]) -> Status:
     """The ``status`` of the resource ``obj``; an empty one when nothing was written yet, or by somebody else."""
-    status = obj.get("status") or {}
-    if status == NOT_LOOKED_AT:
-        return model()
     try:
-        return _parse(model, status, "status")
+        return _status(model, obj)
     except InvalidResource:
         return model()
+
+
+def has_readable_status(model: type[StatusModel], obj: Mapping[str, Any]) -> bool:
+    """Whether ``read_status`` tells what was written, if anything was."""
+    try:
+        _status(model, obj)
+    except InvalidResource:
+        return False
+    return True
+
+
+def _status(model: type[Status], obj: Mapping[str, Any]) -> Status:
+    status = obj.get("status") or {}
+    return model() if status == NOT_LOOKED_AT else _parse(model, status, "status")
 
 
 def _parse(model: type[Model], value: Any, root: str) -> Model:

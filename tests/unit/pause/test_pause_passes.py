@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
 from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
-from support.pause_world import CREATED, SPEC, Killed, World
+from support.pause_world import CREATED, Killed, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import PAUSES
-from tidegate.pause.holds import holder
 from tidegate.pause.plan import FINALIZER
 from tidegate.resources.pause import PausePhase
 
@@ -139,45 +137,6 @@ def test_a_right_that_is_missing_only_to_write_is_told_and_tried_again(world: Wo
     assert live is not None
     assert live.topics is not None
     assert live.topics.usable
-
-
-def test_only_holds_of_own_pauses_that_are_gone_are_swept(world: World) -> None:
-    world.ask()
-    world.passes()
-    mine = world.held
-    left = HoldKey("payments", "orders", 0, holder(world.connection_uid, "gone"))
-    others = [HoldKey("payments", "orders", 0, name) for name in ("cli", "reset/x", holder("elsewhere", "gone"))]
-    world.control.hold({key: Hold() for key in (left, *others)})
-    world.reconciler = world.fresh_reconciler()
-
-    world.sweep()
-
-    assert world.held == sorted([*mine, *others])
-
-
-def test_a_pause_that_goes_through_another_connection_by_now_lets_go_of_the_first_cluster(world: World) -> None:
-    world.ask()
-    world.passes()
-    assert len(world.held) == 2
-    world.kube.change(PAUSES, "ns", "p", spec={**SPEC, "connectionRef": {"name": "elsewhere"}})
-    world.sweep()
-    assert world.held == []
-
-
-def test_a_pause_that_is_created_while_the_sweep_lists_is_not_swept(world: World) -> None:
-    world.control.ensure()
-    listed = world.kube.list
-
-    def list_and_then(kind: Any) -> Any:
-        found = listed(kind)
-        # Its hold comes after the sweep has read the topics, and after it has listed.
-        world.control.hold({HoldKey("payments", "orders", 0, holder(world.connection_uid, "new")): Hold()})
-        return found
-
-    world.control.hold({HoldKey("payments", "orders", 1, holder(world.connection_uid, "gone")): Hold()})
-    world.kube.list = list_and_then  # type: ignore[method-assign]
-    world.sweep()
-    assert [key.holder for key in world.held] == [holder(world.connection_uid, "new")]
 
 
 def test_what_prometheus_is_told_of_pauses_goes_with_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

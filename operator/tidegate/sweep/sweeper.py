@@ -1,0 +1,165 @@
+"""Looks at each connection's holds again and again, and releases those that were left behind.
+
+Nothing of it has to survive the process: what is suspected is found again, an Event of the same holds is recorded once,
+and a hold that was released is released again without harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.control.records import HoldKey
+from tidegate.discovery.guard import named
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    PAUSES,
+    POLICIES,
+    EventType,
+    Happening,
+    Kube,
+    KubeFailure,
+    Object,
+    namespace_of,
+    uid_of,
+)
+from tidegate.metrics import Metrics
+from tidegate.observe import NotLookedAt, Observer
+from tidegate.reset.request import run_uid
+from tidegate.reset.run import under_way
+from tidegate.resources.base import has_readable_status, read_status
+from tidegate.resources.policy import PolicyStatus
+from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
+
+_log = logging.getLogger(__name__)
+
+HOLDS_SWEPT: Final = "HoldsSwept"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the sweeper acts through. ``backfills``: the uids of discovery's runs that this process carries out.
+
+    ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka.
+    """
+
+    kube: Kube
+    live: LiveConnections
+    observer: Observer
+    backfills: Callable[[], frozenset[str]]
+    executor: Executor
+    patient_executor: Executor
+    metrics: Metrics
+    interval_s: float
+
+
+class Sweeper:
+    """Belongs to the event loop's thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._suspects: dict[str, Mapping[HoldKey, Suspect]] = {}
+        """By connection."""
+        self._looked_s: dict[str, float] = {}
+        """By connection, when the last look began: what a look finds has to be newer than what the one before did."""
+        self._troubles: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Sweep for ever; a defect of the code ends one sweep, and not the next."""
+        while True:
+            sweep = asyncio.create_task(self.sweep(self._parts.interval_s))
+            try:
+                await asyncio.wait([sweep])
+            finally:
+                sweep.cancel()
+            if not sweep.cancelled() and (error := sweep.exception()) is not None:
+                _log.error("a look for holds left behind ended with an unexpected error", exc_info=error)
+            await asyncio.sleep(self._parts.interval_s)
+
+    async def sweep(self, settle_s: float) -> None:
+        """Look once at each connection, and release what a look ``settle_s`` or longer ago has found left behind too.
+
+        0: at once; for when no other process is at work.
+        """
+        lives = [live for live in self._parts.live if live.trouble is None]
+        for gone in self._suspects.keys() - {live.uid for live in self._parts.live}:
+            for known in (self._suspects, self._looked_s, self._troubles):
+                known.pop(gone, None)
+        # Side by side: one cluster that does not answer keeps no other waiting.
+        await asyncio.gather(*(self._sweep(live, settle_s) for live in lives))
+
+    async def _sweep(self, live: Live, settle_s: float) -> None:
+        try:
+            await self._look(live, settle_s)
+        except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
+            # Nothing was learned: what is suspected stays so.
+            if self._troubles.get(live.uid) != str(failure):
+                self._troubles[live.uid] = str(failure)
+                _log.warning("%s/%s: looking for holds left behind: %s", live.namespace, live.name, failure)
+        else:
+            self._troubles.pop(live.uid, None)
+
+    async def _look(self, live: Live, settle_s: float) -> None:
+        parts, loop = self._parts, asyncio.get_running_loop()
+        began_s = loop.time()
+        snapshot = await parts.observer.newest(live.uid, gates=True, since_s=self._looked_s.get(live.uid, 0.0))
+        self._looked_s[live.uid] = began_s
+        gates = snapshot.gates
+        if gates is None:
+            return  # whoever needs the control topic says why it can't be read
+        if not may_be_left(gates, live.uid):
+            self._suspects.pop(live.uid, None)
+            return
+        # In this order: whoever holds was there before it held.
+        there = await self._there(live)
+        left, self._suspects[live.uid] = judge(
+            gates, live.uid, there, self._suspects.get(live.uid, {}), began_s, settle_s
+        )
+        if left:
+            connection = await self._do(parts.kube.get, CONNECTIONS, live.namespace, live.name)
+            for one in left:
+                await self._release(live, connection, one)
+
+    async def _there(self, live: Live) -> There:
+        backfills = self._parts.backfills()
+        pauses = await self._do(self._parts.kube.list, PAUSES)
+        policies = await self._do(self._parts.kube.list, POLICIES)
+        runs = ((uid_of(body), under_way(read_status(PolicyStatus, body))) for body in policies)
+        return There(
+            pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
+            policies=frozenset(uid_of(body) for body in policies if _goes_through(body, live)),
+            runs=frozenset(run_uid(uid, run.id) for uid, run in runs if run is not None),
+            unsure=frozenset(uid_of(body) for body in policies if not has_readable_status(PolicyStatus, body)),
+            backfills=backfills,
+        )
+
+    async def _release(self, live: Live, connection: Object, left: LeftBehind) -> None:
+        what = f"group {left.group}: {named(left.partitions)}, held by {left.holder}: {left.why}"
+        if uid_of(connection) == live.uid:
+            # Before the effect, of which nobody would tell if this process died after it.
+            key = f"{HOLDS_SWEPT}/{left.holder}/{left.group}/{left.epoch}/{len(left.keys)}"
+            message = f"released what nobody would have let go of; {what}"
+            await self._do(self._parts.kube.record, connection, Happening(EventType.WARNING, HOLDS_SWEPT, message, key))
+        loop = asyncio.get_running_loop()
+        release = functools.partial(live.kafka.control.release, left.keys)
+        await loop.run_in_executor(self._parts.patient_executor, release)
+        self._parts.metrics.swept(left.kind.value, len(left.keys))
+        _log.warning("%s/%s: released what was left behind; %s", live.namespace, live.name, what)
+
+    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+
+def _goes_through(body: Object, live: Live) -> bool:
+    name = ((body.get("spec") or {}).get("connectionRef") or {}).get("name", "")
+    return (namespace_of(body), name) == (live.namespace, live.name)

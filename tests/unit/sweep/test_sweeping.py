@@ -1,0 +1,317 @@
+"""Holds that were left behind are found, told and released; whatever fails or dies, nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import pause_world
+from support.fake_kafka import START, FakeConsumer
+from support.pause_world import CREATED, SPEC, Killed
+from support.policy_world import World as PolicyWorld
+from support.sweeping import Sweeping
+from tidegate.control.records import Hold, HoldKey
+from tidegate.discovery.backfill import Asker, Backfills
+from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, KubeUnavailable, Object
+from tidegate.pause.holds import holder
+
+NEW = TopicPartition("orders", 1)
+
+
+@pytest.fixture
+def pauses() -> Iterator[pause_world.World]:
+    made = pause_world.World()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def resets(tmp_path: Path) -> Iterator[PolicyWorld]:
+    made = PolicyWorld(tmp_path)
+    made.kafka.control.ensure()
+    yield made
+    made.executor.shutdown()
+    made.kafka.close()
+
+
+def sweeping(world: pause_world.World | PolicyWorld) -> Sweeping:
+    return Sweeping(world.kube, world.live, world.kafka, world.executor)
+
+
+def held(world: pause_world.World | PolicyWorld) -> list[str]:
+    return sorted(key.holder for key in world.kafka.control.topics.gates.holds)
+
+
+def hold(world: pause_world.World | PolicyWorld, of: str, partition: int = 0, *, ours: bool = True) -> None:
+    [live] = world.live
+    world.kafka.control.ensure()
+    key = HoldKey("payments", "orders", partition, of)
+    world.kafka.control.hold({key: Hold("why", connection=live.uid if ours else "elsewhere")})
+
+
+# --- pauses -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_holds_of_own_pauses_that_are_gone_are_swept(pauses: pause_world.World) -> None:
+    pauses.ask()
+    pauses.passes()
+    mine = held(pauses)
+    others = ["cli", "reset/x", holder("elsewhere", "gone")]
+    for name in others:
+        hold(pauses, name, ours=False)
+    hold(pauses, holder(pauses.connection_uid, "gone"))
+    swept = sweeping(pauses)
+
+    swept.looks()
+
+    assert held(pauses) == sorted([*mine, *others])
+    assert swept.swept("pause") == 1
+
+
+def test_a_pause_that_goes_through_another_connection_by_now_lets_go_of_the_first_cluster(
+    pauses: pause_world.World,
+) -> None:
+    pauses.ask()
+    pauses.passes()
+    assert len(held(pauses)) == 2
+    pauses.kube.change(PAUSES, "ns", "p", spec={**SPEC, "connectionRef": {"name": "elsewhere"}})
+    sweeping(pauses).looks()
+    assert held(pauses) == []
+
+
+def test_a_pause_that_is_created_while_the_sweep_lists_is_not_swept(pauses: pause_world.World) -> None:
+    listed = pauses.kube.list
+
+    def list_and_then(kind: Any) -> Any:
+        found = listed(kind)
+        # Its hold comes after the sweep has read the topics, and after it has listed.
+        hold(pauses, holder(pauses.connection_uid, "new"))
+        return found
+
+    hold(pauses, holder(pauses.connection_uid, "gone"), 1)
+    pauses.kube.list = list_and_then  # type: ignore[method-assign]
+    sweeping(pauses).looks(1, settle_s=0)
+    assert held(pauses) == [holder(pauses.connection_uid, "new")]
+
+
+# --- resets -----------------------------------------------------------------------------------------------------------
+
+
+def begun(world: PolicyWorld) -> str:
+    """A run whose job does nothing but hold; its policy's uid."""
+    world.runner.work = lambda _launch: None
+    world.ask(deadline="30s")
+    while not world.runner.started:
+        world.some_passes(1)
+    uid = str(world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"])
+    hold(world, f"reset/{uid}/one")
+    return uid
+
+
+def test_a_run_under_way_keeps_its_holds_and_one_that_is_over_does_not(resets: PolicyWorld) -> None:
+    uid = begun(resets)
+    swept = sweeping(resets)
+
+    swept.looks()
+    during = held(resets)
+    resets.clock.sleep(60)
+    resets.passes()
+    hold(resets, f"reset/{uid}/one")  # a job that nobody could stop
+    swept.looks(1)
+    suspected = held(resets)
+    swept.looks(1)
+
+    assert during == suspected == [f"reset/{uid}/one"]
+    assert held(resets) == []
+    assert swept.swept("reset") == 1
+    [told] = [h for h in resets.kube.happenings_of("kafka") if h.reason == "HoldsSwept"]
+    for named in ("payments", "orders 0", f"reset/{uid}/one", "reset one is over"):
+        assert named in told.message
+
+
+def test_a_policy_whose_status_nobody_can_read_keeps_its_holds(resets: PolicyWorld) -> None:
+    uid = begun(resets)
+    body = resets.kube.get(POLICIES, "ns", "p")
+    resets.kube.replace_status(POLICIES, body, {**body["status"], "reset": {"phase": "OfALaterVersion"}})
+
+    sweeping(resets).looks()
+
+    assert held(resets) == [f"reset/{uid}/one"]
+
+
+@pytest.mark.parametrize("fails", ["list", "get", "record"])
+def test_while_the_api_server_is_away_nothing_is_released(
+    resets: PolicyWorld, fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hold(resets, "reset/gone/one")
+    swept = sweeping(resets)
+
+    def away(*_: Any) -> Any:
+        raise KubeUnavailable(f"{fails}: nobody answers")
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr(resets.kube, fails, away)
+        swept.looks(3)
+        assert held(resets) == ["reset/gone/one"]
+    assert sum("nobody answers" in record.message for record in caplog.records) == 1
+    swept.looks(2)
+    assert held(resets) == []
+
+
+def test_a_control_topic_that_may_not_be_read_is_let_be(resets: PolicyWorld) -> None:
+    hold(resets, "reset/gone/one")
+    resets.kafka.control.failure = NotAuthorized("read topic __tidegate")
+    swept = sweeping(resets)
+    swept.looks(3)
+    resets.kafka.control.failure = None
+    assert held(resets) == ["reset/gone/one"]
+
+
+def test_an_event_is_told_once_though_kafka_or_the_process_went_away_before_the_release(
+    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(resets, "reset/gone/one")
+    release = resets.kafka.control.release
+    ends: list[BaseException] = [Unavailable("no answer"), Killed()]
+
+    def dying(keys: Iterable[HoldKey]) -> None:
+        if ends:
+            raise ends.pop(0)
+        release(keys)
+
+    monkeypatch.setattr(resets.kafka.control, "release", dying)
+    swept = sweeping(resets)
+    swept.looks(2)
+    with pytest.raises(Killed):
+        swept.looks(1)
+    assert held(resets) == ["reset/gone/one"]
+
+    sweeping(resets).looks(2)
+
+    assert held(resets) == []
+    assert len([h for h in resets.kube.happenings_of("kafka") if h.reason == "HoldsSwept"]) == 1
+
+
+def test_a_connection_of_the_same_name_is_not_told_of_what_an_earlier_one_left(resets: PolicyWorld) -> None:
+    hold(resets, "reset/gone/one")
+    swept = sweeping(resets)
+    resets.kube.delete(CONNECTIONS, "ns", "kafka", CREATED)
+    resets.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
+
+    swept.looks()
+
+    assert held(resets) == []
+    assert resets.kube.happenings_of("kafka") == []
+
+
+def test_what_is_swept_again_and_again_survives_a_defect(
+    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hold(resets, "reset/gone/one")
+    swept = sweeping(resets)
+    listed, calls = resets.kube.list, []
+
+    def flawed(kind: Any) -> list[Object]:
+        calls.append(kind)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        return list(listed(kind))
+
+    async def run() -> None:
+        task = asyncio.create_task(swept.sweeper.run())
+        deadline = asyncio.get_running_loop().time() + 10
+        while held(resets):
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.01)
+        task.cancel()
+
+    monkeypatch.setattr(resets.kube, "list", flawed)
+    asyncio.run(run())
+    assert "unexpected error" in caplog.text
+
+
+# --- new partitions ---------------------------------------------------------------------------------------------------
+
+
+def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
+    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between closing and opening: the offsets are at the start, and the partition would stand for ever."""
+    kafka, clock = resets.kafka, resets.clock
+    consumer = FakeConsumer(kafka, "group", ["orders"], managed=True, begins_at_end=True, auto_commit_s=1.0).start()
+    clock.sleep(6)
+    kafka.add_partitions("orders", 2)
+    kafka.append(NEW, [START] * 10)
+    kafka.membership.rebalance("group")
+    clock.sleep(12)
+    assert [o for p, o in consumer.read if p == NEW] == []
+    [live] = resets.live
+
+    def killed(_keys: object) -> None:
+        raise Killed
+
+    release = kafka.control.release
+    monkeypatch.setattr(kafka.control, "release", killed)
+    with pytest.raises(Killed):
+        Backfills().carry_out(kafka, clock, live.connection, Asker("u", "ns/p", live.uid), "group", [NEW])
+    monkeypatch.setattr(kafka.control, "release", release)
+    assert [name.rpartition("/")[0] for name in held(resets)] == ["reset/starts/u"]
+    clock.sleep(60)
+    assert [o for p, o in consumer.read if p == NEW] == []
+
+    swept = sweeping(resets)
+    swept.looks()
+    clock.sleep(12)
+
+    assert held(resets) == []
+    assert [o for p, o in consumer.read if p == NEW] == list(range(10))
+
+
+def test_what_this_process_holds_to_send_owners_back_is_let_be(resets: PolicyWorld) -> None:
+    hold(resets, "reset/starts/u/1")
+    swept = sweeping(resets)
+    swept.backfills = frozenset({"starts/u/1"})
+    swept.looks(3)
+    assert held(resets) == ["reset/starts/u/1"]
+    swept.backfills = frozenset()
+    swept.looks(2)
+    assert held(resets) == []
+
+
+def test_a_backfill_is_under_way_while_it_may_hold_something(resets: PolicyWorld) -> None:
+    backfills = Backfills()
+    seen: list[bool] = []
+    hold_, release = resets.kafka.control.hold, resets.kafka.control.release
+    consumer = FakeConsumer(resets.kafka, "group", ["orders"], managed=True).start()
+    resets.clock.sleep(6)
+
+    def noting(call: Any) -> Any:
+        def noted(argument: Any) -> Any:
+            keys = list(argument)
+            seen.append({key.holder for key in keys} == {f"reset/{uid}" for uid in backfills.under_way})
+            return call(argument)
+
+        return noted
+
+    resets.kafka.control.hold = noting(hold_)  # type: ignore[method-assign]
+    resets.kafka.control.release = noting(release)  # type: ignore[method-assign]
+    [live] = resets.live
+    backfills.carry_out(
+        resets.kafka,
+        resets.clock,
+        live.connection,
+        Asker("u", "ns/p", live.uid),
+        "group",
+        [TopicPartition("orders", 0)],
+    )
+
+    assert consumer.read
+    assert seen == [True, True]
+    assert backfills.under_way == frozenset()
