@@ -131,6 +131,9 @@ BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 _WAIT_A_PASS_S: Final = 2.0
 """How long one pass waits for a run to be taken over before it looks around again."""
 
+_BRIEFLY_S: Final = 10.0
+"""How long a policy that is let go in mid-run is kept for its gates to be opened."""
+
 _LISTING_S: Final = 1.0
 _KEEP_AGAIN_S: Final = 2.0
 
@@ -183,7 +186,9 @@ class _Memory:
     forged: str = ""
     """Why what the run under way goes by is forged, where an effect has found that out."""
     halted: str = ""
-    """The id of the run whose document is forged, and all of which was ended."""
+    """The id of the run all of whose work was ended."""
+    unhalted: str = ""
+    """Why a brief try at that failed."""
     taking_over: asyncio.Future[RunResult] | None = None
 
 
@@ -322,20 +327,21 @@ class PolicyReconciler:
             max_launches=parts.max_launches,
             tick_s=parts.active_tick_s,
             trouble=self._memory(body).trouble,
+            unhalted=self._memory(body).unhalted,
         )
         if run_id is None:
             return seen
         if under_way(status) is None and history_of(status, run_id) is not None:
             return seen  # an id that ran before: its document is not looked at
         document = run_name(name_of(body), uid_of(body), run_id)
+        memory = self._memory(body)
         try:
             run = await self._load(body, run_id)
         except ForgedRun as forged:
-            halted = self._memory(body).halted == run_id
-            return replace(seen, run_document=document, forged=str(forged), halted=halted)
+            return replace(seen, run_document=document, forged=str(forged), halted=memory.halted == run_id)
         except ForeignRun as foreign:
-            return replace(seen, run_document=document, foreign=str(foreign))
-        memory, current = self._memory(body), under_way(status)
+            return replace(seen, run_document=document, foreign=str(foreign), halted=memory.halted == run_id)
+        current = under_way(status)
         found_out = memory.forged if current is not None else ""
         seen = replace(seen, run_document=document, run=run, forged=found_out, halted=memory.halted == run_id)
         if current is not None and run is not None:
@@ -680,7 +686,8 @@ class PolicyReconciler:
             skipped=(plan.records_skipped or 0) if plan is not None else 0,
         )
         memory.launched.clear()
-        memory.fenced, memory.dead, memory.died_at, memory.forged, memory.halted = 0, "", None, "", ""
+        memory.fenced, memory.dead, memory.died_at, memory.forged = 0, "", None, ""
+        memory.halted, memory.unhalted = "", ""
 
     # --- act ----------------------------------------------------------------------------------------------------------
 
@@ -710,6 +717,8 @@ class PolicyReconciler:
                 await self._do(self._store(body, seen).approve)
             case Fence(number):
                 await self._fence(body, seen, number)
+            case Halt(briefly=True):
+                await self._halt_briefly(body, seen)
             case Halt():
                 await self._halt(body, seen)
             case TakeOver(reason, message):
@@ -726,7 +735,9 @@ class PolicyReconciler:
         if reset.engine is Engine.SPARK and seen.run is not None:
             await self._check_connections(body, seen, planned=seen.run.plan is not None)
         await self._do(self._parts.runners[reset.engine].start, launch)
-        self._memory(body).launched.add(name)
+        memory = self._memory(body)
+        memory.launched.add(name)
+        memory.halted = ""
         self._parts.metrics.job_launched(reset.engine.value)
         _log.info("%s: started job %s", label_of(body), name)
 
@@ -748,6 +759,14 @@ class PolicyReconciler:
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
             )
+
+    async def _halt_briefly(self, body: Object, seen: Seen) -> None:
+        memory = self._memory(body)
+        try:
+            async with asyncio.timeout(_BRIEFLY_S):
+                await self._halt(body, seen)
+        except (KafkaFailure, RunnerFailure, TimeoutError) as error:
+            memory.unhalted = str(error) or f"not within {_BRIEFLY_S:.0f} s"
 
     async def _halt(self, body: Object, seen: Seen) -> None:
         """By what the policy says, since nothing of the run's document is believed."""
@@ -774,7 +793,7 @@ class PolicyReconciler:
         if unstopped is not None:
             raise unstopped
         self._memory(body).halted = current.id
-        _log.error("%s: %s is forged: its job was ended, its gates are open", label_of(body), seen.run_document)
+        _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
 
     async def _take_over(self, body: Object, seen: Seen, reason: str, message: str) -> None:
         """Settle the run in a thread; passes look in on it, so that an abandoned deletion is not held up."""

@@ -119,9 +119,10 @@ class Seen:
     """One policy as a pass finds it. ``invalid``: why the spec can't be read; then ``spec`` is ``None``.
 
     ``run``: the document of :attr:`run_id`, ``None`` when there is none, or ``foreign``: why it is not this policy's,
-    or ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on a forged run was
-    ended. ``connected``: whether a job would find its connections open. ``approval``: what the annotation says.
-    ``behind``: why a plan that is approved has to wait. ``trouble``: why the last effect failed.
+    or ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on the run was ended,
+    and its gates opened; ``unhalted``: why a brief try at that failed. ``connected``: whether a job would find its
+    connections open. ``approval``: what the annotation says. ``behind``: why a plan that is approved has to wait.
+    ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -134,6 +135,7 @@ class Seen:
     foreign: str = ""
     forged: str = ""
     halted: bool = False
+    unhalted: str = ""
     runner: RunnerSeen | None = None
     connected: bool = True
     start: Start | None = None
@@ -168,6 +170,11 @@ def under_way(status: PolicyStatus) -> ResetStatus | None:
 def awaits_approval(current: ResetStatus) -> bool:
     """Whether a run that is under way has a plan that nobody has approved, or that was not let go ahead yet."""
     return current.phase is ResetPhase.AWAITING_APPROVAL and current.approved_digest is None
+
+
+def may_hold(current: ResetStatus) -> bool:
+    """Whether a job of the run may have closed gates."""
+    return current.application is not None and not awaits_approval(current)
 
 
 def is_settled(status: PolicyStatus, wanted: ResetSpec | None) -> bool:
@@ -225,8 +232,11 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The run's document is forged: end its job and what that left open in Kafka, and open the run's gates. Nothing is
-    put back: where to is in that document."""
+    """End the run's job and what that left open in Kafka, and open the run's gates. Nothing is put back: where to is in
+    a document that is forged, foreign or gone; or nobody waits for it any more, then it is tried once and ``briefly``.
+    """
+
+    briefly: bool = False
 
 
 Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver | Halt
@@ -472,7 +482,7 @@ def _without_document(draft: _Draft, current: ResetStatus) -> Decision:
             f"the ConfigMap {seen.run_document} of reset {current.id} was removed while it was under way: what it has "
             "done is not known. Look at the group's offsets"
         )
-        return _end(draft, current, ResetPhase.FAILED, RUN_LOST, message)
+        return _halted(draft, current, RUN_LOST, message)
     if seen.wanted is not None and current.started_at is not None and _late(seen, current, seen.wanted):
         message = f"reset {current.id} could not begin within its deadline. Nothing was changed"
         return _end(draft, current, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
@@ -494,8 +504,15 @@ def _foreign(draft: _Draft, current: ResetStatus | None) -> Decision:
     if current is None:
         draft.refuse(Refusal(FOREIGN_RUN, message))
         return draft.decide(again_after_s=_QUEUE_LOOK_S)
-    message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets and gates"
-    return _end(draft, current, ResetPhase.FAILED, FOREIGN_RUN, message)
+    message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets"
+    return _halted(draft, current, FOREIGN_RUN, message)
+
+
+def _halted(draft: _Draft, current: ResetStatus, reason: str, message: str) -> Decision:
+    """The run ends without its document; nobody is left then to let go of what its job holds."""
+    if may_hold(current) and not draft.seen.halted:
+        return _halt(draft, current, reason, message)
+    return _end(draft, current, ResetPhase.FAILED, reason, message)
 
 
 def _why_forged(seen: Seen) -> str:
@@ -512,7 +529,7 @@ def _forged(draft: _Draft, current: ResetStatus | None, message: str) -> Decisio
         draft.refuse(Refusal(FORGED, message))
         return draft.decide(again_after_s=_QUEUE_LOOK_S)
     if not seen.halted:
-        return _halt(draft, current, message)
+        return _halt(draft, current, FORGED, message)
     if current.application is None or (current.phase is ResetPhase.AWAITING_APPROVAL and not current.approved_digest):
         done = "Nothing was changed"
     else:
@@ -520,11 +537,11 @@ def _forged(draft: _Draft, current: ResetStatus | None, message: str) -> Decisio
     return _end(draft, current, ResetPhase.FAILED, FORGED, f"{message}. {done}")
 
 
-def _halt(draft: _Draft, current: ResetStatus, message: str) -> Decision:
+def _halt(draft: _Draft, current: ResetStatus, reason: str, message: str) -> Decision:
     waiting = f". Waiting: {draft.seen.trouble}" if draft.seen.trouble else ""
-    draft.moving(FORGED, f"{message}{waiting}")
-    draft.reset_is(None, FORGED, message)
-    draft.tell(EventType.WARNING, FORGED, message, f"{current.id}/{FORGED}")
+    draft.moving(reason, f"{message}{waiting}")
+    draft.reset_is(None, reason, message)
+    draft.tell(EventType.WARNING, reason, message, f"{current.id}/{reason}")
     return draft.decide(Halt(), again_after_s=0)
 
 
@@ -812,25 +829,46 @@ def _leave(draft: _Draft, since: datetime) -> Decision:
     seen, current, run = draft.seen, draft.seen.under_way, draft.seen.run
     if not seen.has_finalizer:
         return draft.decide()
-    forged = _why_forged(seen)
-    if current is not None and forged and seen.halted:
-        _forged(draft, current, forged)
+    if current is None:
         return draft.decide(RemoveFinalizer(), again_after_s=0)
-    if current is None or (run is None and not forged):
+    forged = _why_forged(seen)
+    if run is None and not forged and not may_hold(current):
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if (run is None or forged) and seen.halted:
+        _unbelieved(draft, current, forged)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if run is not None and run.result is not None and not forged:
         _finish(draft, current, run, run.result)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if seen.abandoned:
         message = f"reset {current.id} was abandoned in {current.phase.value}, as {ABANDON} asks"
-        draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
-        return draft.decide(RemoveFinalizer(), again_after_s=0)
+        return _give_up(draft, current, message)
     if seen.now > since + seen.deletion_limit:
         message = f"reset {current.id} could not be settled within {seen.deletion_limit}: {seen.trouble or 'no answer'}"
-        draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
-        return draft.decide(RemoveFinalizer(), again_after_s=0)
-    if forged:
-        return _halt(draft, current, forged)
+        return _give_up(draft, current, message)
+    if run is None or forged:
+        return _unbelieved(draft, current, forged)
     message = f"the policy was deleted while reset {current.id} was under way"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
+
+
+def _unbelieved(draft: _Draft, current: ResetStatus, forged: str) -> Decision:
+    """The run's document is not there, or is not to be believed."""
+    if forged:
+        return _forged(draft, current, forged)
+    return _foreign(draft, current) if draft.seen.foreign else _without_document(draft, current)
+
+
+def _give_up(draft: _Draft, current: ResetStatus, message: str) -> Decision:
+    """The policy goes with its run in mid-flight, but its consumers shall not stand still for that."""
+    seen = draft.seen
+    if may_hold(current) and not seen.halted and not seen.unhalted:
+        return draft.decide(Halt(briefly=True), again_after_s=0)
+    if seen.unhalted:
+        message = (
+            f"{message}. Its gates could not be opened ({seen.unhalted}): they are once its KafkaConnection answers, "
+            "which says so then"
+        )
+    draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
+    return draft.decide(RemoveFinalizer(), again_after_s=0)

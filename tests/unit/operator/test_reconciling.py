@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 
 from support.policy_world import CREATED, T0, FleetWorld, Killed, World
+from support.sweeping import Sweeping
+from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
 from tidegate.keeping import Kept, KeptPolicy
 from tidegate.kube.ports import POLICIES
 from tidegate.reset import job
+from tidegate.reset.gates import hold_of, holder
 from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning import make_plan
 from tidegate.reset.runner import Launch
 from tidegate.reset.store import StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
 from tidegate.snapshots.storage import S3, Folder, Storage
@@ -787,3 +791,117 @@ def test_no_spark_job_is_started_for_a_policy_that_reads_another_snapshot_by_now
 
     assert world.runner.started == []
     assert "reads another snapshot" in world.condition("Ready")["message"]
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+def holding(world: World, end: Callable[[World], None]) -> list[str]:
+    """A run whose job has closed a gate, to be ended so; its holders from then on, as they are looked for."""
+    world.kafka.control.ensure()
+    end(world)
+    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+    key = HoldKey("payments", "orders", 0, f"reset/{uid}/one")
+    world.kafka.control.hold({key: Hold(connection=next(iter(world.live)).uid)})
+    return held(world)
+
+
+def held(world: World) -> list[str]:
+    return [key.holder for key in world.kafka.control.topics.gates.holds]
+
+
+def end_by_a_document_that_is_not_allowed(world: World) -> None:
+    def only_plan(launch: Launch) -> None:
+        store = DirectoryRunStore(world.folder / "runs", launch.store.rpartition("/")[2], clock=world.clock)
+        attempt = store.begin_attempt()
+        job.plan_run(store, attempt, world.clock, lambda request, now, _: make_plan(request, world.kafka, now))
+
+    world.runner.work = only_plan
+    world.ask(deadline="30s")
+    while not world.runner.started:
+        world.some_passes(1)
+    [live] = world.live
+    world.live.put(replace(live, allow=AllowSpec(topics=("others",))))
+
+
+def end_by_the_limit_of_a_deletion(world: World) -> None:
+    hanging(world)
+    # Longer ago than a deletion may take.
+    world.kube.delete(POLICIES, "ns", "p", (world.clock.now() - timedelta(minutes=3)).isoformat())
+
+
+def end_by_deleting_without_a_document(world: World) -> None:
+    end_by_removing_the_document(world)
+    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+
+
+ENDS = [
+    end_by_removing_the_document,
+    end_by_another_document_in_its_place,
+    end_by_a_document_that_is_not_allowed,
+    end_by_abandoning,
+    end_by_the_limit_of_a_deletion,
+    end_by_deleting_without_a_document,
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_run_that_ends_without_a_result_leaves_no_gate_closed(world: World, end: Callable[[World], None]) -> None:
+    assert len(holding(world, end)) == 1
+
+    world.passes(200)
+
+    assert held(world) == []
+    assert world.runner.stopped == world.runner.started, "its job was ended before"
+
+
+@pytest.mark.parametrize("end", [end_by_removing_the_document, end_by_a_document_that_is_not_allowed])
+def test_a_run_without_its_document_has_not_failed_before_its_gates_are_open(
+    world: World, end: Callable[[World], None]
+) -> None:
+    holding(world, end)
+    world.kafka.control.failure = Unavailable("nobody answers")
+
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            world.some_passes(1)
+
+    reason = world.condition("Reset")["reason"]
+    assert world.condition("Reset")["status"] == "Unknown"
+    assert "Waiting: nobody answers" in world.condition("Reconciling")["message"]
+    world.kafka.control.failure = None
+    world.passes(200)
+    assert (world.condition("Reset")["status"], world.condition("Reset")["reason"]) == ("False", reason)
+    assert held(world) == []
+
+
+@pytest.mark.parametrize("end", [end_by_abandoning, end_by_the_limit_of_a_deletion])
+def test_a_policy_that_goes_while_kafka_is_away_says_so_and_its_gates_are_opened_later(
+    world: World, end: Callable[[World], None]
+) -> None:
+    left = holding(world, end)
+    world.kafka.control.failure = Unavailable("nobody answers")
+
+    world.passes(200)
+
+    assert not world.there
+    said = world.kube.happenings_of("p")[-1]
+    assert said.reason == "Abandoned"
+    assert "gates could not be opened (nobody answers)" in said.message
+    world.kafka.control.failure = None
+    assert held(world) == left
+    Sweeping(world.kube, world.live, world.kafka, world.executor).looks()
+    assert held(world) == []
+
+
+def test_what_a_run_holds_says_whose_it_is(world: World) -> None:
+    world.ask()
+    world.some_passes(8)
+    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+    [document] = (world.folder / "runs").glob("*.json")
+
+    hold = hold_of(world.open_store("ns", document.stem, None).load().request)
+
+    assert hold.reason == "offset reset one by OffsetResetPolicy ns/p"
+    assert hold.connection == next(iter(world.live)).uid
+    assert holder(f"{uid}/one") == f"reset/{uid}/one"

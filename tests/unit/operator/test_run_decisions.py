@@ -277,7 +277,36 @@ CASES = {
         ("False", "Applying"),
         "Applying",
     ),
-    "its document is gone": (under_way(run=None), None, ("False", "RunLost"), "Failed"),
+    "its document is gone: its job is ended and its gates are opened first": (
+        under_way(run=None),
+        Halt(),
+        ("False", "RunLost"),
+        "Applying",
+    ),
+    "its document is gone, and all that worked on it was ended": (
+        under_way(run=None, halted=True),
+        None,
+        ("False", "RunLost"),
+        "Failed",
+    ),
+    "its document was gone before its plan was approved: nothing is held": (
+        under_way(WORKING.model_copy(update={"phase": ResetPhase.AWAITING_APPROVAL}), run=None),
+        None,
+        ("False", "RunLost"),
+        "Failed",
+    ),
+    "its document is somebody else's": (
+        under_way(foreign="not ours"),
+        Halt(),
+        ("False", "ForeignRun"),
+        "Applying",
+    ),
+    "its document is somebody else's, and all that worked on it was ended": (
+        under_way(foreign="not ours", halted=True),
+        None,
+        ("False", "ForeignRun"),
+        "Failed",
+    ),
     "succeeded": (
         under_way(run=replace(APPLYING, result=SUCCESS)),
         None,
@@ -334,15 +363,68 @@ CASES = {
     "deleted, nothing stored": (under_way(STARTED, deleting_since=NOW), RemoveFinalizer(), None, "Pending"),
     "deleted in mid-run, abandoned": (
         under_way(run=APPLYING, deleting_since=NOW, abandoned=True),
+        Halt(briefly=True),
+        None,
+        "Applying",
+    ),
+    "deleted in mid-run, abandoned, its gates are open": (
+        under_way(run=APPLYING, deleting_since=NOW, abandoned=True, halted=True),
         RemoveFinalizer(),
         None,
         "Applying",
     ),
-    "deleted in mid-run, out of patience": (
-        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=2, seconds=1)),
+    "deleted in mid-run, abandoned, its gates could not be opened": (
+        under_way(run=APPLYING, deleting_since=NOW, abandoned=True, unhalted="nobody answers"),
         RemoveFinalizer(),
         None,
         "Applying",
+    ),
+    "deleted before its plan was approved, abandoned: nothing is held": (
+        under_way(
+            WORKING.model_copy(update={"phase": ResetPhase.AWAITING_APPROVAL}),
+            run=AWAITING,
+            deleting_since=NOW,
+            abandoned=True,
+        ),
+        RemoveFinalizer(),
+        None,
+        "AwaitingApproval",
+    ),
+    "deleted in mid-run, out of patience": (
+        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=2, seconds=1)),
+        Halt(briefly=True),
+        None,
+        "Applying",
+    ),
+    "deleted in mid-run, out of patience, its gates are open": (
+        under_way(run=APPLYING, deleting_since=NOW - timedelta(minutes=2, seconds=1), halted=True),
+        RemoveFinalizer(),
+        None,
+        "Applying",
+    ),
+    "deleted, and its document is gone": (
+        under_way(run=None, deleting_since=NOW),
+        Halt(),
+        ("False", "RunLost"),
+        "Applying",
+    ),
+    "deleted, its document is gone, and all that worked on it was ended": (
+        under_way(run=None, halted=True, deleting_since=NOW),
+        RemoveFinalizer(),
+        ("False", "RunLost"),
+        "Failed",
+    ),
+    "deleted, its document is gone, and nobody answers": (
+        under_way(run=None, deleting_since=NOW - timedelta(minutes=2, seconds=1), unhalted="nobody answers"),
+        RemoveFinalizer(),
+        None,
+        "Applying",
+    ),
+    "deleted, and its document is somebody else's": (
+        under_way(foreign="not ours", halted=True, deleting_since=NOW),
+        RemoveFinalizer(),
+        ("False", "ForeignRun"),
+        "Failed",
     ),
     "deleted with a forged document": (
         under_way(forged="no", deleting_since=NOW),
