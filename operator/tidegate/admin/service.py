@@ -19,7 +19,7 @@ from tidegate.admin.errors import (
     UnsupportedGroup,
 )
 from tidegate.admin.waiting import FIRST_WORD_S, OBEY_S, SILENCE_S, Patience, PauseWatch
-from tidegate.control.gates import Gates
+from tidegate.control.gates import Gates, Held
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.standing import Standing, standings
 from tidegate.kafka.errors import KafkaFailure, Unavailable
@@ -232,13 +232,18 @@ class Pauses:
         return HoldKey(group_id, partition.topic, partition.partition, self._holder)
 
 
+def since_of(held: Held) -> datetime | None:
+    """Since when it is held, by the broker's clock; ``None`` where that is not known."""
+    return None if held.since_ms is None else _EPOCH + timedelta(milliseconds=held.since_ms)
+
+
 def _holds(gates: Gates, group_id: str, partition: TopicPartition) -> tuple[HeldBy, ...]:
     held = sorted(gates.holders(group_id, partition).items(), key=lambda item: item[1].epoch)
     return tuple(
         HeldBy(
             holder=key.holder,
             reason=of.hold.reason,
-            since=None if of.since_ms is None else _EPOCH + timedelta(milliseconds=of.since_ms),
+            since=since_of(of),
         )
         for key, of in held
     )

@@ -14,6 +14,7 @@ from tidegate.cli.describing import GroupDetails, describe_groups, list_groups
 from tidegate.cli.errors import UsageError, in_the_tools_words
 from tidegate.cli.options import Action, Options
 from tidegate.cli.pausing import list_paused, pause, resume
+from tidegate.cli.releasing import release_all
 from tidegate.cli.resetting import Resetting, runs_folder
 from tidegate.cli.screen import Screen
 from tidegate.kafka.adapter import KafkaClient
@@ -87,6 +88,8 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
             return resume(options, groups, kafka, pauses, screen)
         case Action.PAUSED_PARTITIONS:
             return list_paused(groups, pauses, screen)
+        case Action.RELEASE_ALL:
+            return release_all(options, groups, kafka.control, screen)
         case other:
             assert_never(other)
 
@@ -94,6 +97,6 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
 def _groups(options: Options, details: GroupDetails, pauses: Pauses) -> tuple[str, ...]:
     if not options.all_groups:
         return options.groups
-    if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS):
+    if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS, Action.RELEASE_ALL):
         return pauses.groups()  # also groups that are gone, or have yet to come
     return tuple(sorted(listed.group_id for listed in details.listing()))

@@ -30,6 +30,7 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     PAUSED_PARTITIONS = "paused-partitions"
+    RELEASE_ALL = "release-all"
 
 
 class View(StrEnum):
@@ -142,8 +143,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             kafka.add_argument(f"--{scenario}", action="store_true")
         else:
             kafka.add_argument(f"--{scenario}", metavar="FILE" if scenario is Scenario.FROM_FILE else "VALUE")
-    kafka.add_argument("--dry-run", action="store_true", help="show only what a reset would do (the default)")
-    kafka.add_argument("--execute", action="store_true", help="reset")
+    kafka.add_argument("--dry-run", action="store_true", help="show only what would be done (the default)")
+    kafka.add_argument("--execute", action="store_true", help="reset, or release")
     kafka.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
     pause = parser.add_argument_group("as the pause KIP (KIP-1249)")
@@ -152,6 +153,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pause.add_argument("--paused-partitions", action="store_true", help="list paused partitions, and who pauses them")
 
     ours = parser.add_argument_group("only here")
+    ours.add_argument(
+        "--release-all",
+        action="store_true",
+        help="list all that is held, whoever holds it, and with --execute release it",
+    )
     ours.add_argument("--control-topic", metavar="TOPIC", help="where holds are written (__tidegate)")
     ours.add_argument("--reason", default="", metavar="TEXT", help="with --pause: for whoever lists it")
     ours.add_argument(
@@ -237,7 +243,7 @@ def _check_scope(given: argparse.Namespace, action: Action) -> None:
         raise UsageError('Option "[group]" can\'t be used with option "[all-groups]"')
     if given.group and action is Action.LIST:
         raise UsageError('Option "[group]" can\'t be used with option "[list]"')
-    if given.topic and action in (Action.LIST, Action.DESCRIBE, Action.PAUSED_PARTITIONS):
+    if given.topic and action in (Action.LIST, Action.DESCRIBE, Action.PAUSED_PARTITIONS, Action.RELEASE_ALL):
         raise UsageError(f'Option "[topic]" can\'t be used with option "[{action}]"')
     if action in (Action.PAUSE, Action.RESUME):
         if not given.topic and not given.all_topics:
@@ -268,10 +274,10 @@ def _view(given: argparse.Namespace, action: Action) -> View:
 
 def _scenario(given: argparse.Namespace, action: Action) -> tuple[Scenario | None, str, tuple[str, ...]]:
     chosen = [s for s in Scenario if getattr(given, s.replace("-", "_")) not in (None, False)]
+    if given.dry_run and given.execute and action in (Action.RESET_OFFSETS, Action.RELEASE_ALL):
+        raise UsageError(f"Option [{action}] only accepts one of [execute] and [dry-run]")
     if action is not Action.RESET_OFFSETS:
         return None, "", ()
-    if given.dry_run and given.execute:
-        raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if not chosen:
         names = ", ".join(f"[{s}]" for s in Scenario)
         raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")

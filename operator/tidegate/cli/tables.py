@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from tidegate.admin.service import PausedPartition
+from tidegate.admin.service import PausedPartition, since_of
+from tidegate.control.gates import Held
+from tidegate.control.records import HoldKey
 from tidegate.control.standing import Flow
 from tidegate.kafka.model import Broker, Group, Member, TopicPartition
 from tidegate.resources.timestamps import format_timestamp
@@ -144,6 +147,28 @@ def status_table(rows: Sequence[tuple[str, TopicPartition, str]]) -> str:
     return _lines([["GROUP", "TOPIC", "PARTITION", "STATUS"], *cells], widths) + "\n"
 
 
+def holds_table(held: Mapping[HoldKey, Held]) -> str:
+    """``--release-all``: each hold by itself."""
+    header = ["GROUP", "TOPIC", "PARTITION", "SINCE", "HOLDER", "REASON"]
+    cells = [
+        [
+            key.group,
+            key.topic,
+            str(key.partition),
+            _since(since_of(of)),
+            key.holder,
+            of.hold.reason or MISSING,
+        ]
+        for key, of in held.items()
+    ]
+    widths = [_widest(cells, 0), _widest(cells, 1), 10, 20, _widest(cells, 4)]
+    return _lines([header, *cells], widths) + "\n"
+
+
+def _since(at: datetime | None) -> str:
+    return MISSING if at is None else format_timestamp(at.replace(microsecond=0))
+
+
 _STATUS: Final = {Flow.CLOSED: "Paused", Flow.UNOWNED: "Paused"}
 
 
@@ -176,7 +201,7 @@ def paused_table(group_id: str, partitions: Iterable[PausedPartition]) -> str:
                 _or_missing(paused.committed_offset),
                 _or_missing(paused.log_end_offset),
                 _or_missing(paused.lag),
-                MISSING if paused.since is None else format_timestamp(paused.since.replace(microsecond=0)),
+                _since(paused.since),
                 ",".join(held.holder for held in paused.holds),
                 owner.member_id if owner is not None else MISSING,
                 owner.host if owner is not None else MISSING,

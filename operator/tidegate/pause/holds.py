@@ -32,6 +32,11 @@ def pause_of(of: str, connection_uid: str) -> str | None:
     return pause_uid if (kind, connection) == (_KIND, connection_uid) and pause_uid else None
 
 
+def is_a_pause(of: str) -> bool:
+    """Whether a pause is this holder, through whichever connection."""
+    return of.startswith(f"{_KIND}/")
+
+
 def _is_own(of: str, pause_uid: str) -> bool:
     kind, _, rest = of.partition("/")
     return kind == _KIND and rest.partition("/")[2] == pause_uid

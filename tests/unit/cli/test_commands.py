@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from tidegate.admin.service import Pauses
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import carry_out, connection_of
 from tidegate.cli.options import parse_options
+from tidegate.cli.releasing import PAUSES_COME_BACK, RESETS_MAY_RUN
 from tidegate.cli.resetting import Resetting
 from tidegate.cli.screen import Screen
 from tidegate.control.records import Hold, HoldKey
@@ -380,6 +382,98 @@ def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
     assert owned(f"--group {GROUP} --topic gone --resume") == 0
 
     assert _held(owned) == set()
+
+
+# --- releasing --------------------------------------------------------------------------------------------------------
+
+HOLDERS = ("cli", "nightly-batch", "pause/6c9d/0b41", "reset/5f/one", "reset/cli/cli-1", "reset/starts/5f/1")
+
+
+@pytest.fixture
+def left(shell: Shell) -> Shell:
+    """What nobody lets go of: each holder holds a partition of one group, and one holds another group's."""
+    control = shell.kafka.control
+    control.ensure()
+    control.hold({HoldKey(GROUP, "orders", n, holder): Hold(f"why {n}") for n, holder in enumerate(HOLDERS)})
+    control.hold({HoldKey("refunds", "orders", 0, "reset/7a/two"): Hold()})
+    return shell
+
+
+def _all_held(shell: Shell) -> set[tuple[str, str]]:
+    return {(key.group, key.holder) for key in shell.kafka.control.read().holds}
+
+
+@pytest.mark.parametrize("option", ["", "--dry-run"])
+def test_what_would_be_released_is_listed_and_stays_held(left: Shell, option: str) -> None:
+    before = _all_held(left)
+
+    assert left(f"--group {GROUP} --release-all {option}") == 0
+
+    assert left.out.splitlines()[1].split() == ["GROUP", "TOPIC", "PARTITION", "SINCE", "HOLDER", "REASON"]
+    assert [(row[2], row[4], " ".join(row[5:])) for row in left.rows] == [
+        (str(n), holder, f"why {n}") for n, holder in enumerate(HOLDERS)
+    ]
+    assert "refunds" not in left.out
+    assert "none was, as the --execute option is missing" in left.err
+    assert _all_held(left) == before
+
+
+def test_all_that_a_group_is_held_by_is_released_whoever_holds_it(left: Shell) -> None:
+    assert left(f"--group {GROUP} --release-all --execute") == 0
+
+    assert _all_held(left) == {("refunds", "reset/7a/two")}
+    assert len(left.rows) == len(HOLDERS)
+    assert "6 hold(s) released" in left.err
+
+
+def test_of_all_groups_also_those_are_released_that_nobody_knows(left: Shell) -> None:
+    left.kafka.control.hold({HoldKey("gone", "gone", 7, "reset/5f/one"): Hold()})
+
+    assert left("--all-groups --release-all --execute") == 0
+
+    assert _all_held(left) == set()
+
+
+@pytest.mark.parametrize(
+    ("holder", "pauses_come_back", "resets_may_run"),
+    [("cli", False, False), ("pause/6c9d/0b41", True, False), ("reset/5f/one", False, True)],
+)
+def test_what_may_come_of_it_is_said_where_it_may(
+    shell: Shell, holder: str, pauses_come_back: bool, resets_may_run: bool
+) -> None:
+    shell.kafka.control.ensure()
+    shell.kafka.control.hold({HoldKey(GROUP, "orders", 0, holder): Hold()})
+
+    assert shell(f"--group {GROUP} --release-all") == 0
+
+    assert (PAUSES_COME_BACK in shell.err, RESETS_MAY_RUN in shell.err) == (pauses_come_back, resets_may_run)
+
+
+def test_nothing_is_released_that_was_not_listed_and_what_is_held_again_is_an_error(
+    left: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = left.kafka.control
+    release = control.release
+    again, new = HoldKey(GROUP, "orders", 2, HOLDERS[2]), HoldKey(GROUP, "orders", 9, "cli")
+
+    def release_and_then(keys: Iterable[HoldKey]) -> None:
+        control.hold({new: Hold()})
+        release(keys)
+        control.hold({again: Hold()})
+
+    monkeypatch.setattr(control, "release", release_and_then)
+
+    assert left(f"--group {GROUP} --release-all --execute") == 1
+
+    assert f"Error: {again.holder} holds orders-2 of consumer group 'payments' again" in left.out
+    assert "5 hold(s) released" in left.err
+    assert _held(left) == {(again.topic_partition, again.holder), (new.topic_partition, "cli")}
+
+
+@pytest.mark.parametrize("scope", [f"--group {GROUP}", "--all-groups"])
+def test_where_nothing_is_held_that_is_said(shell: Shell, scope: str) -> None:
+    assert shell(f"{scope} --release-all --execute") == 0
+    assert "Nothing is held" in shell.err
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""``--release-all``: let go of what is held, whoever holds it, with nothing but Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from tidegate.cli.options import Options
+from tidegate.cli.screen import Screen
+from tidegate.cli.tables import holds_table
+from tidegate.control.ports import ControlTopics
+from tidegate.pause.holds import is_a_pause
+from tidegate.reset.gates import run_of
+
+PAUSES_COME_BACK: Final = (
+    "An operator that runs writes the holds of a ConsumerGroupPause that still exists again: delete or suspend the "
+    "pause instead."
+)
+RESETS_MAY_RUN: Final = (
+    "Where one of these resets is still under way, releasing its holds lets owners go on from their old position, and "
+    "what it commits is overwritten: make sure that none is."
+)
+
+
+def release_all(options: Options, groups: Collection[str], control: ControlTopics, screen: Screen) -> int:
+    """Lists what is held of the groups, and with ``--execute`` releases exactly that. 1: some of it is held again.
+
+    Raises ``KafkaFailure``.
+    """
+    held = {key: of for key, of in sorted(control.read().holds.items()) if key.group in groups}
+    if not held:
+        screen.note("Nothing is held" + ("." if options.all_groups else f" of {', '.join(sorted(groups))}."))
+        return 0
+    screen.show(holds_table(held))
+    if any(is_a_pause(key.holder) for key in held):
+        screen.note(PAUSES_COME_BACK)
+    if any(run_of(key.holder) is not None for key in held):
+        screen.note(RESETS_MAY_RUN)
+    if not options.execute:
+        screen.note(f"{len(held)} hold(s) would be released; none was, as the --execute option is missing.")
+        return 0
+    control.release(held)
+    again = sorted(held.keys() & control.read().holds.keys())
+    screen.note(f"{len(held) - len(again)} hold(s) released.")
+    for key in again:
+        screen.error(f"{key.holder} holds {key.topic_partition} of consumer group '{key.group}' again")
+    return 1 if again else 0
