@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from kubernetes import client as kube
 
+from apiserver.own_topics import Own
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources
+from support.stack_fixtures import Unique
 
 StartOperator = Callable[..., OperatorProcess]
 
@@ -82,3 +84,11 @@ def connected(resources: Resources, operator: OperatorProcess, kafka: KafkaClust
     resources.connection("kafka", kafka.bootstrap)
     resources.wait_connection("kafka")
     return resources
+
+
+@pytest.fixture
+def own(resources: Resources, operator: OperatorProcess, kafka: KafkaCluster, unique: Unique) -> Iterator[Own]:
+    made = Own(resources, kafka, f"__{unique('control')}"[:120])
+    resources.wait_connection("kafka")
+    yield made
+    made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import (
@@ -11,9 +11,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     ResourcePatternType,
@@ -22,11 +19,11 @@ from confluent_kafka.admin import (
 
 from apiserver.conftest import StartOperator
 from apiserver.offsets import committed, produce
+from apiserver.own_topics import Own
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import Body, OperatorProcess, Resources, condition_of, until, writes_in
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
-from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.topics import acks_topic
 from tidegate.kafka.adapter import KafkaClient
@@ -63,50 +60,6 @@ def two(kafka: KafkaCluster, topic: str, group: str) -> Iterator[tuple[StubAgent
     ):
         until(lambda: len(one.assigned) == len(other.assigned) == 2, "both own two partitions")
         yield one, other
-
-
-class Own:
-    """A connection `kafka` with control topics of its own, which a test may spoil."""
-
-    def __init__(self, resources: Resources, kafka: KafkaCluster, name: str) -> None:
-        self.resources, self.bootstrap, self.control_topic = resources, kafka.bootstrap, name
-        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        self._client = KafkaClient(Connection(kafka.bootstrap, control_topic=name))
-        resources.connection("kafka", kafka.bootstrap, controlTopic={"name": name})
-
-    @property
-    def control(self) -> ControlTopics:
-        return self._client.control
-
-    def holders(self) -> set[str]:
-        return {key.holder for key in self.control.read().holds}
-
-    def create(self, name: str, config: Mapping[str, str]) -> None:
-        self.admin.create_topics([NewTopic(name, 1, 1, config=dict(config))])[name].result(20)
-
-    def delete(self, *names: str) -> None:
-        for future in self.admin.delete_topics(list(names)).values():
-            future.result(20)
-
-    def set_config(self, name: str, **config: str) -> None:
-        entries = [
-            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in config.items()
-        ]
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-        self.admin.incremental_alter_configs([resource])[resource].result(20)
-
-    def close(self) -> None:
-        self._client.control.close()
-        self._client.close()
-
-
-@pytest.fixture
-def own(resources: Resources, operator: OperatorProcess, kafka: KafkaCluster, unique: Unique) -> Iterator[Own]:
-    made = Own(resources, kafka, f"__{unique('control')}"[:120])
-    resources.wait_connection("kafka")
-    yield made
-    made.close()
 
 
 def rows(body: Body) -> list[tuple[int, str]]:

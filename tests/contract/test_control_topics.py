@@ -189,9 +189,10 @@ def test_ensuring_makes_both_topics_and_has_nothing_against_its_own(world: World
 def test_a_hold_is_read_as_soon_as_it_is_written(world: World) -> None:
     world.control.ensure()
     for number in range(20):
-        epochs = world.control.hold({key(holder=f"pause/c/{number}"): Hold(f"reason {number}", number)})
+        hold = Hold(f"reason {number}", number, f"connection {number}" if number % 2 else "")
+        epochs = world.control.hold({key(holder=f"pause/c/{number}"): hold})
         held = world.control.read().holders(GROUP, P0)[key(holder=f"pause/c/{number}")]
-        assert held.hold == Hold(f"reason {number}", number)
+        assert held.hold == hold
         assert held.epoch == epochs[key(holder=f"pause/c/{number}")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -190,6 +191,35 @@ def test_a_reset_that_is_ended_politely_puts_its_offsets_back(
         assert process.returncode == 1, out + err
         assert "It was interrupted" in out
         assert committed.committed(group)[first] == 9
+
+
+def test_what_a_reset_that_was_killed_holds_is_released_though_its_folder_is_lost(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str, control_topic: str
+) -> None:
+    first = TopicPartition(topic, 0)
+    with (
+        closing(ObedientConsumer(kafka.bootstrap, group, topic, control_topic)) as consumer,
+        closing(KafkaClient(Connection(kafka.bootstrap, control_topic=control_topic))) as client,
+    ):
+        consumer.wait_for(PARTITIONS)
+        until(lambda: consumer.count(first) == 10, "the first records")
+        with cli.start(*_to_offset(group, f"{topic}:0", 4), "--in-flight", "5m") as process:
+            [held] = until(lambda: client.control.read().holds, "it holds the partition")
+            process.send_signal(signal.SIGKILL)
+        shutil.rmtree(cli.runs)
+        assert held.holder.startswith("reset/cli/cli-")
+
+        listed = cli("--group", group, "--release-all")
+        assert held.holder in listed
+        assert str(cli.runs) in listed, "where the run was kept"
+        assert set(client.control.read().holds) == {held}
+        cli("--group", group, "--release-all", "--execute")
+
+        assert not client.control.read().holds
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.produce(topic, "new", partition=0)
+        assert producer.flush(20) == 0
+        until(lambda: 10 in consumer.delivered[first], "it goes on", timeout_s=120)
 
 
 def _to_offset(group: str, topic: str, offset: int) -> tuple[str, ...]:

@@ -101,6 +101,26 @@ def test_a_pause_that_is_created_while_the_sweep_lists_is_not_swept(pauses: paus
     assert held(pauses) == [holder(pauses.connection_uid, "new")]
 
 
+def test_what_there_is_is_looked_at_after_the_holds_were_read(
+    pauses: pause_world.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(pauses, holder(pauses.connection_uid, "gone"), 1)
+    read = pauses.control.read
+
+    def made_just_before(*arguments: Any, **options: Any) -> Any:
+        pauses.ask("new")
+        uid = pauses.kube.get(PAUSES, "ns", "new")["metadata"]["uid"]
+        hold(pauses, holder(pauses.connection_uid, uid))
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(pauses.control, "read", made_just_before)
+
+    sweeping(pauses).looks(1, settle_s=0)
+
+    uid = pauses.kube.get(PAUSES, "ns", "new")["metadata"]["uid"]
+    assert held(pauses) == [holder(pauses.connection_uid, uid)]
+
+
 # --- resets -----------------------------------------------------------------------------------------------------------
 
 
@@ -240,11 +260,12 @@ def test_what_is_swept_again_and_again_survives_a_defect(
 # --- new partitions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("killed", ["after closing", "before opening"])
 def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
-    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
-    """Killed between closing and opening: the offsets are at the start, and the partition would stand for ever."""
-    kafka, clock = resets.kafka, resets.clock
+    """Whether the start was committed by then or not: without the sweep the partition would stand for ever."""
+    kafka, clock, control = resets.kafka, resets.clock, resets.kafka.control
     consumer = FakeConsumer(kafka, "group", ["orders"], managed=True, begins_at_end=True, auto_commit_s=1.0).start()
     clock.sleep(6)
     kafka.add_partitions("orders", 2)
@@ -254,20 +275,33 @@ def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
     assert [o for p, o in consumer.read if p == NEW] == []
     [live] = resets.live
 
-    def killed(_keys: object) -> None:
+    def send_back() -> None:
+        Backfills().carry_out(kafka, clock, live.connection, Asker("u", "ns/p", live.uid), "group", [NEW])
+
+    hold_ = control.hold
+
+    def hold_and_die(holds: Any) -> Any:
+        hold_(holds)
         raise Killed
 
-    release = kafka.control.release
-    monkeypatch.setattr(kafka.control, "release", killed)
-    with pytest.raises(Killed):
-        Backfills().carry_out(kafka, clock, live.connection, Asker("u", "ns/p", live.uid), "group", [NEW])
-    monkeypatch.setattr(kafka.control, "release", release)
-    assert [name.rpartition("/")[0] for name in held(resets)] == ["reset/starts/u"]
+    def die(_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(control, "release", die)  # a process that is killed tidies nothing up
+        if killed == "after closing":
+            patched.setattr(control, "hold", hold_and_die)
+        with pytest.raises(Killed):
+            send_back()
+    [left] = held(resets)
+    assert left.startswith("reset/starts/u/")
+    if killed == "after closing":
+        send_back()  # its start was not committed: the successor sends the owner back once more
     clock.sleep(60)
+    assert held(resets) == [left]
     assert [o for p, o in consumer.read if p == NEW] == []
 
-    swept = sweeping(resets)
-    swept.looks()
+    sweeping(resets).looks()
     clock.sleep(12)
 
     assert held(resets) == []
