@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.offsets import committed, produce
 from apiserver.own_topics import Own
-from support.operator_process import OperatorProcess, until
+from support.operator_process import OperatorProcess, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
 from tidegate.control.records import Hold, HoldKey
@@ -92,12 +92,13 @@ def test_a_killed_operators_reset_keeps_what_it_holds_until_its_successor_has_en
         own.resources.wait_connection("kafka")
         passes = operator.metric("tidegate_observations_total")
         until(lambda: operator.metric("tidegate_observations_total") > passes + 8, "it has looked several times")
-        assert own.holders() == {of}
+        until(lambda: own.holders() == {of}, "the successor holds it")
 
         for name in resources.run_documents(p):
             resources.core.delete_namespaced_config_map(name, resources.namespace)
 
-        resources.wait_policy(p, ready=False, reason="RunLost")
+        body = resources.wait_phase(p, "Failed")
+        assert condition_of(body, "Reset")["reason"] == "RunLost"
         assert own.holders() == set(), "its gates were opened before it was called failed"
         goes_on(own, agent, topic)
     assert "HoldsSwept" not in [reason for reason, _ in resources.events("kafka")]

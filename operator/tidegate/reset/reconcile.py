@@ -132,7 +132,7 @@ _WAIT_A_PASS_S: Final = 2.0
 """How long one pass waits for a run to be taken over before it looks around again."""
 
 _BRIEFLY_S: Final = 10.0
-"""How long a policy that is let go in mid-run is kept for its gates to be opened."""
+"""How long its job may take to stop, and then its gates to open, where nobody shall wait for a run any longer."""
 
 _LISTING_S: Final = 1.0
 _KEEP_AGAIN_S: Final = 2.0
@@ -720,7 +720,9 @@ class PolicyReconciler:
             case Halt(briefly=True):
                 await self._halt_briefly(body, seen)
             case Halt():
-                await self._halt(body, seen)
+                unstopped = await self._halt(body, seen)
+                if unstopped is not None:
+                    raise unstopped
             case TakeOver(reason, message):
                 await self._take_over(body, seen, reason, message)
             case _:
@@ -763,13 +765,21 @@ class PolicyReconciler:
     async def _halt_briefly(self, body: Object, seen: Seen) -> None:
         memory = self._memory(body)
         try:
-            async with asyncio.timeout(_BRIEFLY_S):
-                await self._halt(body, seen)
+            unstopped = await self._halt(body, seen, _BRIEFLY_S)
         except (KafkaFailure, RunnerFailure, TimeoutError) as error:
-            memory.unhalted = str(error) or f"not within {_BRIEFLY_S:.0f} s"
+            memory.unhalted = str(error) or f"not within {_BRIEFLY_S:g} s"
+        else:
+            if unstopped is not None:
+                # Not needed for safety: it is fenced, and without a document to go by.
+                _log.warning("%s: %s", label_of(body), str(unstopped) or "its job did not stop in time")
 
-    async def _halt(self, body: Object, seen: Seen) -> None:
-        """By what the policy says, since nothing of the run's document is believed."""
+    async def _halt(
+        self, body: Object, seen: Seen, limit_s: float | None = None
+    ) -> TimeoutError | RunnerFailure | None:
+        """By what the policy says, since nothing of the run's document is believed. ``limit_s``: for each of the two.
+
+        Why the job did not stop, where it did not; then it is halted all the same.
+        """
         current = seen.under_way
         if current is None:
             raise ValueError("there is no run to halt")
@@ -778,7 +788,8 @@ class PolicyReconciler:
         if runner is not None and current.application is not None:
             launch = self._launch(body, seen.spec, current, current.application)
             try:
-                await self._patiently(functools.partial(runner.stop, launch))
+                async with asyncio.timeout(limit_s):
+                    await self._patiently(functools.partial(runner.stop, launch))
             except (TimeoutError, RunnerFailure) as error:
                 unstopped = error  # consumers need not wait for that, too
         confines, live = self._confines(body, current.id), self._connection(body, seen)
@@ -789,11 +800,12 @@ class PolicyReconciler:
                 groups = [g for g in sorted(live.kafka.group_ids()) if not confines.outside(g)]
             job.halt(live.kafka, confines.run_uid, groups)
 
-        await self._patiently(halt)
-        if unstopped is not None:
-            raise unstopped
-        self._memory(body).halted = current.id
-        _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
+        async with asyncio.timeout(limit_s):
+            await self._patiently(halt)
+        if unstopped is None or limit_s is not None:
+            self._memory(body).halted = current.id
+            _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
+        return unstopped
 
     async def _take_over(self, body: Object, seen: Seen, reason: str, message: str) -> None:
         """Settle the run in a thread; passes look in on it, so that an abandoned deletion is not held up."""

@@ -233,7 +233,8 @@ class TakeOver:
 @dataclass(frozen=True, slots=True)
 class Halt:
     """End the run's job and what that left open in Kafka, and open the run's gates. Nothing is put back: where to is in
-    a document that is forged, foreign or gone; or nobody waits for it any more, then it is tried once and ``briefly``.
+    a document that is forged, foreign or gone, or nobody waits for it any more. ``briefly``: once and within moments;
+    what it fails to open is left to the sweep.
     """
 
     briefly: bool = False
@@ -510,9 +511,22 @@ def _foreign(draft: _Draft, current: ResetStatus | None) -> Decision:
 
 def _halted(draft: _Draft, current: ResetStatus, reason: str, message: str) -> Decision:
     """The run ends without its document; nobody is left then to let go of what its job holds."""
-    if may_hold(current) and not draft.seen.halted:
-        return _halt(draft, current, reason, message)
-    return _end(draft, current, ResetPhase.FAILED, reason, message)
+    if _is_to_be_halted(draft.seen, current):
+        return _halt(draft, current, reason, message, briefly=True)
+    return _end(draft, current, ResetPhase.FAILED, reason, f"{message}{_left_closed(draft.seen)}")
+
+
+def _is_to_be_halted(seen: Seen, current: ResetStatus) -> bool:
+    return may_hold(current) and not seen.halted and not seen.unhalted
+
+
+def _left_closed(seen: Seen) -> str:
+    if not seen.unhalted:
+        return ""
+    return (
+        f". Its gates may still be closed ({seen.unhalted}): the operator opens them as soon as Kafka lets it, and "
+        "tells so in an Event of the KafkaConnection"
+    )
 
 
 def _why_forged(seen: Seen) -> str:
@@ -537,12 +551,12 @@ def _forged(draft: _Draft, current: ResetStatus | None, message: str) -> Decisio
     return _end(draft, current, ResetPhase.FAILED, FORGED, f"{message}. {done}")
 
 
-def _halt(draft: _Draft, current: ResetStatus, reason: str, message: str) -> Decision:
+def _halt(draft: _Draft, current: ResetStatus, reason: str, message: str, *, briefly: bool = False) -> Decision:
     waiting = f". Waiting: {draft.seen.trouble}" if draft.seen.trouble else ""
     draft.moving(reason, f"{message}{waiting}")
     draft.reset_is(None, reason, message)
     draft.tell(EventType.WARNING, reason, message, f"{current.id}/{reason}")
-    return draft.decide(Halt(), again_after_s=0)
+    return draft.decide(Halt(briefly), again_after_s=0)
 
 
 def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:
@@ -834,7 +848,7 @@ def _leave(draft: _Draft, since: datetime) -> Decision:
     forged = _why_forged(seen)
     if run is None and not forged and not may_hold(current):
         return draft.decide(RemoveFinalizer(), again_after_s=0)
-    if (run is None or forged) and seen.halted:
+    if seen.halted if forged else run is None and not _is_to_be_halted(seen, current):
         _unbelieved(draft, current, forged)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if run is not None and run.result is not None and not forged:
@@ -862,13 +876,8 @@ def _unbelieved(draft: _Draft, current: ResetStatus, forged: str) -> Decision:
 
 def _give_up(draft: _Draft, current: ResetStatus, message: str) -> Decision:
     """The policy goes with its run in mid-flight, but its consumers shall not stand still for that."""
-    seen = draft.seen
-    if may_hold(current) and not seen.halted and not seen.unhalted:
+    if _is_to_be_halted(draft.seen, current):
         return draft.decide(Halt(briefly=True), again_after_s=0)
-    if seen.unhalted:
-        message = (
-            f"{message}. Its gates could not be opened ({seen.unhalted}): they are once its KafkaConnection answers, "
-            "which says so then"
-        )
+    message = f"{message}{_left_closed(draft.seen)}"
     draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
     return draft.decide(RemoveFinalizer(), again_after_s=0)

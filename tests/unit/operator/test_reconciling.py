@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ from tidegate.reset import job
 from tidegate.reset.gates import hold_of, holder
 from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning import make_plan
+from tidegate.reset.reconcile import PolicyReconciler
 from tidegate.reset.runner import Launch
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
@@ -855,43 +858,46 @@ def test_a_run_that_ends_without_a_result_leaves_no_gate_closed(world: World, en
     assert world.runner.stopped == world.runner.started, "its job was ended before"
 
 
-@pytest.mark.parametrize("end", [end_by_removing_the_document, end_by_a_document_that_is_not_allowed])
-def test_a_run_without_its_document_has_not_failed_before_its_gates_are_open(
-    world: World, end: Callable[[World], None]
-) -> None:
-    holding(world, end)
-    world.kafka.control.failure = Unavailable("nobody answers")
-
-    for _ in range(3):
-        with pytest.raises(Unavailable):
-            world.some_passes(1)
-
-    reason = world.condition("Reset")["reason"]
-    assert world.condition("Reset")["status"] == "Unknown"
-    assert "Waiting: nobody answers" in world.condition("Reconciling")["message"]
-    world.kafka.control.failure = None
-    world.passes(200)
-    assert (world.condition("Reset")["status"], world.condition("Reset")["reason"]) == ("False", reason)
-    assert held(world) == []
-
-
-@pytest.mark.parametrize("end", [end_by_abandoning, end_by_the_limit_of_a_deletion])
-def test_a_policy_that_goes_while_kafka_is_away_says_so_and_its_gates_are_opened_later(
-    world: World, end: Callable[[World], None]
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (end_by_abandoning, "Abandoned"),
+        (end_by_the_limit_of_a_deletion, "Abandoned"),
+        (end_by_deleting_without_a_document, "Failed"),
+        (end_by_removing_the_document, "Failed"),
+        (end_by_a_document_that_is_not_allowed, "Failed"),
+    ],
+)
+def test_a_run_that_ends_while_kafka_is_away_says_so_and_its_gates_are_opened_later(
+    world: World, end: Callable[[World], None], reason: str
 ) -> None:
     left = holding(world, end)
     world.kafka.control.failure = Unavailable("nobody answers")
 
     world.passes(200)
 
-    assert not world.there
     said = world.kube.happenings_of("p")[-1]
-    assert said.reason == "Abandoned"
-    assert "gates could not be opened (nobody answers)" in said.message
+    assert said.reason == reason
+    assert "gates may still be closed (nobody answers)" in said.message
     world.kafka.control.failure = None
     assert held(world) == left
     Sweeping(world.kube, world.live, world.kafka, world.executor).looks()
     assert held(world) == []
+
+
+def test_a_policy_is_not_kept_by_a_kafka_that_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    holding(world, end_by_abandoning)
+    answers = threading.Event()
+    monkeypatch.setattr(world.kafka.control, "read", lambda *_: answers.wait(30))
+    monkeypatch.setattr("tidegate.reset.reconcile._BRIEFLY_S", 0.05)
+    with ThreadPoolExecutor(1) as patient:
+        world.reconciler = PolicyReconciler(replace(world.reconciler._parts, patient_executor=patient))
+
+        world.passes()
+
+        answers.set()
+    assert not world.there
+    assert "not within 0.05 s" in world.kube.happenings_of("p")[-1].message
 
 
 def test_what_a_run_holds_says_whose_it_is(world: World) -> None:
@@ -905,3 +911,26 @@ def test_what_a_run_holds_says_whose_it_is(world: World) -> None:
     assert hold.reason == "offset reset one by OffsetResetPolicy ns/p"
     assert hold.connection == next(iter(world.live)).uid
     assert holder(f"{uid}/one") == f"reset/{uid}/one"
+
+
+def test_a_job_that_does_not_stop_keeps_no_gate_closed_and_is_fenced(world: World) -> None:
+    holding(world, end_by_removing_the_document)
+    fenced: list[str] = []
+    writer = world.kafka.writer
+
+    def noted(group_id: str, **options: Any) -> Any:
+        fenced.append(group_id)
+        return writer(group_id, **options)
+
+    def unstoppable(_: Launch) -> None:
+        raise TimeoutError("its pod is still there")
+
+    world.kafka.writer = noted  # type: ignore[method-assign]
+    world.runner.stop = unstoppable  # type: ignore[method-assign]
+
+    world.passes(200)
+
+    assert world.condition("Reset")["reason"] == "RunLost"
+    assert "may still be closed" not in world.condition("Reset")["message"]
+    assert held(world) == []
+    assert fenced == ["payments"]

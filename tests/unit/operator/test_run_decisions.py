@@ -279,12 +279,18 @@ CASES = {
     ),
     "its document is gone: its job is ended and its gates are opened first": (
         under_way(run=None),
-        Halt(),
+        Halt(briefly=True),
         ("False", "RunLost"),
         "Applying",
     ),
     "its document is gone, and all that worked on it was ended": (
         under_way(run=None, halted=True),
+        None,
+        ("False", "RunLost"),
+        "Failed",
+    ),
+    "its document is gone, and its gates could not be opened": (
+        under_way(run=None, unhalted="nobody answers"),
         None,
         ("False", "RunLost"),
         "Failed",
@@ -297,7 +303,7 @@ CASES = {
     ),
     "its document is somebody else's": (
         under_way(foreign="not ours"),
-        Halt(),
+        Halt(briefly=True),
         ("False", "ForeignRun"),
         "Applying",
     ),
@@ -404,7 +410,7 @@ CASES = {
     ),
     "deleted, and its document is gone": (
         under_way(run=None, deleting_since=NOW),
-        Halt(),
+        Halt(briefly=True),
         ("False", "RunLost"),
         "Applying",
     ),
@@ -415,7 +421,13 @@ CASES = {
         "Failed",
     ),
     "deleted, its document is gone, and nobody answers": (
-        under_way(run=None, deleting_since=NOW - timedelta(minutes=2, seconds=1), unhalted="nobody answers"),
+        under_way(run=None, deleting_since=NOW, unhalted="nobody answers"),
+        RemoveFinalizer(),
+        ("False", "RunLost"),
+        "Failed",
+    ),
+    "deleted with a forged document, abandoned, and nobody answers": (
+        under_way(forged="no", deleting_since=NOW, abandoned=True, unhalted="nobody answers"),
         RemoveFinalizer(),
         None,
         "Applying",
