@@ -91,9 +91,10 @@ class Sweeper:
         0: at once; for when no other process is at work.
         """
         lives = [live for live in self._parts.live if live.trouble is None]
-        for gone in self._suspects.keys() - {live.uid for live in self._parts.live}:
-            for known in (self._suspects, self._looked_s, self._troubles):
-                known.pop(gone, None)
+        there = {live.uid for live in self._parts.live}
+        for known in (self._suspects, self._looked_s, self._troubles):
+            for gone in known.keys() - there:
+                del known[gone]
         # Side by side: one cluster that does not answer keeps no other waiting.
         await asyncio.gather(*(self._sweep(live, settle_s) for live in lives))
 
