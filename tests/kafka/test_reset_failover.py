@@ -49,7 +49,7 @@ def test_the_coordinator_dies_in_mid_run(
 
     def kill_coordinator() -> None:
         wire = Wire(connection)
-        [coordinator] = wire._find([group], fresh=True).values()
+        coordinator, _, _ = wire.coordinator(group)
         wire.close()
         kafka3.kill(coordinator)
         killed.append(coordinator)

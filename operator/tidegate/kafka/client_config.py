@@ -85,7 +85,7 @@ def librdkafka_config(connection: Connection, **overrides: Any) -> dict[str, Any
 
 
 def kafka_python_config(connection: Connection) -> dict[str, Any]:
-    """Settings for kafka-python, which sends the few requests that confluent_kafka cannot."""
+    """Settings for kafka-python, which sends all requests that are no transaction's and read no records."""
     auth = connection.authentication
     properties = connection.properties
     config: dict[str, Any] = {

@@ -76,5 +76,3 @@ UNKNOWN_PARTITION: Final = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
-WITHOUT_LEADER: Final = UNKNOWN_PARTITION | {KafkaError._NOENT}
-"""librdkafka's ``list_offsets`` says ``_NOENT`` for all partitions when it finds no leader for one of them."""

@@ -18,10 +18,8 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
-    TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from tidegate.control.acks import Acks
 from tidegate.control.gates import Gates
@@ -50,21 +48,26 @@ from tidegate.control.topics import (
     complaints,
 )
 from tidegate.kafka.client_config import librdkafka_config
-from tidegate.kafka.codes import UNKNOWN_PARTITION, WITHOUT_LEADER
+from tidegate.kafka.codes import UNKNOWN_PARTITION
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.log_offsets import LATEST, LogOffsets
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import on_topics
-from tidegate.kafka.topic_ids import topic_id_text
+from tidegate.kafka.topic_ids import topic_id_of_bytes
+from tidegate.kafka.wire import Wire, check
 from tidegate.kafka.writer import failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0
-_ELECTION_S: Final = 3.0
+_MADE_S: Final = 3.0
+"""Until every broker has heard of a new topic."""
 _POLL_S: Final = 0.05
 _BATCH: Final = 1000
 _WRITTEN_AT_ONCE: Final = 5000
 """Records of discovery, for whoever wants to write a hold meanwhile, and for the producer's queue."""
 _DEFAULT_REPLICATION: Final = 3
+_TOPIC_ALREADY_EXISTS: Final = 36
 
 # A topic that was deleted while it was read: the next call sees that. And librdkafka looks for the coordinator of the
 # group that it wants named, though nothing is joined or committed: no right on that group is needed.
@@ -82,13 +85,14 @@ class _Appended:
 class KafkaControlTopics:
     """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, admin: AdminClient) -> None:
+    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets) -> None:
         self._connection = connection
+        self._wire = wire
+        self._log_offsets = log_offsets
         self._names = (connection.control_topic, acks_topic(connection.control_topic))
         self._lock = threading.Lock()
         # Apart from the other: a write that waits for a broker must not hold up those who only look.
         self._write_lock = threading.Lock()
-        self._admin = admin
         self._closed = False
         self._producer: Producer | None = None
         self._producer_id = ""
@@ -130,24 +134,15 @@ class KafkaControlTopics:
             return complaints(*(facts[name] for name in self._names))
 
     def _create(self, names: list[str]) -> None:
+        what = f"create topic {' and '.join(names)}"
         factor = self._connection.control_replication_factor
         if factor is None:
-            factor = min(_DEFAULT_REPLICATION, self._brokers())
-        new = [
-            NewTopic(
-                name,
-                num_partitions=1,
-                replication_factor=factor,
-                config=(CONTROL_CONFIG if name == self._names[0] else ACKS_CONFIG) | EXTRA_CONFIG,
-            )
-            for name in names
-        ]
-        for name, future in self._admin.create_topics(new, request_timeout=_TIMEOUT_S).items():
-            try:
-                future.result(_TIMEOUT_S + 5)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise failure(error.args[0], f"create topic {name}", *on_topics("Create", [name])) from error
+            factor = min(_DEFAULT_REPLICATION, len(self._wire.described([], what=what).brokers))
+        settings = {n: (CONTROL_CONFIG if n == self._names[0] else ACKS_CONFIG) | EXTRA_CONFIG for n in names}
+        made = self._wire.create_topics(settings, partitions=1, replication_factor=factor, what=what)
+        for name, (code, said) in made.items():
+            if code != _TOPIC_ALREADY_EXISTS:
+                check(code, f"create topic {name}", *on_topics("Create", [name]), said=said)
 
     def _described_facts(self) -> dict[str, TopicFacts]:
         """Of both topics: a broker hears of a new topic some moments after the controller has made it."""
@@ -161,56 +156,31 @@ class KafkaControlTopics:
                 raise Unavailable(f"topic {left[0]} was created, but cannot be described yet")
             time.sleep(_POLL_S)
 
-    def _brokers(self) -> int:
-        try:
-            return len(self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
-        except KafkaException as error:
-            raise failure(error.args[0], "describe the cluster") from error
-
     def _facts(self) -> dict[str, TopicFacts]:
         described = self._describe()
         if not described:
             return {}
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
+        what = "read the settings of topic"
         facts = {}
-        for resource, future in self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S).items():
-            try:
-                config = future.result(_TIMEOUT_S + 5)
-            except KafkaException as error:
-                needs = on_topics("DescribeConfigs", [resource.name])
-                raise failure(error.args[0], f"read the settings of topic {resource.name}", *needs) from error
-            topic = described[resource.name]
-            facts[resource.name] = TopicFacts(
-                name=resource.name,
-                topic_id=topic_id_text(topic.topic_id),
+        for name, (code, config) in self._wire.topic_settings(described, what=f"{what}s").items():
+            check(code, f"{what} {name}", *on_topics("DescribeConfigs", [name]))
+            topic = described[name]
+            facts[name] = TopicFacts(
+                name=name,
+                topic_id=_id(topic),
                 partitions=len(topic.partitions),
-                replication_factor=min((len(p.replicas) for p in topic.partitions), default=0),
-                config={name: entry.value or "" for name, entry in config.items()},
+                replication_factor=min((len(p.replica_nodes) for p in topic.partitions), default=0),
+                config=config,
             )
         return facts
 
     def _describe(self) -> dict[str, Any]:
-        """Those of the two topics that exist."""
-        try:
-            return self._described()
-        except Unavailable:
-            # librdkafka's admin client waits for the broker that it knows as the controller, also when that is dead,
-            # and asks nobody who it is by now. Metadata of the cluster tells it.
-            try:
-                self._admin.list_topics(timeout=_TIMEOUT_S)
-            except KafkaException as error:
-                raise failure(error.args[0], "ask for the cluster's controller") from error
-            return self._described()
-
-    def _described(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        futures = self._admin.describe_topics(TopicCollection(list(self._names)), request_timeout=_TIMEOUT_S)
-        for name, future in futures.items():
-            try:
-                found[name] = future.result(_TIMEOUT_S + 5)
-            except KafkaException as error:
-                if error.args[0].code() not in UNKNOWN_PARTITION:
-                    raise failure(error.args[0], f"describe topic {name}", *on_topics("Describe", [name])) from error
+        """Those of the two topics that exist (``MetadataResponseTopic``)."""
+        found = {}
+        for topic in self._wire.described(self._names, what=f"describe topic {self._names[0]}").topics:
+            if topic.error_code not in UNKNOWN_PARTITION:
+                check(topic.error_code, f"describe topic {topic.name}", *on_topics("Describe", [topic.name]))
+                found[topic.name] = topic
         return found
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -224,7 +194,7 @@ class KafkaControlTopics:
         if self._closed:
             raise Unavailable(f"read topic {self._names[0]}: the connection was closed")
         described = self._describe()
-        ids = tuple(topic_id_text(described[n].topic_id) if n in described else "" for n in self._names)
+        ids = tuple(_id(described[n]) if n in described else "" for n in self._names)
         if ids != self._ids:
             self._begin(described, ids)
         if self._acks.ask(groups) and self._consumer is not None:
@@ -260,7 +230,7 @@ class KafkaControlTopics:
             ),
             logger=silent_logger(),
         )
-        partitions = [(name, p.id) for name in self._names if name in described for p in described[name].partitions]
+        partitions = [(n, p.partition_index) for n in self._names if n in described for p in described[n].partitions]
         self._next = dict.fromkeys(partitions, 0)
         self._consumer.assign([ClientTopicPartition(name, p, OFFSET_BEGINNING) for name, p in partitions])
 
@@ -292,28 +262,22 @@ class KafkaControlTopics:
             read += self._take(consumer, min(_POLL_S, wait_s))
 
     def _known_ends(self) -> dict[tuple[str, int], int]:
-        """``_ends``, past an election of a leader: the admin client does not try again by itself."""
-        deadline = time.monotonic() + _ELECTION_S
+        """``_ends``, also of topics that the brokers do not know yet."""
+        deadline = time.monotonic() + _MADE_S
         while True:
             try:
                 return self._ends()
-            except Unavailable:
+            except UnknownPartitions as error:
                 if time.monotonic() > deadline:
-                    raise
+                    name = min(error.partitions).topic
+                    raise Unavailable(f"read topic {name}: it is being deleted, or was made just now") from error
             time.sleep(_POLL_S)
 
     def _ends(self) -> dict[tuple[str, int], int]:
-        """Asked for on connections of the admin client: the consumer's are busy waiting for new records."""
-        asked = {ClientTopicPartition(*partition): OffsetSpec.latest() for partition in self._next}
-        ends = {}
-        for partition, future in self._admin.list_offsets(asked, request_timeout=_TIMEOUT_S).items():
-            try:
-                ends[partition.topic, partition.partition] = future.result(_TIMEOUT_S + 5).offset
-            except KafkaException as error:
-                what = f"read the end of topic {partition.topic}"
-                if error.args[0].code() in WITHOUT_LEADER:
-                    raise Unavailable(f"{what}: it is being deleted, or was made just now") from error
-                raise failure(error.args[0], what, *on_topics("Describe", [partition.topic])) from error
+        """Asked for on other connections than the consumer's, which are busy waiting for new records."""
+        asked = {TopicPartition(*partition): LATEST for partition in self._next}
+        found = self._log_offsets.at(asked, f"read the end of topic {self._names[0]}")
+        ends = {(partition.topic, partition.partition): end for partition, end in found.items()}
         self._end = max((end for (name, _), end in ends.items() if name == self._names[0]), default=0)
         return ends
 
@@ -460,7 +424,7 @@ class KafkaControlTopics:
         topic = self._describe().get(name)
         if topic is None:
             raise Unavailable(f"{what}: there is no such topic")
-        topic_id = f"{name} {topic_id_text(topic.topic_id)}"
+        topic_id = f"{name} {_id(topic)}"
         if self._producer is None or self._producer_id != topic_id:
             self._producer_id = topic_id
             self._producer = Producer(
@@ -478,6 +442,10 @@ class KafkaControlTopics:
                 logger=silent_logger(),
             )
         return self._producer
+
+
+def _id(topic: Any) -> str:
+    return topic_id_of_bytes(topic.topic_id.bytes)
 
 
 def _encoded(key: Key, value: Value) -> tuple[bytes, bytes | None]:

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
-from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.group_descriptions import target_assignments
 from tidegate.kafka.model import Broker, TopicPartition
-from tidegate.kafka.rights import on_group
 from tidegate.kafka.wire import ListedGroup, Wire
-from tidegate.kafka.writer import failure, silent_logger
 
 _CONSUMERS: Final = ("consumer", "")
 """Protocol types of groups of consumers: ``ConsumerProtocol.PROTOCOL_TYPE``, and none for groups with offsets only."""
@@ -44,16 +39,7 @@ class KafkaGroupDetails:
 
     def target_assignments(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
         """By member id, what a KIP-848 coordinator means each member to own; nothing for classic groups."""
-        admin = AdminClient(librdkafka_config(self._connection), logger=silent_logger())
-        try:
-            described = admin.describe_consumer_groups([group_id])[group_id].result()
-        except KafkaException as error:
-            raise failure(error.args[0], f"describe group {group_id}", on_group("Describe", group_id)) from error
-        return {
-            m.member_id: frozenset(TopicPartition(p.topic, p.partition) for p in m.target_assignment.topic_partitions)
-            for m in described.members
-            if m.target_assignment
-        }
+        return target_assignments(self._wire, group_id)
 
     def close(self) -> None:
         self._wire.close()

@@ -83,7 +83,9 @@ class KafkaMembership:
         """
         guest = pending_member_id(self._wire, group.group_id, _protocols(group))
         try:
-            self._joiner.send_join(group.group_id, guest, _protocols(group), int(PENDING_SESSION_S * 1000))
+            coordinator, _, _ = self._wire.coordinator(group.group_id)
+            session_ms = int(PENDING_SESSION_S * 1000)
+            self._joiner.send_join(coordinator, group.group_id, guest, _protocols(group), session_ms)
             deadline = time.monotonic() + _REBALANCE_SEEN_S
             while self._state(group.group_id) is not GroupState.PREPARING_REBALANCE:
                 if time.monotonic() > deadline:

@@ -6,25 +6,22 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.codes import UNKNOWN_PARTITION
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable
+from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
-from tidegate.kafka.wire import NO_ERROR, Wire, check, commits_of
+from tidegate.kafka.wire import HAS_MEMBERS, NO_ERROR, Wire, check, commits_of
 from tidegate.kafka.writer import failure, silent_logger
 from tidegate.retention.expiry import RetentionSettings
 from tidegate.retention.ports import Commit, Commits
 from tidegate.retention.records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of, with_tail
 
-_TIMEOUT_S: Final = 15.0
-_HAS_MEMBERS: Final = frozenset({22, 25, 27})
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS"""
 _GONE: Final = frozenset({3, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID"""
 
@@ -39,23 +36,16 @@ _POLL_S: Final = 0.1
 class KafkaOffsetRetention:
     """Implements ``tidegate.retention.ports.OffsetRetention``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, admin: AdminClient, wire: Wire) -> None:
+    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets) -> None:
         self._connection = connection
-        self._admin = admin
         self._wire = wire
+        self._log_offsets = log_offsets
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def settings(self) -> RetentionSettings:
-        what = "read the brokers' retention of offsets"
-        try:
-            nodes = self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes
-            resources = [ConfigResource(ConfigResource.Type.BROKER, str(node.id)) for node in nodes]
-            # confluent_kafka takes one broker a request.
-            futures = [self._admin.describe_configs([r], request_timeout=_TIMEOUT_S)[r] for r in resources]
-            configs = [future.result(_TIMEOUT_S + 5) for future in futures]
-        except KafkaException as error:
-            raise failure(error.args[0], what, Right("DescribeConfigs", Resource.CLUSTER)) from error
+        needs = Right("DescribeConfigs", Resource.CLUSTER)
+        configs = self._wire.broker_settings(what="read the brokers' retention of offsets", needs=needs)
         found = [_settings(config) for config in configs]
         return RetentionSettings(min(s.retention_ms for s in found), max(s.check_interval_ms for s in found))
 
@@ -73,10 +63,10 @@ class KafkaOffsetRetention:
         partitions = self._partitions(what)
         if partitions == 0:
             return GroupLog(complete=True)
-        partition = ClientTopicPartition(OFFSETS_TOPIC, partition_of(group_id, partitions))
-        start = self._offset(partition, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED, what)
-        decided = self._offset(partition, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, what)
-        end = self._offset(partition, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, what)
+        partition = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, partitions))
+        start = self._offset(partition, EARLIEST, what)
+        decided = self._offset(partition, LATEST, what, read_committed=True)
+        end = self._offset(partition, LATEST, what)
         if not start <= since.read_to <= decided:
             # Nothing was read yet; or records went unread, or those that were read are no longer there.
             since = GroupLog(read_to=start)
@@ -91,28 +81,21 @@ class KafkaOffsetRetention:
 
     def _partitions(self, what: str) -> int:
         """Of the offsets topic; 0 before the first commit, which makes it."""
-        [future] = self._admin.describe_topics(TopicCollection([OFFSETS_TOPIC]), request_timeout=_TIMEOUT_S).values()
-        try:
-            return len(future.result(_TIMEOUT_S + 5).partitions)
-        except KafkaException as error:
-            if error.args[0].code() in UNKNOWN_PARTITION:
-                return 0
-            raise failure(error.args[0], what, _READ_LOG) from error
+        [topic] = self._wire.described([OFFSETS_TOPIC], what=what).topics
+        if topic.error_code in UNKNOWN_PARTITION:
+            return 0
+        check(topic.error_code, what, _READ_LOG)
+        return len(topic.partitions)
 
-    def _offset(self, partition: ClientTopicPartition, spec: Any, isolation: Any, what: str) -> int:
-        [future] = self._admin.list_offsets(
-            {partition: spec}, isolation_level=isolation, request_timeout=_TIMEOUT_S
-        ).values()
+    def _offset(self, partition: TopicPartition, at: int, what: str, *, read_committed: bool = False) -> int:
         try:
-            return int(future.result(_TIMEOUT_S + 5).offset)
-        except KafkaException as error:
-            if error.args[0].code() in UNKNOWN_PARTITION:
-                raise Unavailable(f"{what}: the topic was made just now") from error
-            raise failure(error.args[0], what, _READ_LOG) from error
+            return self._log_offsets.at({partition: at}, what, _READ_LOG, read_committed=read_committed)[partition]
+        except UnknownPartitions as error:
+            raise Unavailable(f"{what}: the topic was made just now") from error
 
     def _read(
         self,
-        partition: ClientTopicPartition,
+        partition: TopicPartition,
         group_id: str,
         begin: int,
         end: int,
@@ -204,9 +187,9 @@ class KafkaOffsetRetention:
         return committed - overtaken.keys()
 
 
-def _settings(config: Mapping[str, Any]) -> RetentionSettings:
+def _settings(config: Mapping[str, str]) -> RetentionSettings:
     minutes, interval = config["offsets.retention.minutes"], config["offsets.retention.check.interval.ms"]
-    return RetentionSettings.of_minutes(int(minutes.value), int(interval.value))
+    return RetentionSettings.of_minutes(int(minutes), int(interval))
 
 
 def _commits(answer: Any) -> Commits:
@@ -232,7 +215,7 @@ def _committed(answer: Any, group_id: str, what: str) -> frozenset[TopicPartitio
     for topic in answer.topics:
         for row in topic.partitions:
             partition, code = TopicPartition(topic.name, row.partition_index), int(row.error_code)
-            if code in _HAS_MEMBERS:
+            if code in HAS_MEMBERS:
                 raise GroupNotEmpty(f"{what}: it has members")
             if code not in _GONE:
                 check(code, f"{what} ({partition})", on_group("Read", group_id), *on_topics("Read", [topic.name]))

@@ -1,23 +1,20 @@
-"""The few Kafka requests that confluent_kafka cannot send, by kafka-python's request classes (TLS and SASL included).
+"""Requests to whichever broker answers them, by kafka-python's request classes (TLS and SASL included).
 
-JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many groups at once (KIP-709),
-OffsetCommit with a retention (KIP-211), OffsetDelete (KIP-496), the raw subscription of members, what
-``kafka-consumer-groups`` shows beyond that, and Metadata that is not decoded. Nothing else belongs here.
+To the coordinators of groups: JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many
+groups at once (KIP-709), OffsetCommit, OffsetDelete (KIP-496), descriptions. To any broker, or each: Metadata,
+settings, new topics, the list of groups. Whom to ask, and for how long, is decided here.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka import errors as wire_errors
-from kafka.admin import KafkaAdminClient
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     JoinGroupRequest,
@@ -28,16 +25,13 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
 
-from tidegate.kafka.client_config import BadConnection, kafka_python_config
 from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.connections import Connections
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Committed, TopicPartition
 from tidegate.kafka.rights import Right, on_group, on_topics, to_grant
-
-# At DEBUG kafka-python prints its whole configuration, passwords included.
-logging.getLogger("kafka").setLevel(logging.ERROR)
 
 NO_ERROR: Final = 0
 UNSTABLE_OFFSET_COMMIT: Final = 88
@@ -46,14 +40,28 @@ UNKNOWN_MEMBER_ID: Final = 25
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 GROUP_ID_NOT_FOUND: Final = 69
 
+HAS_MEMBERS: Final = frozenset({22, 25, 27, 68})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: answers to a commit of nobody's"""
+
 RETENTION_VERSIONS: Final = range(2, 5)
 """Those of OffsetCommit that carry ``retention_time_ms``; Kafka 4.0 has taken 0 and 1 away."""
+
+_COMMIT_VERSIONS: Final = range(2, 10)
+"""Those of OffsetCommit that name topics, not topic ids."""
 
 _OFFSET_COMMIT: Final = 8
 """Its API key."""
 
+_TOPIC: Final = 2
+_BROKER: Final = 4
+"""``ConfigResource.Type``"""
+
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
+
+_NOT_CONTROLLER: Final = 41
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,61 +101,12 @@ class _UndecodedMetadataRequest(MetadataRequest, init=False):  # type: ignore[mi
     header_class = _UndecodedHeader
 
 
-class _Admin(KafkaAdminClient):  # type: ignore[misc]
-    """kafka-python's admin client, opened to requests it has no method for."""
-
-    def call(self, node_id: int | None, *requests: Any) -> list[Any]:
-        """Send requests to one broker, back to back on one connection, and wait for all their answers."""
-
-        async def exchange() -> list[Any]:
-            sent = [self._manager.send(request, node_id=node_id) for request in requests]
-            return [await answer for answer in sent]
-
-        answers: list[Any] = self._manager.run(exchange)
-        return answers
-
-    def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
-        """Send to one broker, and wait no longer than that also where it cannot be connected to."""
-
-        async def exchange() -> Any:
-            sent = self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_s * 1000)
-            return await self._manager.wait_for(sent, timeout_s * 1000)
-
-        return self._manager.run(exchange)
-
-    def start(self, node_id: int, request: Any) -> None:
-        """Send without waiting for the answer."""
-
-        async def exchange() -> None:
-            self._manager.send(request, node_id=node_id)
-
-        self._manager.run(exchange)
-
-    def coordinators(self, group_ids: Collection[str]) -> dict[str, tuple[int, int]]:
-        """Ask for the groups' coordinators: (error code, node id) by group, never from a cache."""
-
-        async def exchange() -> dict[str, tuple[int, int]]:
-            cluster = self._manager.cluster
-            request = FindCoordinatorRequest(
-                key_type=CoordinatorType.GROUP.value, coordinator_keys=list(group_ids), min_version=4
-            )
-            answer = await self._manager.send(request)
-            found: dict[str, tuple[int, int]] = {}
-            for row in answer.coordinators:
-                if row.error_code == NO_ERROR:
-                    cluster.add_coordinator(row, CoordinatorType.GROUP, row.key, synthesize_node_id=False)
-                found[row.key] = (row.error_code, row.node_id)
-            return found
-
-        answers: dict[str, tuple[int, int]] = self._manager.run(exchange)
-        return answers
-
-
-def check(code: int, what: str, *needs: Right) -> None:
-    """Raise the failure that an error code means; ``what`` says what was asked, ``needs`` which rights that takes."""
+def check(code: int, what: str, *needs: Right, said: str | None = None) -> None:
+    """Raise the failure that an error code means; ``what`` says what was asked, ``needs`` which rights that takes,
+    ``said`` what the broker adds."""
     if code == NO_ERROR:
         return
-    name = wire_errors.for_code(code).__name__
+    name = wire_errors.for_code(code).__name__ + (f" ({said})" if said else "")
     if code in UNREACHABLE:
         raise Unavailable(f"{what}: {name}")
     if code in NOT_AUTHORIZED:
@@ -156,41 +115,74 @@ def check(code: int, what: str, *needs: Right) -> None:
 
 
 class Wire:
-    """Raw group requests to whichever broker coordinates the group. Thread-safe; connects on first use."""
+    """Raw requests. Thread-safe; connects on first use. Calls are bounded in time, and raise ``KafkaFailure``s only.
 
+    A request is sent again where its broker has gone, the group's coordinator has moved or nobody has answered: it has
+    to be one that changes nothing when it is repeated, unless said otherwise.
+    """
+
+    _TIMEOUT_S = 15.0
+    _BROKER_TIMEOUT_S = 5.0
+    """For one broker, where any other can be asked."""
+    _PATIENT_PART = 2 / 3
+    """Of the time, for the only broker that can answer: when that has died its successor is to be heard as well."""
+    _LEAST_TIMEOUT_S = 0.5
     _RETRY_PAUSE_S = 0.1
+    _BATCH = 200
+    """Groups in one request."""
 
-    def __init__(self, connection: Connection, *, timeout_s: float = 15.0) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._admin: _Admin | None = None
+    def __init__(self, connection: Connection) -> None:
+        limit_ms = int(connection.properties.get("socket.timeout.ms", "15000"))
+        self._timeout_s = min(self._TIMEOUT_S, limit_ms / 1000)
+        self._connections = Connections(connection)
         self._coordinators: dict[str, int] = {}
+        self._last_node: int | None = None
+        """The broker that answered last what any can answer: it is asked again, as it knows most of what it told."""
 
     def close(self) -> None:
-        with self._lock:
-            admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+        self._connections.close()
 
-    def _client(self) -> _Admin:
-        with self._lock:
-            if self._admin is None:
+    # --- to whom, and how long ----------------------------------------------------------------------------------------
+
+    def ask_any(self, build: Callable[[], Any], *, what: str, deadline: float | None = None) -> Any:
+        """What any broker answers; one after the other is asked."""
+
+        def attempt(_: bool) -> Any:
+            nodes = sorted(self._connections.nodes(), key=lambda node: node != self._last_node)
+            failure: KafkaFailure = Unavailable(f"{what}: there is no broker")
+            for node in nodes:
                 try:
-                    self._admin = _Admin(**kafka_python_config(self._connection))
-                except BadConnection as error:
-                    raise NotAuthenticated(str(error)) from error
-                except (wire_errors.KafkaError, OSError) as error:
-                    raise Unavailable(f"connect to {self._connection.bootstrap_servers}: {error!r}") from error
-            return self._admin
+                    answer = self.ask(node, build(), what=what, timeout_s=min(self._BROKER_TIMEOUT_S, left()))
+                except NotAuthenticated:
+                    raise
+                except Unavailable as error:
+                    failure = error
+                else:
+                    self._last_node = node
+                    return answer
+            raise failure
 
-    def _find(self, group_ids: Collection[str], *, fresh: bool = False) -> dict[str, int]:
-        unknown = [g for g in group_ids if fresh or g not in self._coordinators]
-        if unknown:
-            for group_id, (code, node_id) in self._client().coordinators(unknown).items():
-                check(code, f"find the coordinator of group {group_id}", on_group("Describe", group_id))
-                self._coordinators[group_id] = node_id
-        return {g: self._coordinators[g] for g in group_ids}
+        def left() -> float:
+            return max(self._LEAST_TIMEOUT_S, until - time.monotonic())
+
+        until = self.deadline() if deadline is None else deadline
+        try:
+            return self.patiently(attempt, until)
+        except Unavailable:
+            # All may have moved: the next call finds them through the bootstrap servers again.
+            self.close()
+            raise
+
+    def ask(self, node_id: int, request: Any, *, what: str, timeout_s: float) -> Any:
+        """What one broker answers, asked once."""
+        [answer] = self._connections.call(node_id, [request], what=what, timeout_s=timeout_s)
+        return answer
+
+    def ask_each(self, requests: Mapping[int, Any], *, what: str, deadline: float) -> dict[int, Any | KafkaFailure]:
+        """What each of several brokers answers to its request, all asked once and at the same time."""
+        asked = {node_id: [request] for node_id, request in requests.items()}
+        told = self._connections.call_all(asked, what=what, timeout_s=self._part_of(deadline))
+        return {node: found if isinstance(found, KafkaFailure) else found[0] for node, found in told.items()}
 
     def exchange(
         self,
@@ -198,39 +190,125 @@ class Wire:
         *requests: Callable[[], Any],
         code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
         what: str,
+        needs: Right | None = None,
+        timeout_s: float | None = None,
+        once: bool = False,
     ) -> list[Any]:
         """Send requests to the group's coordinator, back to back, following it when it moves; the answers.
 
-        They may be sent again, so they have to be idempotent. Raises ``Unavailable`` when none came within the timeout.
+        ``needs``: the right to name where the principal may not even look for the coordinator. ``once``: a request that
+        was sent is not sent again when no answer comes; raises ``OutcomeUnknown``.
         """
-        self._client()  # connecting has its own patience
-        deadline = time.monotonic() + self._timeout_s
-        fresh = False
+        deadline = self.deadline(timeout_s)
+
+        def attempt(again: bool) -> list[Any]:
+            node = self._find([group_id], deadline, fresh=again, needs=needs)[group_id]
+            sent, limit = [build() for build in requests], self._part_of(deadline)
+            answers = self._connections.call(node, sent, what=what, timeout_s=limit, writes=once)
+            moved = next((c for c in map(code_of, answers) if c in _NOT_THERE_NOW), NO_ERROR)
+            check(moved, what)
+            return answers
+
+        try:
+            return self.patiently(attempt, deadline)
+        except KafkaFailure:
+            self._coordinators.pop(group_id, None)
+            raise
+
+    def of_coordinators(
+        self,
+        group_ids: Collection[str],
+        build: Callable[[list[str]], Any],
+        *,
+        what: str,
+    ) -> dict[str, Any]:
+        """Each group's part of answers whose ``groups`` have ``group_id`` and ``error_code``, as OffsetFetch's.
+
+        One request a coordinator and up to 200 groups; coordinators are followed when they move.
+        """
+        deadline = self.deadline()
+        found: dict[str, Any] = {}
+
+        def attempt(again: bool) -> None:
+            left = [group_id for group_id in group_ids if group_id not in found]
+            by_node: defaultdict[int, list[str]] = defaultdict(list)
+            for group_id, node in self._find(left, deadline, fresh=again).items():
+                by_node[node].append(group_id)
+            failures: list[KafkaFailure] = []
+            while by_node:
+                batches = {
+                    node: [ids.pop() for _ in range(min(len(ids), self._BATCH))] for node, ids in by_node.items()
+                }
+                requests = {node: build(ids) for node, ids in batches.items()}
+                for answer in self.ask_each(requests, what=what, deadline=deadline).values():
+                    if isinstance(answer, KafkaFailure):
+                        failures.append(answer)
+                    else:
+                        found.update({g.group_id: g for g in answer.groups if g.error_code not in _NOT_THERE_NOW})
+                by_node = defaultdict(list, {node: ids for node, ids in by_node.items() if ids})
+            for failure in failures:
+                raise failure
+            missing = next((group_id for group_id in group_ids if group_id not in found), None)
+            if missing is not None:
+                raise Unavailable(f"{what}: the coordinator of group {missing} is not there")
+
+        try:
+            self.patiently(attempt, deadline)
+        except KafkaFailure:
+            for group_id in group_ids:
+                self._coordinators.pop(group_id, None)
+            raise
+        return found
+
+    def deadline(self, timeout_s: float | None = None) -> float:
+        return time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    def patiently(self, attempt: Callable[[bool], T], deadline: float) -> T:
+        """Try again until the deadline where nobody is there; ``attempt`` is told whether it was tried before."""
+        again = False
         while True:
             try:
-                node = self._find([group_id], fresh=fresh)[group_id]
-                answers = self._client().call(node, *(build() for build in requests))
-                moved = next((c for c in map(code_of, answers) if c in _NOT_THERE_NOW), None)
-                if moved is None:
-                    return answers
-                failure: KafkaFailure = Unavailable(f"{what}: {wire_errors.for_code(moved).__name__}")
+                return attempt(again)
             except Unavailable as error:
-                failure = error
-            except (wire_errors.KafkaError, OSError) as error:
-                failure = Unavailable(f"{what}: {error!r}")
-            if time.monotonic() > deadline:
-                raise failure
+                if isinstance(error, NotAuthenticated) or time.monotonic() > deadline:
+                    raise
             time.sleep(self._RETRY_PAUSE_S)
-            fresh = True
+            again = True
 
-    # --- topics -------------------------------------------------------------------------------------------------------
+    def _part_of(self, deadline: float) -> float:
+        left = deadline - time.monotonic()
+        return max(self._LEAST_TIMEOUT_S, min(left, self._timeout_s * self._PATIENT_PART))
+
+    def _find(
+        self, group_ids: Collection[str], deadline: float, *, fresh: bool = False, needs: Right | None = None
+    ) -> dict[str, int]:
+        """Node ids by group."""
+        found = {g: self._coordinators[g] for g in group_ids if not fresh and g in self._coordinators}
+        unknown = [g for g in group_ids if g not in found]
+        if unknown:
+            found |= {row.key: row.node_id for row in self._look_for(unknown, deadline, needs)}
+            self._coordinators |= found
+        return found
+
+    def _look_for(self, group_ids: Collection[str], deadline: float, needs: Right | None = None) -> list[Any]:
+        """FindCoordinator (KIP-699): key, node id, host and port of each."""
+        answer = self.ask_any(
+            lambda: FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP.value, coordinator_keys=list(group_ids), min_version=4
+            ),
+            what=f"find the coordinator of {_named(group_ids)}",
+            deadline=deadline,
+        )
+        for row in answer.coordinators:
+            what = f"find the coordinator of group {row.key}"
+            check(row.error_code, what, on_group("Describe", row.key) if needs is None else needs)
+        return list(answer.coordinators)
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
 
     def brokers(self) -> list[int]:
         """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none."""
-        nodes = [broker.node_id for broker in self._client()._manager.cluster.brokers()]
-        if not nodes:
-            raise Unavailable(f"look for brokers at {self._connection.bootstrap_servers}: none is known")
-        return nodes
+        return self._connections.nodes()
 
     def metadata(self, node_id: int, topics: Collection[str] | None, *, timeout_s: float) -> bytes:
         """What one broker answers to Metadata for topics, ``None`` for all: undecoded, see ``tidegate.kafka.metadata``.
@@ -238,24 +316,87 @@ class Wire:
         Raises ``Unavailable`` when it does not answer in time, ``Refused`` when it does not tell topic ids.
         """
         what = f"look at the topics at broker {node_id}"
-        topic_class = MetadataRequest.MetadataRequestTopic
-        request = _UndecodedMetadataRequest(
-            topics=None if topics is None else [topic_class(name=name) for name in topics],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-            min_version=OLDEST_VERSION,
-            max_version=NEWEST_VERSION,
-        )
-        try:
-            answer: _Undecoded = self._client().ask(node_id, request, timeout_s)
-        except wire_errors.SaslAuthenticationFailedError as error:
-            raise NotAuthenticated(f"{what}: {error!r}") from error
-        except wire_errors.IncompatibleBrokerVersion as error:
-            raise Refused(f"{what}: it does not tell topic ids, as Kafka does from 2.8 on") from error
-        except (wire_errors.KafkaError, OSError) as error:
-            raise Unavailable(f"{what}: {error!r}") from error
-        return answer.data
+        return _data(self.ask(node_id, _metadata(_UndecodedMetadataRequest, topics), what=what, timeout_s=timeout_s))
+
+    def all_topics(self) -> bytes:
+        """As :meth:`metadata`, of all topics, from any broker."""
+        return _data(self.ask_any(lambda: _metadata(_UndecodedMetadataRequest, None), what="list the topics"))
+
+    def described(self, topics: Collection[str], *, what: str, deadline: float | None = None) -> Any:
+        """A Metadata answer: ``cluster_id``, ``controller_id``, ``brokers``, and ``topics`` that were asked for."""
+        until = self.deadline() if deadline is None else deadline
+
+        def attempt(_: bool) -> Any:
+            answer = self.ask_any(lambda: _metadata(MetadataRequest, topics), what=what, deadline=until)
+            if not answer.brokers:
+                raise Unavailable(f"{what}: no broker is taken for alive")  # not even the one that says so
+            return answer
+
+        return self.patiently(attempt, until)
+
+    def topic_settings(self, topics: Collection[str], *, what: str) -> dict[str, tuple[int, dict[str, str]]]:
+        """Error code and settings by topic (DescribeConfigs); settings without a value are empty."""
+        answer = self.ask_any(lambda: _describe_configs(_TOPIC, topics), what=what)
+        return {row.resource_name: (row.error_code, _values(row)) for row in answer.results}
+
+    def broker_settings(self, *, what: str, needs: Right) -> list[dict[str, str]]:
+        """The settings of each broker (DescribeConfigs)."""
+
+        def request(node_id: int) -> Any:
+            return _describe_configs(_BROKER, [str(node_id)])
+
+        answers = self._each_broker(request, lambda answer: answer.results[0].error_code, what, needs)
+        return [_values(answer.results[0]) for answer in answers]
+
+    def create_topics(
+        self, settings: Mapping[str, Mapping[str, str]], *, partitions: int, replication_factor: int, what: str
+    ) -> dict[str, tuple[int, str | None]]:
+        """Error code and message by topic (CreateTopics); ``settings`` are those of the topics to make, by name."""
+        topic_class = CreateTopicsRequest.CreatableTopic
+        setting_class = topic_class.CreatableTopicConfig
+        deadline = self.deadline()
+
+        def request() -> Any:
+            return CreateTopicsRequest(
+                topics=[
+                    topic_class(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=replication_factor,
+                        assignments=[],
+                        configs=[setting_class(name=key, value=value) for key, value in given.items()],
+                    )
+                    for name, given in settings.items()
+                ],
+                timeout_ms=int(self._timeout_s * 1000),
+            )
+
+        def attempt(_: bool) -> dict[str, tuple[int, str | None]]:
+            # With KRaft any broker passes it on to the controller, and each calls another one that.
+            controller = self.described([], what=what, deadline=deadline).controller_id
+            answer = self.ask(controller, request(), what=what, timeout_s=self._part_of(deadline))
+            for row in answer.topics:
+                check(row.error_code if row.error_code == _NOT_CONTROLLER else NO_ERROR, what)
+            return {row.name: (row.error_code, row.error_message) for row in answer.topics}
+
+        return self.patiently(attempt, deadline)
+
+    def _each_broker(
+        self, request: Callable[[int], Any], code_of: Callable[[Any], int], what: str, *needs: Right
+    ) -> list[Any]:
+        """What every broker answers."""
+        deadline = self.deadline()
+
+        def attempt(_: bool) -> list[Any]:
+            brokers = [broker.node_id for broker in self.described([], what=what, deadline=deadline).brokers]
+            answers = self.ask_each({node: request(node) for node in brokers}, what=what, deadline=deadline).values()
+            for answer in answers:
+                if isinstance(answer, KafkaFailure):
+                    raise answer
+                check(code_of(answer), what, *needs)
+            return list(answers)
+
+        return self.patiently(attempt, deadline)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -280,32 +421,19 @@ class Wire:
 
     def fetch_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
         """All committed offsets of many groups; one request a coordinator and up to 200 groups."""
-        return {group_id: _offsets_of(group)[0] for group_id, group in self._fetch_groups(group_ids)}
+        return {group_id: _offsets_of(group)[0] for group_id, group in self._fetch_groups(group_ids).items()}
 
     def commits_of_many(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, Committed]]:
         """As :meth:`fetch_many`, with all that the coordinators tell of a commit."""
-        return {group_id: _commits(group)[0] for group_id, group in self._fetch_groups(group_ids)}
+        return {group_id: _commits(group)[0] for group_id, group in self._fetch_groups(group_ids).items()}
 
-    def _fetch_groups(self, group_ids: Collection[str]) -> Iterator[tuple[str, Any]]:
+    def _fetch_groups(self, group_ids: Collection[str]) -> dict[str, Any]:
         """Each group's part of an OffsetFetch answer."""
-        by_node: defaultdict[int, list[str]] = defaultdict(list)
-        for group_id, node in self._find(list(group_ids)).items():
-            by_node[node].append(group_id)
-        for node, ids in by_node.items():
-            for start in range(0, len(ids), 200):
-                batch = ids[start : start + 200]
-                request = OffsetFetchRequest(
-                    groups=[_fetch_group(g, None) for g in batch], min_version=8, max_version=8
-                )
-                try:
-                    [answer] = self._client().call(node, request)
-                    groups = {row.group_id: row for row in answer.groups if row.error_code == NO_ERROR}
-                except (wire_errors.KafkaError, OSError):
-                    groups = {}
-                for group_id in batch:
-                    # One by one where the batch did not answer: that follows moved coordinators and names errors.
-                    group = groups[group_id] if group_id in groups else self._fetch_group(group_id, None, stable=False)
-                    yield group_id, group
+
+        def request(batch: list[str]) -> Any:
+            return OffsetFetchRequest(groups=[_fetch_group(g, None) for g in batch], min_version=8, max_version=8)
+
+        return self.of_coordinators(group_ids, request, what=f"read the committed offsets of {_named(group_ids)}")
 
     def offset_fetch(self, group_id: str) -> Any:
         """An OffsetFetch request for all that a group has; see :func:`commits_of`."""
@@ -313,15 +441,18 @@ class Wire:
             groups=[_fetch_group(group_id, None)], require_stable=True, min_version=8, max_version=8
         )
 
-    def offset_commit(self, group_id: str, rows: Mapping[TopicPartition, tuple[int, str]], retention_ms: int) -> Any:
-        """An OffsetCommit request of nobody's (generation −1), for (offset, metadata), with an explicit retention."""
+    def offset_commit(
+        self, group_id: str, rows: Mapping[TopicPartition, tuple[int, str]], retention_ms: int | None = None
+    ) -> Any:
+        """An OffsetCommit request of nobody's (generation −1), for (offset, metadata); ``retention_ms``: explicit."""
         topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
         partition_class = topic_class.OffsetCommitRequestPartition
+        versions = _COMMIT_VERSIONS if retention_ms is None else RETENTION_VERSIONS
         return OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=-1,
             member_id="",
-            retention_time_ms=retention_ms,
+            retention_time_ms=-1 if retention_ms is None else retention_ms,
             topics=[
                 topic_class(
                     name=topic,
@@ -334,20 +465,20 @@ class Wire:
                         for number in numbers
                     ],
                 )
-                for topic, numbers in _by_topic(rows).items()
+                for topic, numbers in by_topic(rows).items()
             ],
-            min_version=RETENTION_VERSIONS[0],
-            max_version=RETENTION_VERSIONS[-1],
+            min_version=versions[0],
+            max_version=versions[-1],
         )
 
     def takes_retention(self) -> bool:
         """Whether the brokers take OffsetCommit in a version that carries a retention."""
-        oldest, newest = self._versions().get(_OFFSET_COMMIT, (0, 0))
+        oldest, newest = self._connections.versions().get(_OFFSET_COMMIT, (0, 0))
         return bool(oldest <= RETENTION_VERSIONS[-1] and newest >= RETENTION_VERSIONS[0])
 
     def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget committed offsets (KIP-496); returns those refused because the group is subscribed to the topic."""
-        topics = _by_topic(partitions)
+        topics = by_topic(partitions)
         topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
         partition_class = topic_class.OffsetDeleteRequestPartition
 
@@ -423,13 +554,16 @@ class Wire:
                 check(row.error_code, f"{what} ({row.member_id})", needs)
         return frozenset(left)
 
-    def send_join(self, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int) -> None:
-        """Join for real and do not wait: the coordinator answers only when everybody has rejoined.
+    def send_join(
+        self, node_id: int, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int
+    ) -> None:
+        """Join for real, at the coordinator, and do not wait: it answers only when everybody has rejoined.
 
         Needs a ``Wire`` of its own: a broker reads no further request from a connection until it has answered.
         """
-        node = self._find([group_id])[group_id]
-        self._client().start(node, self.join(group_id, member_id, protocols, session_timeout_ms))
+        request = self.join(group_id, member_id, protocols, session_timeout_ms)
+        what = f"join group {group_id}"
+        self._connections.start(node_id, request, what=what, timeout_s=self._part_of(self.deadline()))
 
     def subscriptions(self, group_id: str) -> Mapping[str, bytes]:
         """Raw subscription by member id of a stable classic group."""
@@ -447,37 +581,27 @@ class Wire:
 
     def list_groups(self) -> tuple[ListedGroup, ...]:
         """Every group the principal may see, whatever uses it; as the brokers list them (ListGroups)."""
-        try:
-            admin = self._client()
-            found: list[ListedGroup] = []
-            # kafka-python asks for fenced brokers as well (KIP-1073): those are down, and coordinate no group.
-            for broker in (b for b in admin.describe_cluster()["brokers"] if not b.get("is_fenced", False)):
-                [answer] = admin.call(broker["broker_id"], ListGroupsRequest(states_filter=[], types_filter=[]))
-                check(answer.error_code, "list the groups")
-                found += [
-                    ListedGroup(
-                        group_id=g.group_id,
-                        protocol_type=g.protocol_type or "",
-                        type=str(getattr(g, "group_type", "") or "").lower(),
-                        state=str(getattr(g, "group_state", "") or ""),
-                    )
-                    for g in answer.groups
-                ]
-            return tuple(found)
-        except (wire_errors.KafkaError, OSError) as error:
-            raise Unavailable(f"list the groups: {error!r}") from error
+
+        def request(_: int) -> Any:
+            return ListGroupsRequest(states_filter=[], types_filter=[])
+
+        answers = self._each_broker(request, lambda answer: int(answer.error_code), "list the groups")
+        return tuple(
+            ListedGroup(
+                group_id=g.group_id,
+                protocol_type=g.protocol_type or "",
+                type=str(getattr(g, "group_type", "") or "").lower(),
+                state=str(getattr(g, "group_state", "") or ""),
+            )
+            for answer in answers
+            for g in answer.groups
+        )
 
     def coordinator(self, group_id: str) -> tuple[int, str, int]:
         """Node id, host and port of the group's coordinator."""
-        try:
-            node_id = self._find([group_id], fresh=True)[group_id]
-            brokers = self._client().describe_cluster()["brokers"]
-        except (wire_errors.KafkaError, OSError) as error:
-            raise Unavailable(f"find the coordinator of group {group_id}: {error!r}") from error
-        found = next((b for b in brokers if b["broker_id"] == node_id), None)
-        if found is None:
-            raise Unavailable(f"find the coordinator of group {group_id}: broker {node_id} is not there")
-        return node_id, found["host"], found["port"]
+        deadline = self.deadline()
+        [row] = self.patiently(lambda _: self._look_for([group_id], deadline), deadline)
+        return int(row.node_id), str(row.host), int(row.port)
 
     def leader_epochs(self, group_id: str) -> Mapping[TopicPartition, int]:
         """Leader epochs of a group's committed offsets (KIP-320), where the committer told one."""
@@ -497,18 +621,40 @@ class Wire:
 
     def supports(self, api_key: int) -> bool:
         """Whether the brokers offer an API (ApiVersions)."""
-        return api_key in self._versions()
-
-    def _versions(self) -> Mapping[int, tuple[int, int]]:
-        """Oldest and newest version by API key."""
-        try:
-            versions: Mapping[int, tuple[int, int]] = self._client()._manager.broker_version_data.api_versions
-        except (wire_errors.KafkaError, OSError) as error:
-            raise Unavailable(f"ask for the API versions: {error!r}") from error
-        return versions
+        return api_key in self._connections.versions()
 
 
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+def _metadata(kind: type[Any], topics: Collection[str] | None) -> Any:
+    topic_class = MetadataRequest.MetadataRequestTopic
+    return kind(
+        topics=None if topics is None else [topic_class(name=name) for name in topics],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+        min_version=OLDEST_VERSION,
+        max_version=NEWEST_VERSION,
+    )
+
+
+def _data(answer: _Undecoded) -> bytes:
+    return answer.data
+
+
+def _describe_configs(resource_type: int, names: Iterable[str]) -> Any:
+    resource_class = DescribeConfigsRequest.DescribeConfigsResource
+    resources = [resource_class(resource_type=resource_type, resource_name=n, configuration_keys=None) for n in names]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+
+
+def _values(row: Any) -> dict[str, str]:
+    return {setting.name: setting.value or "" for setting in row.configs}
+
+
+def _named(group_ids: Collection[str]) -> str:
+    return f"group {next(iter(group_ids))}" if len(group_ids) == 1 else f"{len(group_ids)} groups"
+
+
+def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for partition in partitions:
         topics[partition.topic].append(partition.partition)
@@ -523,7 +669,7 @@ def _fetch_group(group_id: str, partitions: Collection[TopicPartition] | None) -
         group_id=group_id,
         topics=[
             group_class.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-            for topic, indexes in _by_topic(partitions).items()
+            for topic, indexes in by_topic(partitions).items()
         ],
     )
 

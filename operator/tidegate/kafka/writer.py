@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, UNKNOWN_PARTITION, UNREACHABLE
@@ -28,7 +27,7 @@ from tidegate.kafka.errors import (
 )
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
-from tidegate.kafka.wire import Wire
+from tidegate.kafka.wire import HAS_MEMBERS, NO_ERROR, Wire, check
 
 _SOCKET_TIMEOUT_S: Final = 15.0
 
@@ -63,7 +62,6 @@ class KafkaOffsetWriter:
     def __init__(
         self,
         connection: Connection,
-        admin: AdminClient,
         wire: Wire,
         group_id: str,
         *,
@@ -71,7 +69,6 @@ class KafkaOffsetWriter:
         purpose: str = "",
     ) -> None:
         self._connection = connection
-        self._admin = admin
         self._wire = wire
         self._group_id = group_id
         self._id = transactional_id(group_id, purpose)
@@ -126,28 +123,26 @@ class KafkaOffsetWriter:
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"
-        needs = (on_group("Read", group_id), *on_topics("Read", (p.topic for p in offsets)))
-        request = ConsumerGroupTopicPartitions(group_id, _client_partitions(offsets))
-        [future] = self._admin.alter_consumer_group_offsets([request], request_timeout=self._STEP_TIMEOUT_S).values()
-        try:
-            rows = future.result().topic_partitions
-        except KafkaException as error:
-            cause = error.args[0]
-            if cause.code() == KafkaError.UNKNOWN_MEMBER_ID or cause.code() == KafkaError.NON_EMPTY_GROUP:
-                raise GroupNotEmpty(f"{what}: it has members") from error
-            if cause.code() == KafkaError._TIMED_OUT:
-                raise OutcomeUnknown(f"{what}: {cause.str()}") from error
-            raise failure(cause, what, *needs) from error
+        on_this_group = on_group("Read", group_id)
+        [answer] = self._wire.exchange(
+            group_id,
+            lambda: self._wire.offset_commit(group_id, {p: (offset, "") for p, offset in offsets.items()}),
+            code_of=_first_code,
+            what=what,
+            needs=on_this_group,
+            timeout_s=self._STEP_TIMEOUT_S,
+            once=True,
+        )
         unknown = set()
-        for row in rows:
-            if row.error is None:
-                continue
-            if row.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
-                raise GroupNotEmpty(f"{what}: it has members")
-            if row.error.code() in UNKNOWN_PARTITION:
-                unknown.add(TopicPartition(row.topic, row.partition))
-            else:
-                raise failure(row.error, f"{what} ({row.topic}-{row.partition})", *needs)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition, code = TopicPartition(topic.name, row.partition_index), row.error_code
+                if code in HAS_MEMBERS:
+                    raise GroupNotEmpty(f"{what}: it has members")
+                if code in UNKNOWN_PARTITION:
+                    unknown.add(partition)
+                else:
+                    check(code, f"{what} ({partition})", on_this_group, *on_topics("Read", [topic.name]))
         if unknown:
             raise UnknownPartitions(frozenset(unknown))
 
@@ -231,6 +226,12 @@ class KafkaTransaction:
                 raise failure(cause, what, self._needs) from error
             self.ended = True
             return
+
+
+def _first_code(answer: Any) -> int:
+    """The first error of an OffsetCommit's answer."""
+    codes = (int(row.error_code) for topic in answer.topics for row in topic.partitions)
+    return next((code for code in codes if code != NO_ERROR), NO_ERROR)
 
 
 def _client_partitions(offsets: Offsets) -> list[ClientTopicPartition]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Self
 
@@ -27,7 +27,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
-    TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -40,7 +39,6 @@ from support.reset_trial import create_topic
 from tidegate.control.records import CLOCK_VALUE, ClockKey, Key, PartitionKey, PartitionSeen, encode_key, encode_value
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.topic_ids import topic_id_text
 from tidegate_agent.settings import Settings
 
 MAX_AGE_MS = 600_000
@@ -168,7 +166,8 @@ def given(kafka: KafkaCluster) -> Iterator[Given]:
     while not {"-", "_"} & set(topic_id):
         topic = f"expanded-{time.time_ns()}"
         create_topic(kafka.bootstrap, topic, ADDED)
-        topic_id = topic_id_text(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+        with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+            topic_id = client.topics()[topic].topic_id
 
     def produce(*partitions: int, count: int = EARLIER) -> None:
         for partition in partitions:

@@ -1,47 +1,56 @@
-"""What the reader of the control topics makes of a partition that has no leader for a moment."""
+"""What the reader of the control topics makes of topics that the brokers do not know yet, or no more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future
-from types import SimpleNamespace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as ClientTopicPartition
 
+from tidegate.kafka import control
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
-from tidegate.kafka.errors import Refused
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.model import TopicPartition
+
+TOPIC = "__tidegate"
+UNKNOWN = UnknownPartitions(frozenset({TopicPartition(TOPIC, 0)}))
 
 
-class Admin:
-    """Answers each question for the log's end by the next of ``answers``: an offset, or an error's code."""
+class Leaders:
+    """Stand for ``LogOffsets``: they answer each question by the next of ``answers``."""
 
-    def __init__(self, *answers: int | tuple[int]) -> None:
-        self._answers: Iterator[int | tuple[int]] = iter(answers)
+    def __init__(self, answers: Iterable[int | KafkaFailure]) -> None:
+        self._answers: Iterator[int | KafkaFailure] = iter(answers)
 
-    def list_offsets(self, asked: dict[ClientTopicPartition, Any], **_: Any) -> dict[ClientTopicPartition, Any]:
-        answer, future = next(self._answers), Future[Any]()
-        if isinstance(answer, int):
-            future.set_result(SimpleNamespace(offset=answer))
-        else:
-            future.set_exception(KafkaException(KafkaError(*answer)))
-        return dict.fromkeys(asked, future)
+    def at(self, asked: dict[TopicPartition, int], _what: str) -> dict[TopicPartition, int]:
+        answer = next(self._answers)
+        if isinstance(answer, KafkaFailure):
+            raise answer
+        return dict.fromkeys(asked, answer)
 
 
-def _ends(admin: Admin) -> dict[tuple[str, int], int]:
-    topics = KafkaControlTopics(Connection(bootstrap_servers="127.0.0.1:1"), admin)
-    topics._next = {("__tidegate", 0): 0}
+def _ends(*answers: int | KafkaFailure) -> dict[tuple[str, int], int]:
+    nobody: Any = None
+    leaders: Any = Leaders(answers)
+    topics = KafkaControlTopics(Connection(bootstrap_servers="127.0.0.1:1"), nobody, leaders)
+    topics._next = {(TOPIC, 0): 0}
     return topics._known_ends()
 
 
-@pytest.mark.parametrize("code", [KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION])
-def test_a_topic_that_was_made_just_now_is_asked_for_again(code: int) -> None:
-    assert _ends(Admin((code,), (code,), 7)) == {("__tidegate", 0): 7}
+def test_a_topic_that_was_made_just_now_is_asked_for_again() -> None:
+    assert _ends(UNKNOWN, UNKNOWN, 7) == {(TOPIC, 0): 7}
 
 
-def test_what_waiting_does_not_mend_is_told_at_once() -> None:
-    with pytest.raises(Refused, match="read the end of topic __tidegate"):
-        _ends(Admin((KafkaError.TOPIC_EXCEPTION,), 7))
+def test_a_topic_that_stays_unknown_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_MADE_S", 0.0)
+    with pytest.raises(Unavailable, match=f"read topic {TOPIC}: it is being deleted"):
+        _ends(UNKNOWN, UNKNOWN, 7)
+
+
+@pytest.mark.parametrize(
+    "failure", [Unavailable("no leader"), Refused("not like this")], ids=lambda f: type(f).__name__
+)
+def test_what_was_waited_for_already_is_told_at_once(failure: KafkaFailure) -> None:
+    with pytest.raises(type(failure), match=str(failure)):
+        _ends(failure, 7)

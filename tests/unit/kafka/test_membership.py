@@ -40,6 +40,9 @@ class Coordinator:
         self.pending.add(f"pending-{len(self.pending)}")
         return SimpleNamespace(error_code=MEMBER_ID_REQUIRED, member_id=max(self.pending))
 
+    def coordinator(self, _group_id: str) -> tuple[int, str, int]:
+        return 0, "127.0.0.1", 9092
+
     def send_join(self, *_: Any) -> None:
         self.rebalances += 1
         self.state = GroupState.PREPARING_REBALANCE
