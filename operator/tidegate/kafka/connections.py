@@ -210,13 +210,19 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Makes kafka-python's connections, with what it leaves out: an end to TLS handshakes, and who refused us."""
+    """Makes kafka-python's connections, with what it leaves out: an end to TLS handshakes, and what went wrong."""
+
+    _trouble: Exception | None = None
+    """Why the last connection that came to nothing did so."""
 
     def bootstrap(self, timeout_ms: float, refresh: bool = True) -> None:
         async def bootstrapped() -> None:
             await self.wait_for(self.bootstrap_async(timeout_ms, refresh), timeout_ms + _SLACK_MS)
 
-        self.run(bootstrapped)
+        try:
+            self.run(bootstrapped)
+        except wire_errors.KafkaTimeoutError as error:
+            raise self._trouble or error from error
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
         limit_ms = _CONNECT_MS if timeout_ms is None else min(timeout_ms, _CONNECT_MS)
@@ -225,16 +231,27 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     async def _build_transport(self, node: Any, timeout_at: float) -> Any:
         building = self.call_soon(super()._build_transport, node, timeout_at)
         try:
-            return await self.wait_for(building, max(0.0, timeout_at - time.monotonic()) * 1000)
+            transport = await self.wait_for(building, max(0.0, timeout_at - time.monotonic()) * 1000)
         except wire_errors.KafkaTimeoutError:
             building.add_callback(lambda transport: transport.close())  # nobody waits for it any more
             raise
+        receive = transport._sock_recv
+        transport._sock_recv = lambda: _last_words_first(*receive())
+        return transport
 
     async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
         await super()._connect(node, conn, **options)
         error = conn.init_future.exception
-        if error is not None and _is_refusal(error):
-            self._auth_failures[node.node_id] = error  # which ends bootstrapping
+        if error is not None:
+            self._trouble = error
+            if _is_refusal(error):
+                self._auth_failures[node.node_id] = error  # which ends bootstrapping
+
+
+def _last_words_first(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
+    """What a broker said before it closed the connection, as after a refused login; kafka-python drops it. Who reads
+    again meets the error again."""
+    return data, None if data else error
 
 
 def _net_client(**config: Any) -> KafkaNetClient:
@@ -255,7 +272,10 @@ def _failure(error: BaseException, what: str, *, unknown: bool = False) -> Kafka
     """``unknown``: whether what was asked for was done."""
     if isinstance(error, KafkaFailure):
         return error
-    text = f"{what}: {error}" if isinstance(error, wire_errors.KafkaError | BadConnection) else f"{what}: {error!r}"
+    said = str(error) if isinstance(error, wire_errors.KafkaError | BadConnection) else repr(error)
+    if isinstance(error, wire_errors.BrokerResponseError) and error.args:
+        said = str(error.args[0])  # without the error's name once more
+    text = f"{what}: {said}"
     if _is_refusal(error):
         return NotAuthenticated(text)
     if isinstance(error, wire_errors.IncompatibleBrokerVersion):
