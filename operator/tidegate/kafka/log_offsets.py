@@ -41,14 +41,22 @@ class LogOffsets:
         partition has no leader.
         """
         deadline = self._wire.deadline()
+        elected = deadline
         found: dict[TopicPartition, int] = {}
 
-        def attempt(again: bool) -> None:
+        def attempt(again: bool) -> TopicPartition | None:
+            """One without a leader, after it was waited for."""
+            nonlocal elected
             left = [p for p in asked if p not in found]
             if again:
                 for partition in left:
                     self._leaders.pop(partition, None)
-            self._learn(left, what, deadline, needs)
+            headless = self._learn(left, what, deadline, needs)
+            if headless is not None:
+                elected = min(elected, time.monotonic() + _ELECTION_S)
+                if time.monotonic() >= elected:
+                    return headless
+                raise Unavailable(f"{what}: the leader of {headless} is being elected")
             by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
             for partition in left:
                 by_leader[self._leaders[partition]].append(partition)
@@ -63,34 +71,29 @@ class LogOffsets:
             moved = next((p for p in left if p not in found), None)
             if moved is not None:
                 raise Unavailable(f"{what}: the leader of {moved} is moving")
+            return None
 
-        if asked:
-            self._wire.patiently(attempt, deadline)
+        headless = self._wire.patiently(attempt, deadline) if asked else None
+        if headless is not None:
+            raise Unavailable(f"{what}: {headless} has no leader at the moment")
         return found
 
     def _learn(
         self, partitions: Collection[TopicPartition], what: str, deadline: float, needs: tuple[Right, ...]
-    ) -> None:
-        """See that each has a leader we know of."""
-        elected = min(deadline, time.monotonic() + _ELECTION_S)
-
-        def attempt(_: bool) -> None:
-            unknown = [p for p in partitions if p not in self._leaders]
-            if not unknown:
-                return
-            described = self._wire.described(by_topic(unknown).keys(), what=what, deadline=deadline)
-            told: dict[TopicPartition, int] = {}
-            for topic in described.topics:
-                if topic.error_code not in UNKNOWN_PARTITION:
-                    check(topic.error_code, f"{what} ({topic.name})", *(needs or on_topics("Describe", [topic.name])))
-                told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
-            if missing := frozenset(unknown) - told.keys():
-                raise UnknownPartitions(missing)
-            self._leaders |= {p: told[p] for p in unknown if told[p] >= 0}
-            if headless := [p for p in unknown if told[p] < 0]:
-                raise Unavailable(f"{what}: {min(headless)} has no leader at the moment")
-
-        self._wire.patiently(attempt, elected)
+    ) -> TopicPartition | None:
+        """See that each has a leader we know of; one that has none."""
+        unknown = [p for p in partitions if p not in self._leaders]
+        if not unknown:
+            return None
+        told: dict[TopicPartition, int] = {}
+        for topic in self._wire.described(by_topic(unknown).keys(), what=what, deadline=deadline).topics:
+            if topic.error_code not in UNKNOWN_PARTITION:
+                check(topic.error_code, f"{what} ({topic.name})", *(needs or on_topics("Describe", [topic.name])))
+            told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
+        if missing := frozenset(unknown) - told.keys():
+            raise UnknownPartitions(missing)
+        self._leaders |= {p: told[p] for p in unknown if told[p] >= 0}
+        return min((p for p in unknown if told[p] < 0), default=None)
 
 
 def _request(
