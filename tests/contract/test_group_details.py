@@ -74,6 +74,21 @@ def test_a_live_group_and_what_is_left_of_it(stage: Stage, protocol: GroupType) 
     assert stage.details.target_assignments(group_id) == {}
 
 
+def test_what_each_member_is_to_own(stage: Stage) -> None:
+    group_id = new_group()
+    for _ in range(2):
+        stage.world.consumer(group_id, [stage.topic], protocol=GroupType.CONSUMER)
+
+    def targets() -> list[int]:
+        return [len(target) for target in stage.details.target_assignments(group_id).values()]
+
+    until(stage.world, lambda: targets() == [1, 1], "each is to own one partition")
+    told = stage.details.target_assignments(group_id)
+    assert set(told) == {m.member_id for m in stage.world.kafka.groups([group_id])[group_id].members}
+    assert frozenset().union(*told.values()) == stage.partitions
+    assert stage.details.target_assignments(new_group()) == {}
+
+
 def test_a_group_that_has_offsets_only(stage: Stage) -> None:
     group_id = new_group()
     stage.commit_plainly(group_id)

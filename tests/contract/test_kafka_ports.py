@@ -183,6 +183,42 @@ def test_several_groups_are_described_at_once(world: World) -> None:
     world.consumer(live, [name])
     groups = world.kafka.groups([live, unknown])
     assert {g: groups[g].state for g in groups} == {live: GroupState.STABLE, unknown: GroupState.DEAD}
+    assert world.kafka.groups([]) == {}
+
+
+def test_groups_of_all_kinds_are_described_at_once(world: World) -> None:
+    name = world.create_topic(2)
+    classic, modern, simple, unknown = (new_group() for _ in range(4))
+    world.consumer(classic, [name])
+    world.consumer(modern, [name], protocol=GroupType.CONSUMER)
+    commit_plainly(world, simple, {TopicPartition(name, 0): 0})
+
+    groups = world.kafka.groups([unknown, simple, modern, classic])
+
+    assert {g: groups[g].type for g in (classic, modern, simple)} == {
+        classic: GroupType.CLASSIC,
+        modern: GroupType.CONSUMER,
+        simple: GroupType.SIMPLE,
+    }
+    assert groups[unknown].state is GroupState.DEAD
+    assert groups == {g: described(world, g) for g in groups}
+    assert {g for g in groups if groups[g].owner(TopicPartition(name, 1))} == {classic, modern}
+
+
+def test_members_of_a_group_of_the_consumer_protocol(world: World) -> None:
+    name, group_id = world.create_topic(4), new_group()
+    for _ in range(2):
+        world.consumer(group_id, [name], protocol=GroupType.CONSUMER)
+    until(world, lambda: len(described(world, group_id).members) == 2, "both are members")
+
+    def shared() -> bool:
+        return [len(m.assignment) for m in described(world, group_id).members] == [2, 2]
+
+    until(world, shared, "each has two partitions")
+    one, other = described(world, group_id).members
+    assert one.assignment | other.assignment == frozenset(partitions_of(name, 4))
+    assert one.member_id != other.member_id
+    assert all(m.client_id and m.host and not m.is_static for m in (one, other))
 
 
 def test_a_live_classic_group(world: World) -> None:

@@ -197,6 +197,35 @@ def test_a_wrong_password_is_an_error_that_does_not_tell_it(
     assert PASSWORD_OF_NOBODY not in "".join(capfd.readouterr())
 
 
+def test_a_login_that_was_refused_is_tried_anew_with_what_the_file_holds_then(
+    secured: KafkaCluster, tmp_path: Path
+) -> None:
+    file = secret(tmp_path, PASSWORD_OF_NOBODY)
+    auth = Authentication(AuthenticationType.SCRAM_SHA_512, username=secured.security.username, password_file=file)
+    connection = Connection(
+        secured.security.sasl_ssl_bootstrap, tls=True, ca_file=secured.security.ca, authentication=auth
+    )
+    with closing(KafkaClient(connection)) as kafka:
+        for _ in range(2):
+            with pytest.raises(NotAuthenticated, match="Authentication failed"):
+                kafka.cluster()
+        secret(tmp_path, secured.security.password)
+        assert kafka.cluster().brokers
+
+
+@pytest.mark.parametrize(
+    ("trusted", "said"),
+    [(False, "certificate verify failed"), (True, "alert")],
+    ids=["unknown broker", "unknown client"],
+)
+def test_a_certificate_that_is_refused_is_an_error_of_its_own(trusted: bool, said: str, secured: KafkaCluster) -> None:
+    """We refuse the broker's, or it refuses us, who have none."""
+    security = secured.security
+    connection = Connection(security.ssl_bootstrap, tls=True, ca_file=security.ca if trusted else None)
+    with closing(KafkaClient(connection)) as kafka, pytest.raises(NotAuthenticated, match=said):
+        kafka.cluster()
+
+
 @pytest.mark.parametrize("missing", range(4), ids=["group", "marker-group", "topic", "transactional-id"])
 def test_a_missing_right_is_named_and_nothing_is_committed(
     missing: int, connections: dict[str, Connection], grant: Grant, secured: KafkaCluster
