@@ -24,9 +24,9 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState
 
 WITHIN_S = 30.0
-ROUNDS = 4
-FROZEN_S = 12.0
-"""Longer than one request waits for its answer, so that answers come to requests that were given up."""
+ROUNDS = 3
+FROZEN_S = 18.0
+"""Longer than any call takes, so that answers come to requests that were given up."""
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -171,3 +171,26 @@ def test_no_look_ends_the_process_and_each_is_answered_again(
                 away(kafka, broker)
                 looks.wait_answered(LOOKS)
         assert errors.read_text() == ""
+
+
+@pytest.mark.nightly
+def test_looks_are_answered_while_one_of_three_brokers_is_frozen(kafka3: KafkaCluster, tmp_path: Path) -> None:
+    """Coordinators and leaders that are silent, and not known to be dead, are followed as those that were killed."""
+    errors = tmp_path / "errors"
+    topic = f"orders-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": kafka3.bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(30)
+    with (
+        ConsumerFleet("librdkafka", kafka3.bootstrap, topic, [topic], 1),
+        looking(kafka3.bootstrap, topic, topic, errors) as looks,
+    ):
+        looks.wait_answered(LOOKS)
+        for broker in kafka3.brokers:
+            os.kill(kafka3.pid(broker), signal.SIGSTOP)
+            try:
+                looks.wait_answered(LOOKS)
+            finally:
+                os.kill(kafka3.pid(broker), signal.SIGCONT)
+            kafka3.wait_ready()
+            looks.wait_answered(LOOKS)
+    assert errors.read_text() == ""
