@@ -274,9 +274,7 @@ def _try_settings(connection: Connection) -> None:
         kafka_python_config(connection)
     except KafkaException as error:
         raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
-    except (TypeError, ValueError) as error:
-        if isinstance(error, BadConnection):
-            raise
+    except TypeError as error:
         raise BadConnection(f"the connection's settings are refused: {error}") from error
 
 

@@ -48,6 +48,14 @@ def _protocol(connection: Connection) -> str:
     return f"SASL_{encrypted}" if connection.authentication.type in _MECHANISMS else encrypted
 
 
+def socket_timeout_ms(connection: Connection) -> int:
+    """How long a request may take. Raises ``BadConnection``; librdkafka takes the number before any other text."""
+    text = connection.properties.get("socket.timeout.ms", "15000")
+    if not text.isdecimal():
+        raise BadConnection(f"the connection's settings are refused: socket.timeout.ms: {text!r} is no number")
+    return int(text)
+
+
 def librdkafka_config(connection: Connection, **overrides: Any) -> dict[str, Any]:
     """Settings for confluent_kafka. ``overrides`` win, with dots written as given."""
     auth = connection.authentication
@@ -91,8 +99,8 @@ def kafka_python_config(connection: Connection) -> dict[str, Any]:
     config: dict[str, Any] = {
         "bootstrap_servers": connection.bootstrap_servers.split(","),
         "client_id": properties.get("client.id", "tidegate"),
-        "request_timeout_ms": int(properties.get("socket.timeout.ms", "15000")),
-        "bootstrap_timeout_ms": min(10_000, int(properties.get("socket.timeout.ms", "10000"))),
+        "request_timeout_ms": socket_timeout_ms(connection),
+        "bootstrap_timeout_ms": min(10_000, socket_timeout_ms(connection)),
         "reconnect_backoff_max_ms": 1000,
         "max_in_flight_requests_per_connection": 1000,
         "security_protocol": _protocol(connection),

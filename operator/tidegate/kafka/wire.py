@@ -25,6 +25,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
 
+from tidegate.kafka.client_config import socket_timeout_ms
 from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.connections import Connections
@@ -132,8 +133,7 @@ class Wire:
     """Groups in one request."""
 
     def __init__(self, connection: Connection) -> None:
-        limit_ms = int(connection.properties.get("socket.timeout.ms", "15000"))
-        self._timeout_s = min(self._TIMEOUT_S, limit_ms / 1000)
+        self._timeout_s = min(self._TIMEOUT_S, socket_timeout_ms(connection) / 1000)
         self._connections = Connections(connection)
         self._coordinators: dict[str, int] = {}
         self._last_node: int | None = None
