@@ -51,7 +51,8 @@ class LogOffsets:
             if again:
                 for partition in left:
                     self._leaders.pop(partition, None)
-            headless = self._learn(left, what, deadline, needs)
+            leaders = self._leaders_of(left, what, deadline, needs)
+            headless = min((p for p in left if leaders[p] < 0), default=None)
             if headless is not None:
                 elected = min(elected, time.monotonic() + _ELECTION_S)
                 if time.monotonic() >= elected:
@@ -59,7 +60,7 @@ class LogOffsets:
                 raise Unavailable(f"{what}: the leader of {headless} is being elected")
             by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
             for partition in left:
-                by_leader[self._leaders[partition]].append(partition)
+                by_leader[leaders[partition]].append(partition)
             requests = {n: _request(asked, some, read_committed=read_committed) for n, some in by_leader.items()}
             answers = self._wire.ask_each(requests, what=what, deadline=deadline)
             for answer in answers.values():
@@ -78,22 +79,23 @@ class LogOffsets:
             raise Unavailable(f"{what}: {headless} has no leader at the moment")
         return found
 
-    def _learn(
+    def _leaders_of(
         self, partitions: Collection[TopicPartition], what: str, deadline: float, needs: tuple[Right, ...]
-    ) -> TopicPartition | None:
-        """See that each has a leader we know of; one that has none."""
-        unknown = [p for p in partitions if p not in self._leaders]
+    ) -> dict[TopicPartition, int]:
+        """Node ids, −1 where there is no leader. Other threads may forget a leader at any time."""
+        leaders = {p: node for p in partitions if (node := self._leaders.get(p)) is not None}
+        unknown = [p for p in partitions if p not in leaders]
         if not unknown:
-            return None
+            return leaders
         told: dict[TopicPartition, int] = {}
         for topic in self._wire.described(by_topic(unknown).keys(), what=what, deadline=deadline).topics:
             if topic.error_code not in UNKNOWN_PARTITION:
                 check(topic.error_code, f"{what} ({topic.name})", *(needs or on_topics("Describe", [topic.name])))
-            told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
+                told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
         if missing := frozenset(unknown) - told.keys():
             raise UnknownPartitions(missing)
         self._leaders |= {p: told[p] for p in unknown if told[p] >= 0}
-        return min((p for p in unknown if told[p] < 0), default=None)
+        return leaders | {p: told[p] for p in unknown}
 
 
 def _request(

@@ -131,6 +131,7 @@ class Wire:
     _RETRY_PAUSE_S = 0.1
     _BATCH = 200
     """Groups in one request."""
+    _AT_ONCE = 1000
 
     def __init__(self, connection: Connection) -> None:
         self._timeout_s = min(self._TIMEOUT_S, socket_timeout_ms(connection) / 1000)
@@ -165,12 +166,14 @@ class Wire:
         def left() -> float:
             return max(self._LEAST_TIMEOUT_S, until - time.monotonic())
 
-        until = self.deadline() if deadline is None else deadline
+        until, began = self.deadline() if deadline is None else deadline, time.monotonic()
         try:
             return self.patiently(attempt, until)
         except Unavailable:
-            # All may have moved: the next call finds them through the bootstrap servers again.
-            self.close()
+            if time.monotonic() - began >= min(self._BROKER_TIMEOUT_S, self._timeout_s / 2):
+                # All may have moved: the next call finds them through the bootstrap servers again. Not where there was
+                # hardly time for an answer, as that ends what other threads wait for.
+                self.close()
             raise
 
     def ask(self, node_id: int, request: Any, *, what: str, timeout_s: float) -> Any:
@@ -224,8 +227,17 @@ class Wire:
     ) -> dict[str, Any]:
         """Each group's part of answers whose ``groups`` have ``group_id`` and ``error_code``, as OffsetFetch's.
 
-        One request a coordinator and up to 200 groups; coordinators are followed when they move.
+        One request a coordinator and up to 200 groups; coordinators are followed when they move. The time limit is for
+        each thousand.
         """
+        ids, found = list(group_ids), dict[str, Any]()
+        for start in range(0, len(ids), self._AT_ONCE):
+            found |= self._of_coordinators(ids[start : start + self._AT_ONCE], build, what)
+        return found
+
+    def _of_coordinators(
+        self, group_ids: Collection[str], build: Callable[[list[str]], Any], what: str
+    ) -> dict[str, Any]:
         deadline = self.deadline()
         found: dict[str, Any] = {}
 
@@ -283,7 +295,8 @@ class Wire:
         self, group_ids: Collection[str], deadline: float, *, fresh: bool = False, needs: Right | None = None
     ) -> dict[str, int]:
         """Node ids by group."""
-        found = {g: self._coordinators[g] for g in group_ids if not fresh and g in self._coordinators}
+        known = {} if fresh else {g: self._coordinators.get(g) for g in group_ids}
+        found = {g: node for g, node in known.items() if node is not None}
         unknown = [g for g in group_ids if g not in found]
         if unknown:
             found |= {row.key: row.node_id for row in self._look_for(unknown, deadline, needs)}

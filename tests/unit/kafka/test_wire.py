@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace as Row
 from typing import Any
@@ -181,6 +182,22 @@ def test_groups_are_asked_for_by_coordinator_and_only_those_that_moved_again() -
     assert brokers.nodes_asked("FindCoordinator") == [0, 0]
 
 
+def test_thousands_of_groups_have_the_time_of_each_thousand() -> None:
+    def fetched(_: int, request: Any) -> Any:
+        return Row(groups=[Row(group_id=g.group_id, error_code=0, topics=[]) for g in request.groups])
+
+    brokers = ByScript(FindCoordinator=coordinators(1), OffsetFetch=fetched)
+    wire, groups = wire_to(brokers), [f"g-{number}" for number in range(2500)]
+    begun: list[float] = []
+    limited = wire.deadline
+    wire.deadline = lambda *given: begun.append(time.monotonic()) or limited(*given)  # type: ignore[method-assign]
+
+    assert wire.fetch_many(groups) == {group: {} for group in groups}
+
+    assert len(begun) == len(brokers.nodes_asked("FindCoordinator")) == 3
+    assert len(brokers.nodes_asked("OffsetFetch")) == 13
+
+
 # --- any broker -------------------------------------------------------------------------------------------------------
 
 
@@ -213,6 +230,13 @@ def test_where_all_are_silent_the_next_call_begins_at_the_bootstrap_servers() ->
     with pytest.raises(Unavailable, match="silence"):
         wire_to(brokers).described([], what="look")
     assert brokers.closed
+
+
+def test_who_had_no_time_for_an_answer_does_not_end_what_others_wait_for() -> None:
+    brokers = ByScript(Metadata=each(Unavailable("silence")))
+    with pytest.raises(Unavailable, match="silence"):
+        wire_to(brokers).described([], what="look", deadline=time.monotonic())
+    assert not brokers.closed
 
 
 def test_a_refused_login_is_told_at_once() -> None:
