@@ -53,6 +53,8 @@ VISIBLE_AT_MOST_S: Final = 0.25
 """A committed transaction shows by then, also if nobody looks (facts: 10 to 50 ms, up to 250 ms)."""
 
 COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+OFFERED: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Assignors that Tidegate offers as it joins, besides the one it is told."""
 DATED_SUBSCRIPTION: Final = 2
 """Version of the subscription that tells the generation of what a member owns (KIP-792)."""
 
@@ -781,9 +783,12 @@ class FakeMembership:
         self._kafka._prepare(self._classic(group_id))
 
     @contextlib.contextmanager
-    def hold(self, group_id: str, *, rebalance: bool = True) -> Iterator[FakeHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> Iterator[FakeHold]:
         self._kafka._called("hold")
         group = self._classic(group_id)
+        offered = {assignor, *OFFERED}
+        if group.state is GroupState.PREPARING_REBALANCE and group.assignor not in offered:
+            raise Refused(f"ask for a member id in group {group_id}: InconsistentGroupProtocolError")
         hold = FakeHold(self._kafka, group)
         try:
             if rebalance and group.state is not GroupState.PREPARING_REBALANCE:

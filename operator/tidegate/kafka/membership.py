@@ -6,6 +6,7 @@ import contextlib
 import struct
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
@@ -52,8 +53,10 @@ class KafkaMembership:
         self._start_rebalance(self._classic(group_id))
 
     @contextlib.contextmanager
-    def hold(self, group_id: str, *, rebalance: bool = True) -> Iterator[KafkaJoinHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> Iterator[KafkaJoinHold]:
         group = self._classic(group_id)
+        if not group.assignor:
+            group = replace(group, assignor=assignor)
         hold = KafkaJoinHold(self._wire, self._reader, group_id, _protocols(group))
         try:
             # One that is under way will do: perhaps a predecessor of ours began it. Until the id is out it may end at

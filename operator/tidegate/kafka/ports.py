@@ -175,10 +175,11 @@ class Membership(Protocol):
         """Start one rebalance of a classic group, leaving nothing behind: join with a member id and leave at once."""
         ...
 
-    def hold(self, group_id: str, *, rebalance: bool = True) -> AbstractContextManager[JoinHold]:
+    def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> AbstractContextManager[JoinHold]:
         """Start a rebalance of a classic group and hold it at its join. Leaving the context releases.
 
-        ``rebalance=False``: start none, hold the one that members' leaving starts.
+        ``rebalance=False``: start none, hold the one that members' leaving starts. ``assignor``: the group's, for when
+        a rebalance is under way, which hides it; raises ``Refused`` where it is needed and not told.
 
         Should this process die, the coordinator lets go by itself after the pending id's session timeout.
         """

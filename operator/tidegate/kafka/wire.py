@@ -38,6 +38,8 @@ NO_ERROR: Final = 0
 UNSTABLE_OFFSET_COMMIT: Final = 88
 MEMBER_ID_REQUIRED: Final = 79
 UNKNOWN_MEMBER_ID: Final = 25
+FENCED_INSTANCE_ID: Final = 82
+"""A static member of that instance id has come back under another member id."""
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 GROUP_ID_NOT_FOUND: Final = 69
 
@@ -563,7 +565,7 @@ class Wire:
         for row in answer.members:
             if row.error_code == NO_ERROR:
                 left.add(row.member_id)
-            elif row.error_code != UNKNOWN_MEMBER_ID:
+            elif row.error_code not in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
                 check(row.error_code, f"{what} ({row.member_id})", needs)
         return frozenset(left)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.errors import (
@@ -25,6 +26,7 @@ from tidegate.kafka.ports import Kafka
 from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates, hold_of
+from tidegate.reset.joins import Joins
 from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
@@ -69,6 +71,16 @@ class _Away:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _LookBack:
+    """``waiting``: partitions with records to read of which it is not known that they are read from the target on, and
+    their owners. ``absent``: members that were made to leave a join and are not back."""
+
+    begun: int
+    waiting: Mapping[TopicPartition, Member | None]
+    absent: tuple[Member, ...]
+
+
 class GroupReset:
     """One run on one group, by one writer. Use once, from one thread."""
 
@@ -109,15 +121,15 @@ class GroupReset:
             run.request.run_uid,
             hold_of(run.request),
         )
-        self._standstill_s = settings.max_standstill.total_seconds()
+        self._joins = Joins(kafka, self._group_id, self._pace, settings.max_standstill.total_seconds())
         self._sequences = Sequences(
             kafka,
             self._commits,
             self._gates,
             self._pace,
             self._times,
-            hold_s=self._hold_s,
-            standstill_s=self._standstill_s,
+            self._joins,
+            self._hold_s,
         )
         self._targets: dict[TopicPartition, int] = plan.targets
         self._before: dict[TopicPartition, int] = {}
@@ -181,11 +193,11 @@ class GroupReset:
         except _FAILURES as error:
             return self._put_back(_reason(error), str(error), _overwritten(error))
         try:
-            begun, waiting = self._who_goes_on()
+            seen = self._look_back()
         except KafkaFailure:
-            return self._result(Phase.SUCCEEDED, APPLIED, self._summary({}))
-        result = self._result(Phase.SUCCEEDED, APPLIED, self._summary(waiting))
-        return replace(result, begun=begun, waiting=len(waiting))
+            seen = None
+        result = self._result(Phase.SUCCEEDED, APPLIED, self._summary(seen))
+        return result if seen is None else replace(result, begun=seen.begun, waiting=len(seen.waiting))
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
         self._pace.extend(self._tuning.rejoin_limit_s)
@@ -221,7 +233,7 @@ class GroupReset:
         """
         # A time of its own: the deadline may be what brought us here. Owners are held, and watched, for as long again.
         tuning = self._tuning
-        self._pace.extend(tuning.rejoin_limit_s + self._standstill_s + 2 * (self._hold_s + tuning.heartbeat_s))
+        self._pace.extend(tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s))
         if self._commits.unsure:
             unknown = self._find_out(message)
             if unknown is not None:
@@ -448,14 +460,19 @@ class GroupReset:
             held = self._way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE
             return held or group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
-        # A join that the run itself may have begun is not left to who does not come.
-        is_ours = bool(self._intents) and group.type is GroupType.CLASSIC
-        limit_s = self._standstill_s if is_ours else self._tuning.settle_limit_s
+        limit_s = self._tuning.settle_limit_s
         self._pace.check()
-        if self._pace.until(settled, limit_s, self._tuning.look_s):
-            return group
-        if is_ours and group.has_members:
-            self._sequences.free_join()
+        began = self._began_a_join()
+        if began is None or group.type is not GroupType.CLASSIC:
+            if self._pace.until(settled, limit_s, self._tuning.look_s):
+                return group
+        else:
+            # It may be the run's own, so it is not left to who does not come; but a dead writer's hold ends first.
+            waited_s = max(0.0, (self._clock.now() - began).total_seconds())
+            ours_s = max(self._joins.standstill_s - waited_s, self._tuning.dead_hold_s)
+            if self._pace.until(settled, ours_s, self._tuning.look_s):
+                return group
+            self._joins.free()
             if self._pace.until(settled, limit_s, self._tuning.look_s):
                 return group
         since = f"group {self._group_id} is {group.state} since {limit_s:.0f} s"
@@ -465,6 +482,10 @@ class GroupReset:
         if hidden:
             raise NotReady(f"{since}: a member may not have given {min(hidden)} up yet")
         return group
+
+    def _began_a_join(self) -> datetime | None:
+        """When the last round was to begin by which the run, or a dead writer of it, began a rebalance."""
+        return next((e.at for e in reversed(self._intents) if e.way in (Way.BARRIER, Way.HANDOVER)), None)
 
     def _choose(self, group: Group, pending: Partitions) -> Choice:
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -484,23 +505,28 @@ class GroupReset:
             )
         )
 
-    def _who_goes_on(self) -> tuple[int, Mapping[TopicPartition, Member]]:
-        """Of how many partitions it is known that their owners go on from the target; and of which it is not, though
-        they have an owner and something to read.
+    def _look_back(self) -> _LookBack:
+        """Of which partitions it is known by now that they are read from the target on, and who is away.
 
-        Who does not commit, or has stopped to poll, may still read from there later on.
+        Raises ``KafkaFailure``.
         """
         everything = frozenset(self._targets)
         seen = self._committed(everything)
         begun = {p for p, target in self._targets.items() if seen.get(p, target) > target}
         begun |= self._sequences.went_on & everything
         left = everything - begun
-        if not left:
-            return len(begun), {}
-        group = self._group(left)
-        ends = self._kafka.log_bounds(left)
-        owned = {p: owner for p in sorted(left) if (owner := group.owner(p)) is not None}
-        return len(begun), {p: owner for p, owner in owned.items() if ends[p].latest > self._targets[p]}
+        waiting: dict[TopicPartition, Member | None] = {}
+        if left:
+            group = self._group(left)
+            ends = self._kafka.log_bounds(left)
+            owned = {p: group.owner(p) for p in sorted(left)}
+            hidden = group.hidden(left)
+            waiting = {
+                p: owner
+                for p, owner in owned.items()
+                if (owner is not None or p in hidden) and ends[p].latest > self._targets[p]
+            }
+        return _LookBack(len(begun), waiting, self._joins.left_behind())
 
     # --- a successor --------------------------------------------------------------------------------------------------
 
@@ -676,32 +702,26 @@ class GroupReset:
         self._store.append(entry, attempt=self._attempt)
         self._entries = noted(self._entries, entry)
 
-    def _summary(self, waiting: Mapping[TopicPartition, Member]) -> str:
+    def _summary(self, seen: _LookBack | None) -> str:
         way = f" by way of {self._way}" if self._way is not None else ""
-        again = (
-            f"; {self._redone} done again, because an owner had gone on, or may have gone on, from its old position"
-            if self._redone
-            else ""
-        )
-        left = self._left_behind()
-        if waiting:
-            partition, owner = next(iter(waiting.items()))
-            left += (
-                f"; {len(waiting)} of them not known to be read from there yet, e.g. {partition} by {owner.client_id} "
-                f"at {owner.host}: no commit beyond the target so far"
+        said = [f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}"]
+        if self._redone:
+            said.append(
+                f"{self._redone} done again, because an owner had gone on, or may have gone on, from its old position"
             )
-        return f"{len(self._targets)} partition(s) of group {self._group_id} reset{way}{again}{left}"
-
-    def _left_behind(self) -> str:
-        left = self._sequences.left_behind()
-        if left is None:
-            return ""
-        names = ", ".join(f"{m.client_id} at {m.host}" for m in left[:3])
-        missing = f"; {len(left)} of them not back yet: {names}" if left else ""
-        return (
-            f"; all members were made to leave, because not all had rejoined within maxStandstill "
-            f"({self._standstill_s:g} s){missing}"
-        )
+        if self._joins.were_freed:
+            said.append(
+                "all members were made to leave, because not all had rejoined within maxStandstill "
+                f"({self._joins.standstill_s:g} s)"
+            )
+        if seen is not None and seen.absent:
+            names = ", ".join(f"{m.client_id} at {m.host}" for m in seen.absent[:3])
+            said.append(f"{len(seen.absent)} member(s) not back yet: {names}")
+        if seen is not None and seen.waiting:
+            partition, owner = next(iter(seen.waiting.items()))
+            by = f" by {owner.client_id} at {owner.host}" if owner is not None else ", as the group is rebalancing"
+            said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {partition}{by}")
+        return "; ".join(said)
 
     def _result(self, phase: Phase, reason: str, message: str) -> RunResult:
         return RunResult(

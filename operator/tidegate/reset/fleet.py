@@ -330,9 +330,9 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
 
 
 def _sum(counted: Iterator[int | None]) -> int | None:
-    """``None`` where one is not known."""
+    """``None`` where one is not known, or there is none."""
     known = list(counted)
-    return None if None in known else sum(n for n in known if n is not None)
+    return sum(n for n in known if n is not None) if known and None not in known else None
 
 
 def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:

@@ -25,13 +25,16 @@ class Tuning:
     """Between two looks at whether a transaction has become visible (median 10 to 50 ms)."""
     visible_limit_s: float = 20.0
     rejoin_limit_s: float = 120.0
-    """How long a group may take to rejoin; longer than a dead member's session timeout of 45 s."""
+    """How long owners that were made to leave a cooperative group may take, and putting back; longer than a dead
+    member's session timeout of 45 s."""
     back_limit_s: float = 12.0
     """How long to wait for members that we made leave to come back (KIP-848: within their heartbeat of 5 s)."""
     session_s: float = 45.0
     """``session.timeout.ms`` of clients: one that has not come back to its Empty group by then has ended."""
     fresh_s: float = 0.15
     """How old a look at a classic group's owners may be when its join is held: no rebalance fits into that."""
+    dead_hold_s: float = 10.0
+    """By then the join that a dead writer held is held no more (``membership.PENDING_SESSION_S``)."""
     settle_limit_s: float = 20.0
     """How long to wait for a group to become stable before the next step."""
     watch_s: float = 6.5

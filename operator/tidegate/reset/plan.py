@@ -397,6 +397,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
             _note_outside_log(plan),
             _note_shift_of_live_group(asked),
             _note_reread(asked.group, plan),
+            _note_standstill(asked, plan),
             _note_in_flight(asked, plan),
             _note_nothing_moves(plan),
         )
@@ -527,8 +528,17 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
     # Which clients they are is seen when the plan is applied.
     return (
         "The members are held at one rebalance, which re-reads nothing; but one whose client is from before KIP-429 "
-        "(aiokafka, kafka-python), or that does not rejoin within maxStandstill, is made to leave instead, and what it "
-        f"has read and not committed {reread}"
+        f"(aiokafka, kafka-python) is made to leave instead, and what it has read and not committed {reread}"
+    )
+
+
+def _note_standstill(asked: Asked, plan: Plan) -> str | None:
+    if asked.group.type is not GroupType.CLASSIC or plan.way not in (Way.BARRIER, Way.HANDOVER):
+        return None
+    limit_s = asked.request.settings.max_standstill.total_seconds()
+    return (
+        f"Should a member not rejoin within maxStandstill ({limit_s:g} s), all members are made to leave, and what "
+        "they have read and not committed is read again in all partitions of the group"
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -17,6 +16,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPart
 from tidegate.kafka.ports import JoinHold, Kafka
 from tidegate.reset.commits import OwnersHold, RunCommits
 from tidegate.reset.gates import RunGates
+from tidegate.reset.joins import Joins, not_back
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import Pace
@@ -127,7 +127,7 @@ class Claims:
 
     def have_rejoined(self, now: Group) -> bool:
         """Whether the owners are members again, of a join that may still be held."""
-        return _are_back(now, self.gone, self._before)
+        return not not_back(now, self.gone, self._before)
 
     def kept(self) -> Partitions:
         """The partitions that an owner kept, or may have kept."""
@@ -138,11 +138,7 @@ class Claims:
 
 
 class Sequences:
-    """Carries out a round by a way.
-
-    ``hold_s``: how long owners are held after they let go (``inFlight``). ``standstill_s``: how long, besides, members
-    wait at a join for those that do not come (``maxStandstill``).
-    """
+    """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
 
     def __init__(
         self,
@@ -151,9 +147,8 @@ class Sequences:
         gates: RunGates,
         pace: Pace,
         times: Times,
-        *,
+        joins: Joins,
         hold_s: float,
-        standstill_s: float,
     ) -> None:
         self._kafka = kafka
         self._gates = gates
@@ -161,7 +156,7 @@ class Sequences:
         self._pace = pace
         self._times = times
         self._hold_s = hold_s
-        self._standstill_s = standstill_s
+        self._joins = joins
         self._group_id = commits.group_id
         self.postponed: Partitions = frozenset()
         """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
@@ -176,12 +171,12 @@ class Sequences:
         """Why gates were no use."""
         self.went_on: Partitions = frozenset()
         """The partitions of which managed owners have said that they go on from the target."""
-        self._all_left: Group | None = None
-        """The group as all of its members were made to leave a join that some did not come to."""
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
         self.postponed, self.emptied, self.seen_at_return = frozenset(), False, None
+        self.went_on -= round_.pending
+        self._joins.note(group)
         match way:
             case Way.DIRECT:
                 return self._direct(round_, group)
@@ -271,8 +266,11 @@ class Sequences:
                 hold.keep()
                 return False
 
-            if not self._pace.until(let_go, self._held_for() + self._standstill_s, tuning.probe_s):
-                self._make_all_leave(hold.keep)
+            in_time = self._pace.until(let_go, self._held_for() + self._joins.standstill_s, tuning.probe_s)
+            # Perhaps everybody has come since the join was last let go.
+            if not in_time and not hold.blink():
+                self._joins.make_all_leave(hold.keep)
+                self.emptied = not self._group().has_members
                 self._commit_where_needed(round_)
         # A transaction that an owner ended just before it rejoined may show only now.
         self._commits.wait_visible(round_.pending)
@@ -286,8 +284,8 @@ class Sequences:
         with self._commits.hold(round_.targets, round_.number) as hold:
             self._times.stop(round_.pending, clock.monotonic())
             self._kafka.membership.rebalance(self._group_id)
-            if not self._held_until(hold, self._join_is_over, self._standstill_s, tuning.visible_s):
-                self._make_all_leave(hold.keep)
+            if not self._held_until(hold, self._joins.is_over, self._joins.standstill_s, tuning.visible_s):
+                self._free_join(hold.keep)
             self._stay(hold)
             self._learn_before(round_)
             hold.commit()
@@ -367,44 +365,12 @@ class Sequences:
             self._pace.pause(beats_at - LEAVING_S - self._pace.clock.monotonic())
 
     def _end_join(self, group: Group, began: float) -> None:
-        """Nobody is to wait longer than ``standstill_s`` for a member that does not rejoin; in a KIP-848 group nobody
-        does."""
-        if group.type is not GroupType.CLASSIC:
-            return
-        left_s = self._held_for() + self._standstill_s - (self._pace.clock.monotonic() - began)
-        if not self._pace.until(self._join_is_over, left_s, self._pace.tuning.look_s):
-            self.free_join()
+        if self._joins.end(group, began, held_s=self._held_for()):
+            self.emptied |= not self._group().has_members
 
-    def free_join(self) -> None:
-        """End a join of a classic group that somebody does not come to."""
-        with self._kafka.membership.hold(self._group_id, rebalance=False) as hold:
-            self._make_all_leave(hold.keep)
-
-    def _make_all_leave(self, keep: Callable[[], None]) -> None:
-        """End a join to which somebody does not come, so that the others go on.
-
-        The coordinator does not tell who has rejoined, so all are made to leave. Whoever waits in the join hears of it
-        at once and joins anew; in an eager group it has given everything up before. Whoever does not is left behind:
-        what it commits is refused, and when it is back it begins at the committed offsets.
-        """
-        before = self._group()
-        self._kafka.membership.leave(self._group_id, before.members)
-
-        def are_back() -> bool:
-            keep()
-            return not _not_back(self._group(), before.members, before)
-
-        self._pace.until(are_back, NOTICED_S, self._pace.tuning.look_s)
-        self.emptied = not self._group().has_members
-        self._all_left = before
-
-    def left_behind(self) -> tuple[Member, ...] | None:
-        """Of all members that were made to leave a join, those that are not back yet; ``None`` where none was."""
-        before = self._all_left
-        return None if before is None else _not_back(self._group(), before.members, before)
-
-    def _join_is_over(self) -> bool:
-        return self._group().state is not GroupState.PREPARING_REBALANCE
+    def _free_join(self, keep: Callable[[], None] = lambda: None) -> None:
+        if self._joins.free(keep):
+            self.emptied |= not self._group().has_members
 
     def _wait_for_transactions(
         self, partitions: Partitions, group: Group, old: Collection[Member], hold: JoinHold | None
@@ -417,7 +383,7 @@ class Sequences:
         """
         tuning = self._pace.tuning
         if hold is not None and old:
-            self._held_until(hold, lambda: _are_back(self._group(), old, group), tuning.back_limit_s, tuning.look_s)
+            self._held_until(hold, lambda: not not_back(self._group(), old, group), self._back_limit_s, tuning.look_s)
         self._commits.wait_visible(partitions, hold=hold)
 
     def _wait_until_back(self, claims: Claims) -> None:
@@ -425,17 +391,19 @@ class Sequences:
         tuning, clock = self._pace.tuning, self._pace.clock
         began = clock.monotonic()
 
-        freed = False
+        open_since: float | None = None
 
         def settled() -> bool:
-            nonlocal freed
+            nonlocal open_since
             self._note_return()
             if claims.are_back or claims.look():
                 return True
-            waited = clock.monotonic() - began
-            if waited > self._standstill_s and not freed and not self._join_is_over():
-                freed = True
-                self.free_join()
+            now = clock.monotonic()
+            waited = now - began
+            open_since = None if self._joins.is_over() else now if open_since is None else open_since
+            if open_since is not None and now - open_since > self._joins.standstill_s:
+                open_since = None
+                self._free_join()
             return (waited > tuning.back_limit_s and claims.seen) or (
                 waited > tuning.session_s and not self._group().has_members
             )
@@ -496,8 +464,9 @@ class Sequences:
                 return claims.look() or claims.have_rejoined(self._group())
 
             # Who has died is not waited for while the others stand still.
-            limit_s = tuning.back_limit_s if claims is None else tuning.heartbeat_s + NOTICED_S
-            self._pace.until(are_back, min(limit_s, self._standstill_s), tuning.look_s)
+            noticed_s = tuning.heartbeat_s + NOTICED_S
+            limit_s = self._back_limit_s if claims is None else min(noticed_s, self._back_limit_s)
+            self._pace.until(are_back, limit_s, tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
                 hold.keep()
@@ -520,6 +489,11 @@ class Sequences:
         if failure is not None:
             raise failure
 
+    @property
+    def _back_limit_s(self) -> float:
+        """How long owners that were made to leave are waited for while others stand still."""
+        return min(self._pace.tuning.back_limit_s, self._joins.standstill_s)
+
     def _held_for(self) -> float:
         """How long to hold a join: an owner may notice a heartbeat later, and only then ``inFlight`` begins."""
         return self._pace.tuning.heartbeat_s + self._hold_s if self._hold_s > 0 else 0.0
@@ -533,7 +507,7 @@ class Sequences:
             self._times.stop(round_.pending, began)
             left = self._kafka.membership.leave(self._group_id, owners)
             self._held_until(
-                hold, lambda: _are_back(self._group(), owners, group), tuning.back_limit_s, tuning.visible_s * 5
+                hold, lambda: not not_back(self._group(), owners, group), self._back_limit_s, tuning.visible_s * 5
             )
             self._stay(hold)
             self.emptied = not self._group().has_members
@@ -616,27 +590,3 @@ def _all_but_one(
         return owners, frozenset()
     stays = min(owners, key=lambda m: (len(m.assignment & pending), m.member_id))
     return tuple(m for m in owners if m is not stays), stays.assignment & pending
-
-
-def _are_back(group: Group, left: Iterable[Member], before: Group) -> bool:
-    """Whether the clients that were made to leave are members again; ``before``: the group as it was then.
-
-    KIP-848 members come back under their own member id, classic ones under a new one; clients are told apart by
-    client id and host.
-    """
-    return not _not_back(group, left, before)
-
-
-def _not_back(group: Group, left: Iterable[Member], before: Group) -> tuple[Member, ...]:
-    """As ``_are_back``: the clients of which fewer are members again than were made to leave, once for each."""
-    old_ids = {m.member_id for m in before.members}
-    back = Counter(
-        (m.client_id, m.host) for m in group.members if group.type is GroupType.CONSUMER or m.member_id not in old_ids
-    )
-    missing = []
-    for member in left:
-        client = (member.client_id, member.host)
-        back[client] -= 1
-        if back[client] < 0:
-            missing.append(member)
-    return tuple(missing)

@@ -602,6 +602,9 @@ def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -
     assert any("is read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
     whole = make_plan(request(ToEarliest(), group_id="modern"), kafka, NOW)
     assert not any("read again" in n for n in whole.notes)
+    FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
+    classic = make_plan(request(ToEarliest(), group_id="sticky"), kafka, NOW)
+    assert any("maxStandstill (30 s)" in n and "in all partitions of the group" in n for n in classic.notes)
 
 
 def test_gates_cost_nothing_beside_the_run(kafka: FakeKafka) -> None:
