@@ -26,6 +26,10 @@ class Own:
     def control(self) -> ControlTopics:
         return self._client.control
 
+    def managed(self, group: str) -> frozenset[str]:
+        """Members of the group that are known to run the agent."""
+        return self._client.managed_members(group)
+
     def holders(self) -> set[str]:
         return {key.holder for key in self.control.read().holds}
 

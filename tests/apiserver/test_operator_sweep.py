@@ -30,9 +30,11 @@ def p(unique: Unique) -> str:
     return unique("p")
 
 
-def holding(own: Own, topic: str, group: str, p: str) -> str:
-    """A reset that waits with its gates closed; its holder."""
-    own.resources.policy(p, group, {"id": "one", "to": {"offset": 0}, "inFlight": "4m"})
+def holding(own: Own, agent: StubAgent, group: str, p: str) -> str:
+    """A reset that waits with its gates closed, for an owner that is busy; its holder."""
+    until(lambda: own.managed(group), "its owner is known to run the agent")
+    agent.obeys = False
+    own.resources.policy(p, group, {"id": "one", "to": {"offset": 0}, "drainTimeout": "4m"})
     [of] = until(own.holders, "the reset has closed its gates")
     uid = own.resources.get_policy(p)["metadata"]["uid"]
     assert of == f"reset/{uid}/one"
@@ -53,9 +55,10 @@ def test_what_a_killed_operators_reset_holds_is_swept_once_its_policy_is_gone(
 ) -> None:
     resources = own.resources
     produce(own.bootstrap, topic, PARTITIONS, 10)
+    assert own.control.ensure() == ()
     with StubAgent(own.bootstrap, group, topic, control_topic=own.control_topic) as agent:
         until(lambda: all(agent.count(topic, n) == 10 for n in range(PARTITIONS)), "all is read")
-        left = holding(own, topic, group, p)
+        left = holding(own, agent, group, p)
         others = {
             HoldKey("others", topic, 0, of): Hold("theirs", connection=through)
             for of, through in [("reset/u/one", "elsewhere"), ("reset/u/two", ""), ("reset/cli/x", ""), ("cli", "")]
@@ -84,9 +87,10 @@ def test_a_killed_operators_reset_keeps_what_it_holds_until_its_successor_has_en
 ) -> None:
     resources = own.resources
     produce(own.bootstrap, topic, PARTITIONS, 10)
+    assert own.control.ensure() == ()
     with StubAgent(own.bootstrap, group, topic, control_topic=own.control_topic) as agent:
         until(lambda: all(agent.count(topic, n) == 10 for n in range(PARTITIONS)), "all is read")
-        of = holding(own, topic, group, p)
+        of = holding(own, agent, group, p)
         operator.kill()
         operator.start()
         own.resources.wait_connection("kafka")

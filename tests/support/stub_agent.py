@@ -23,7 +23,8 @@ class StubAgent:
     """One member of a group in a thread, with the agent unless `managed` is false.
 
     `read` has the records it was given, by partition: (time, offset), the time as `time.monotonic`. It commits each
-    record when it asks for the next.
+    record when it asks for the next. While it does not `obey`, it goes on with what it was given, as an agent whose
+    application is busy.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class StubAgent:
     ) -> None:
         self.read: dict[TopicPartition, list[tuple[float, int]]] = {}
         self.failure: BaseException | None = None
+        self.obeys = True
         self._bootstrap = bootstrap
         self._group = group
         self._topics = topics
@@ -130,7 +132,7 @@ class StubAgent:
         for partition in self._assigned:
             epoch, here = gates.epoch(self._group, partition), ClientTopicPartition(*_pair(partition))
             if epoch is not None:
-                if self._said.get(partition) != epoch:
+                if self.obeys and self._said.get(partition) != epoch:
                     consumer.pause([here])
                     self._closed.add(partition)
                     self._ack(consumer, producer, partition, epoch)

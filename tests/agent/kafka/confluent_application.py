@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.processes import eventually
 from tidegate.control.records import Ack, Hold, HoldKey
+from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.control import KafkaControlTopics
 from tidegate.kafka.model import TopicPartition as Partition
 from tidegate_agent import process
 from tidegate_agent.adapters.confluent import ManagedConsumer, ManagedProducer
@@ -82,8 +82,8 @@ class Application:
     ) -> None:
         self.topic, self.style, self.commit, self.hold_s = topic, style, commit, hold_s
         self.delivered: list[tuple[float, int, int]] = []
-        self.revoked: list[list[int]] = []
-        """The partitions of each revocation that it was told of."""
+        self.revoked: list[dict[int, int]] = []
+        """Where it stood in the partitions of each revocation that it was told of."""
         self.error: BaseException | None = None
         self._stop = threading.Event()
         self._do: list[Callable[[Any], Any]] = []
@@ -129,8 +129,10 @@ class Application:
             self.error = error
             raise
 
-    def _on_revoke(self, _consumer: Any, partitions: list[Any]) -> None:
-        self.revoked.append(sorted(p.partition for p in partitions))
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        assert set(partitions) <= set(consumer.assignment())
+        self.revoked.append({p.partition: p.offset for p in consumer.position(partitions)})
+        consumer.commit(asynchronous=False)
 
     def _poll(self) -> list[Any]:
         if self.style == "consume":
@@ -215,7 +217,8 @@ class Scene:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         connection = Connection(bootstrap, control_topic=f"__c-{group}")
         self.settings = Settings(control_topic=connection.control_topic)
-        self.control = KafkaControlTopics(connection, self.admin)
+        self._kafka = KafkaClient(connection)
+        self.control = self._kafka.control
         assert self.control.ensure() == ()
         self._outside = plain(ManagedConsumer)({"bootstrap.servers": bootstrap, "group.id": group})
         self._writer: Any = None
@@ -274,4 +277,4 @@ class Scene:
             application.close()
         self._production.__exit__()
         self._outside.close()
-        self.control.close()
+        self._kafka.close()

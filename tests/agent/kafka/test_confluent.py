@@ -335,8 +335,11 @@ def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target
     scene.pause(0)
     scene.reset(0, 3)
 
+    delayed = []
+
     def later(topic: str, *args: Any) -> Any:
         if (topic, *args) == (scene.topic, 0, 3):
+            delayed.append(delay_s)
             time.sleep(delay_s)
         return TopicPartition(topic, *args)
 
@@ -344,7 +347,8 @@ def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target
     application.close()
 
     assert application.error is None
-    assert application.revoked == [[0, 1]]
+    assert application.revoked == [{0: 3, 1: application.offsets(1)[-1] + 1}]
+    assert delayed
     assert scene.committed(0) == 3
 
 

@@ -139,8 +139,10 @@ class _Driver:
         """The highest offset that librdkafka may believe to be committed, by partition."""
         self._stored: dict[Partition, int] = {}
         """What librdkafka had stored when a partition was closed: it commits that when the partition is taken away."""
-        self._sought: set[Partition] = set()
-        """Closed and moved since; librdkafka stores another offset only once a record is delivered."""
+        self._sought: dict[Partition, int] = {}
+        """Closed and moved there since; librdkafka stores another offset only once a record is delivered."""
+        self.last_positions: dict[Partition, int] = {}
+        """Of a consumer that is being closed, where librdkafka has forgotten them."""
         self._behind: dict[Partition, int] = {}
         """Reset to an earlier offset, which librdkafka has not committed itself yet."""
         self._settling: dict[Partition, float] = {}
@@ -220,10 +222,8 @@ class _Driver:
         the reset where nothing has been delivered since. So the right offset is committed again, before anybody else
         can be given the partition.
         """
-        old = self._outdated(partitions, delivered)
-        right = self._look_up(consumer, old)
+        back = self._to_commit_again(consumer, self._outdated(partitions, delivered))
         yield
-        back = {p: right[p] for p, offset in old.items() if p in right and right[p] != offset}
         if not back:
             return
         try:
@@ -250,6 +250,21 @@ class _Driver:
                 for p in partitions
                 if p in self._stored and (p in sealed or (p in self._sought and delivered.get(p) is None))
             }
+
+    def _to_commit_again(self, consumer: Any, outdated: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Where the group stands, of partitions of which librdkafka has stored another offset from before a reset."""
+        right = self._look_up(consumer, outdated)
+        with self._state:
+            for partition in outdated.keys() - right.keys():
+                if self._sought.get(partition, _OFFSET_INVALID) >= 0:
+                    right[partition] = self._sought[partition]
+        if unknown := sorted(outdated.keys() - right.keys()):
+            log.warning(
+                "group %s: no committed offset of %s is told; where they were reset, librdkafka may commit the old one",
+                self.core.group,
+                unknown,
+            )
+        return {p: right[p] for p, offset in outdated.items() if p in right and right[p] != offset}
 
     def _look_up(self, consumer: Any, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
         """The group's offsets, where there are any and the broker tells them."""
@@ -278,7 +293,7 @@ class _Driver:
             self._highest.pop(partition, None)
             self._leaked.pop(partition, None)
             self._stored.pop(partition, None)
-            self._sought.discard(partition)
+            self._sought.pop(partition, None)
             self._fresh.discard(partition)
 
     def pass_commit(
@@ -310,9 +325,9 @@ class _Driver:
             odd = {*self.core.sealed(), *self._behind, *settling, *self._leaked}
             call = self.core.commit_begins()
         try:
-            if not odd:
+            if not odd and not self.last_positions:
                 return _Consumer.commit(consumer, asynchronous=asynchronous)
-            if not self.core.client_stores:
+            if self.last_positions or not self.core.client_stores:
                 return self._commit_stored(consumer, asynchronous)
             return self._commit_positions(consumer, asynchronous)
         finally:
@@ -384,7 +399,7 @@ class _Driver:
         with self._state:
             self.core.app_sought(partition)
             self._leaked.pop(partition, None)
-            self._sought.discard(partition)
+            self._sought.pop(partition, None)
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         found = _Consumer.position(consumer, _listed(partitions)) if partitions else []
@@ -417,21 +432,24 @@ class _Driver:
             with self.calls():
                 pass
         delivered = self.delivered(consumer)
-        outdated = tuple(self._outdated(delivered, delivered))
-        if not outdated:
+        wrong = self._to_commit_again(consumer, self._outdated(delivered, delivered))
+        if not wrong:
             return
         try:
             self.settle_now(consumer)
-            if self.incremental:
-                # Given back, for the application to be told of all that it had.
-                with self.taking(consumer, outdated, delivered):
-                    _Consumer.incremental_unassign(consumer, _listed(outdated))
-                _Consumer.incremental_assign(consumer, _listed(outdated))
-            else:
-                with self.taking(consumer, delivered, delivered):
+            stand = {**self.delivered(consumer), **wrong}
+            taken = tuple(wrong) if self.incremental else tuple(stand)
+            with self.taking(consumer, taken, delivered):
+                if self.incremental:
+                    _Consumer.incremental_unassign(consumer, _listed(taken))
+                else:
                     _Consumer.unassign(consumer)
+            # Given back, for the application to be told of them, and to ask where it stands.
+            given = [_TopicPartition(*p, _OFFSET_INVALID if (at := stand[p]) is None else at) for p in taken]
+            (_Consumer.incremental_assign if self.incremental else _Consumer.assign)(consumer, given)
             with self._state:
-                for partition in outdated:
+                self.last_positions = {p: at for p in taken if (at := stand[p]) is not None}
+                for partition in taken:
                     self._stored.pop(partition, None)
         except (cimpl.KafkaException, RuntimeError) as error:
             log.warning("group %s: what was reset since could not be settled: %s", self.core.group, error)
@@ -617,7 +635,7 @@ class _Driver:
     def _seek(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
         sought: list[Partition] = self._enter(self._move, consumer, offsets)
         with self._state:
-            self._sought.update(sought)
+            self._sought |= {p: offsets[p] for p in sought}
             for partition in sought:
                 self._leaked.pop(partition, None)
                 is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
@@ -818,6 +836,15 @@ class ManagedConsumer(_Consumer):  # type: ignore[misc]
                 super().incremental_unassign(partitions, *args, **kwargs)
             driver.taken_in_callback = True
             driver.revoked(delivered, [_key(partition) for partition in partitions])
+
+    def position(self, partitions: Any, *args: Any, **kwargs: Any) -> Any:
+        found = super().position(partitions, *args, **kwargs)
+        driver = self._driven
+        if driver is not None and driver.last_positions:
+            for partition in found:
+                if partition.offset < 0:
+                    partition.offset = driver.last_positions.get(_key(partition), partition.offset)
+        return found
 
     def pause(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
