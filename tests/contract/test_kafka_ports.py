@@ -9,6 +9,8 @@ from functools import partial
 import pytest
 
 from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
+from support import fake_kafka
+from tidegate.kafka import membership
 from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import OffsetWriter, TopicWatch
@@ -696,6 +698,21 @@ def test_offsets_committed_under_a_hold_are_where_the_owner_goes_on(world: World
         until(world, hold.blink, "everybody has rejoined")
     until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
     assert world.kafka.committed(group_id) == {partition: 7}
+
+
+def test_a_rebalance_hides_an_assignor_that_has_to_be_told_then(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assignor that is none of those offered to every group stands for one of the application's own."""
+    monkeypatch.setattr(membership, "_ASSIGNORS", ("roundrobin",))
+    monkeypatch.setattr(fake_kafka, "OFFERED", ("roundrobin",))
+    name, group_id = world.create_topic(1), new_group()
+    world.consumer(group_id, [name], assignor="range")
+    with world.kafka.membership.hold(group_id):
+        assert described(world, group_id).assignor == ""
+        with pytest.raises(Refused), world.kafka.membership.hold(group_id):
+            pytest.fail("held")
+        with world.kafka.membership.hold(group_id, assignor="range") as second:
+            assert not second.lapsed
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
 
 
 def test_only_a_live_classic_group_can_be_rebalanced_or_held(world: World) -> None:
