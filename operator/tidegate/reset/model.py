@@ -431,9 +431,9 @@ class ApplySettings:
 
     owners: Owners = Owners.UNKNOWN
     in_flight: timedelta = timedelta(0)
-    max_standstill: timedelta = timedelta(seconds=30)
     deadline: datetime | None = None
     drain_timeout: timedelta = timedelta(seconds=30)
+    max_standstill: timedelta = timedelta(seconds=30)
 
 
 class EvidenceLevel(StrEnum):
