@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
+from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, new_group, until
 from support import fake_kafka
 from tidegate.kafka import membership
 from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
-from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
-from tidegate.kafka.ports import OffsetWriter, TopicWatch
+from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -755,6 +755,130 @@ def test_subscription_versions_of_a_classic_group(world: World) -> None:
     assert list(versions) == [m.member_id for m in described(world, group_id).members]
     assert all(v >= 1 for v in versions.values())  # librdkafka speaks KIP-429
     assert world.kafka.membership.subscription_versions(new_group()) == {}
+
+
+def become_leader(world: World, group_id: str, guest: Guest) -> Generation:
+    """While it waits in the join, all others are made to leave; back they come as followers."""
+    before = described(world, group_id)
+    with world.kafka.membership.hold(group_id, rebalance=False) as hold:
+        guest.join()
+        assert guest.joined() is None
+        world.clock.sleep(2 * HEARTBEAT_S)  # everybody waits in the join
+        left = world.kafka.membership.leave(group_id, before.members)
+        assert left == {m.member_id for m in before.members}
+
+        def all_are_back() -> bool:
+            hold.keep()
+            return len(described(world, group_id).members) == len(before.members) + 1
+
+        until(world, all_are_back, "everybody is back")
+    return joined(world, guest)
+
+
+def joined(world: World, guest: Guest) -> Generation:
+    found: list[Generation] = []
+
+    def is_over() -> bool:
+        found.extend(g for g in [guest.joined()] if g is not None)
+        return bool(found)
+
+    until(world, is_over, "the join is over")
+    assert found[0].leader_id == guest.member_id
+    return found[0]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_guest_leads_a_generation_in_which_a_partition_is_nobodys(world: World, assignor: str) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    first, second = partitions_of(name, 2)
+    world.append(first, [AT] * 20)
+    world.consumer(group_id, [name], assignor=assignor)
+    with world.kafka.membership.guest(group_id) as guest:
+        generation = become_leader(world, group_id, guest)
+        [(member_id, said)] = generation.subscriptions.items()
+        assert said.topics == {name}
+        assert said.version >= 1
+
+        assert guest.assign(generation, {member_id: frozenset({second})})
+
+        until(world, lambda: described(world, group_id).owner(second) is not None, "the other one has an owner")
+        group = described(world, group_id)
+        assert group.owner(first) is None
+        assert world.kafka.membership.guests(group_id) == {guest.member_id}
+        assert guest.member_id in {m.member_id for m in group.members}
+
+        guest.join()
+        following = joined(world, guest)
+        assert following.number > generation.number
+        assert following.subscriptions.keys() == {member_id}
+        assert first not in following.subscriptions[member_id].owned
+        with writer(world, group_id).transaction() as transaction:
+            transaction.send(group_id, {first: 7})
+            transaction.commit()
+        wait_visible(world, group_id, [first])
+        guest.keep()
+        assert guest.assign(following, {member_id: frozenset({first, second})})
+        until(world, lambda: described(world, group_id).owner(first) is not None, "it has an owner again")
+        assert not guest.rebalances()
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on without the guest")
+    assert [m.assignment for m in described(world, group_id).members] == [frozenset({first, second})]
+    assert world.kafka.committed(group_id) == {first: 7}
+
+
+def test_what_a_guest_assigns_does_not_count_once_a_member_joins_anew(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.guest(group_id) as guest:
+        generation = become_leader(world, group_id, guest)
+        [member] = [m for m in described(world, group_id).members if m.member_id != guest.member_id]
+        world.kafka.membership.leave(group_id, [member])
+
+        assert not guest.assign(generation, {member.member_id: frozenset()})
+        assert guest.rebalances()
+        guest.join()
+        assert joined(world, guest).subscriptions.keys() != {member.member_id}
+
+
+def test_a_guest_that_was_made_to_leave_says_so(world: World) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.guest(group_id) as guest:
+        generation = become_leader(world, group_id, guest)
+        group = described(world, group_id)
+        world.kafka.membership.leave(group_id, [m for m in group.members if m.member_id == guest.member_id])
+        with pytest.raises(Unavailable):
+            guest.assign(generation, {})
+        with pytest.raises(Unavailable):
+            guest.rebalances()
+    until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
+
+
+def test_a_group_goes_on_without_a_guest_that_is_heard_of_no_more(world: World) -> None:
+    """As if its process had been killed, after its partition was given to nobody."""
+    name, group_id = world.create_topic(2), new_group()
+    world.consumer(group_id, [name])
+    with world.kafka.membership.guest(group_id) as guest:
+        generation = become_leader(world, group_id, guest)
+        assert guest.assign(generation, {})
+
+        def goes_on() -> bool:
+            owned = [m.assignment for m in described(world, group_id).members]
+            return owned == [frozenset(partitions_of(name, 2))]
+
+        until(world, goes_on, "the group goes on without the guest")
+        with pytest.raises(Unavailable):
+            guest.rebalances()
+        guest.leave()
+
+
+def test_only_a_live_classic_group_takes_guests(world: World) -> None:
+    name, vacant, modern = world.create_topic(1), new_group(), new_group()
+    commit_plainly(world, vacant, {TopicPartition(name, 0): 1})
+    world.consumer(modern, [name], protocol=GroupType.CONSUMER)
+    for group_id in (new_group(), vacant, modern):
+        with pytest.raises(Refused), world.kafka.membership.guest(group_id):
+            pytest.fail("a guest")
+        assert world.kafka.membership.guests(group_id) == frozenset()
 
 
 def test_every_failure_is_a_kafka_failure() -> None:

@@ -4,8 +4,8 @@ against it and against the real thing (``tests/contract/test_kafka_ports.py``).
 Time is a ``FakeClock``: nothing happens but while somebody sleeps on it. Consumers poll, heartbeat, commit, rejoin and
 commit late as events of that clock, in a fixed order, so every run is the same. Use from one thread.
 
-What is simplified: one coordinator; a join and its sync are one step; a KIP-848 member that takes part in a revocation
-is done with it at its own heartbeat; static members rejoin as dynamic ones do.
+What is simplified: one coordinator; a join and its sync are one step, unless a guest leads; a KIP-848 member that
+takes part in a revocation is done with it at its own heartbeat; static members rejoin as dynamic ones do.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ from tidegate.kafka.model import (
     Broker,
     Cluster,
     Features,
+    Generation,
     Group,
     GroupState,
     GroupType,
     LogBounds,
     Member,
     Offsets,
+    Subscription,
     Topic,
     TopicPartition,
 )
@@ -111,7 +113,7 @@ class _TopicLogs:
 class _Membership:
     """The coordinator's side of one member."""
 
-    consumer: FakeConsumer
+    consumer: FakeConsumer | FakeGuest
     assignment: frozenset[TopicPartition] = frozenset()
     owned: frozenset[TopicPartition] = frozenset()
     """What it had as it joined the present generation."""
@@ -139,6 +141,7 @@ class _GroupLogs:
     assignor: str = ""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
+    leader: str = ""
     members: dict[str, _Membership] = field(default_factory=dict)
     committed: dict[TopicPartition, _Commit] = field(default_factory=dict)
     pending_ids: dict[str, float] = field(default_factory=dict)
@@ -168,6 +171,8 @@ class FakeKafka:
         self.visible_after = visible_after
         self.initial_delay_s = 0.0
         """``group.initial.rebalance.delay.ms``: the first join of an Empty group takes so long, whoever is pending."""
+        self.max_size: int | None = None
+        """``group.max.size``"""
         self.hides_revocations = False
         """As brokers before 4.3: a KIP-848 member's description leaves out what it has yet to give up."""
         self.calls: list[str] = []
@@ -286,7 +291,7 @@ class FakeKafka:
         if group is None:
             return Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
         # A classic group's assignments are not told while it rebalances.
-        told = group.state is not GroupState.PREPARING_REBALANCE
+        told = not group.state.is_rebalancing
         members = tuple(
             Member(
                 member_id=member_id,
@@ -479,7 +484,11 @@ class FakeKafka:
         return len(self._topics[topic].logs)
 
     def _join(
-        self, group_id: str, member_id: str, consumer: FakeConsumer, names: frozenset[TopicPartition] = frozenset()
+        self,
+        group_id: str,
+        member_id: str,
+        consumer: FakeConsumer | FakeGuest,
+        names: frozenset[TopicPartition] = frozenset(),
     ) -> None:
         """A member joins or rejoins. A classic group answers when all have: see ``_maybe_complete``.
 
@@ -505,11 +514,15 @@ class FakeKafka:
         if group.state is GroupState.EMPTY and self.initial_delay_s > 0:
             group.first_join_ends_s = self.clock.monotonic() + self.initial_delay_s
             self.clock.after(self.initial_delay_s, lambda: self._maybe_complete(group))
+        unanswered = group.state is GroupState.COMPLETING_REBALANCE
         group.state = GroupState.PREPARING_REBALANCE
         group.rebalance += 1
         mine = group.rebalance
         for member in group.members.values():
             member.rejoined = False
+            if unanswered:
+                # The answer to its sync says that it has to join anew.
+                self.clock.after(0.002, member.consumer._join_again)
 
         def expire() -> None:
             if group.rebalance == mine and group.state is GroupState.PREPARING_REBALANCE:
@@ -536,13 +549,24 @@ class FakeKafka:
         if not group.members:
             group.state, group.emptied_ms = GroupState.EMPTY, _ms(self.clock.now())
             return
+        if group.leader not in group.members:
+            group.leader = next(iter(group.members))
+        leader = group.members[group.leader].consumer
+        if isinstance(leader, FakeGuest):
+            group.state = GroupState.COMPLETING_REBALANCE
+            for member in group.members.values():
+                member.consumer._joined(group.generation)
+            return
+        self._give(group, self._ranges(group) if group.assignor not in COOPERATIVE else self._sticky(group))
+
+    def _give(self, group: _GroupLogs, shares: Mapping[str, frozenset[TopicPartition]]) -> None:
         group.state = GroupState.STABLE
-        if group.assignor not in COOPERATIVE:
-            shares, moving = self._ranges(group), False
-        else:
-            shares, moving = self._sticky(group)
+        none = frozenset[TopicPartition]()
+        moving = group.assignor in COOPERATIVE and any(
+            m.assignment - shares.get(i, none) for i, m in group.members.items()
+        )
         for member_id, member in group.members.items():
-            member.owned, member.assignment = member.assignment, shares[member_id]
+            member.owned, member.assignment = member.assignment, shares.get(member_id, none)
             member.consumer._assigned(group.generation, member.assignment)
         if moving:
             # KIP-429: what its owner gave up in this rebalance is given away in the next one.
@@ -568,10 +592,15 @@ class FakeKafka:
                 share[member_id].update(TopicPartition(topic, n) for n in taken)
         return {i: frozenset(partitions) for i, partitions in share.items()}
 
-    def _sticky(self, group: _GroupLogs) -> tuple[dict[str, frozenset[TopicPartition]], bool]:
-        """Owners keep what they have up to their fair share; what nobody has is spread. And: whether some gave up."""
+    def _sticky(self, group: _GroupLogs) -> dict[str, frozenset[TopicPartition]]:
+        """Owners keep what they have up to their fair share; what nobody has is spread."""
         wanted = self._partitions_of(self._subscribed(group))
-        order = sorted(group.members, key=lambda i: (group.members[i].consumer.client_id, i))
+        order = sorted(
+            (i for i, m in group.members.items() if m.consumer.topics),
+            key=lambda i: (group.members[i].consumer.client_id, i),
+        )
+        if not order:
+            return {}
         owned = {i: [p for p in wanted if p in group.members[i].assignment] for i in order}
         most = -(-len(wanted) // len(order))
         share = {i: set(owned[i][:most]) for i in order}
@@ -580,11 +609,11 @@ class FakeKafka:
             if partition not in held:
                 readers = [i for i in order if partition.topic in group.members[i].consumer.topics]
                 share[min(readers, key=lambda i: len(share[i]))].add(partition)
-        return {i: frozenset(s) for i, s in share.items()}, any(len(o) > most for o in owned.values())
+        return {i: frozenset(s) for i, s in share.items()}
 
     def _retarget(self, group: _GroupLogs) -> None:
         """KIP-848: a new target assignment; members reconcile with it at their heartbeats."""
-        group.targets = self._sticky(group)[0] if group.members else {}
+        group.targets = self._sticky(group)
         group.generation += 1
         self._reconciled(group)
 
@@ -602,7 +631,7 @@ class FakeKafka:
             return False
         if removed.consumer._joining:
             # The answer to its join says that it is unknown; it joins anew at once.
-            self.clock.after(0.002, removed.consumer._unknown_in_join)
+            self.clock.after(0.002, lambda: removed.consumer._unknown_in_join(member_id))
         if group.type is GroupType.CONSUMER:
             self._retarget(group)
         elif group.state is GroupState.PREPARING_REBALANCE:
@@ -797,6 +826,22 @@ class FakeMembership:
         finally:
             hold.release()
 
+    @contextlib.contextmanager
+    def guest(self, group_id: str) -> Iterator[FakeGuest]:
+        self._kafka._called("guest")
+        guest = FakeGuest(self._kafka, self._classic(group_id))
+        try:
+            yield guest
+        finally:
+            guest.leave()
+
+    def guests(self, group_id: str) -> frozenset[str]:
+        self._kafka._called("guests")
+        group = self._kafka._groups.get(group_id)
+        if group is None or group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE:
+            return frozenset()
+        return frozenset(i for i, m in group.members.items() if not m.consumer.topics)
+
     def _classic(self, group_id: str) -> _GroupLogs:
         group = self._kafka._groups.get(group_id)
         if group is None or group.type is not GroupType.CLASSIC or not group.members:
@@ -851,6 +896,121 @@ class FakeHold:
 
     def _forget(self, member_id: str) -> None:
         self._lapsed |= self._group.pending_ids.pop(member_id, None) is None
+
+
+class FakeGuest:
+    """Implements ``tidegate.kafka.ports.Guest``, and is the coordinator's view of that member."""
+
+    protocol: Final = GroupType.CLASSIC
+    topics: Final[Sequence[str]] = ()
+    client_id: Final = "tidegate"
+    host: Final = "/127.0.0.1"
+    group_instance_id: Final = None
+    subscription_version: Final = 0
+    rebalance_timeout_s: Final = PENDING_SESSION_S
+    gives_up_after_s: Final = 0.0
+
+    def __init__(self, kafka: FakeKafka, group: _GroupLogs) -> None:
+        self._kafka = kafka
+        self._group = group
+        self.assignor = group.assignor
+        if kafka.max_size is not None and len(group.members) >= kafka.max_size:
+            raise Refused(f"group {group.group_id}: GROUP_MAX_SIZE_REACHED")
+        self.member_id = f"{self.client_id}-{next(kafka._numbers)}"
+        # It is waited for, as every member id that was handed out.
+        self._session_ends_s = 0.0
+        self._heard()
+        group.pending_ids[self.member_id] = self._session_ends_s
+        self._joining = False
+        self._generation: int | None = None
+        self._lost = False
+
+    def join(self) -> None:
+        self._kafka._called("guest.join")
+        self._check()
+        self._group.pending_ids.pop(self.member_id, None)
+        self._joining, self._generation = True, None
+        self._kafka._join(self._group.group_id, self.member_id, self)
+
+    def joined(self) -> Generation | None:
+        self._kafka._called("guest.joined")
+        self._check()
+        if self._generation is None:
+            return None
+        group = self._group
+        said = {
+            member_id: Subscription(
+                topics=frozenset(m.consumer.topics),
+                owned=m.assignment if group.assignor in COOPERATIVE else frozenset(),
+                generation=group.generation if m.consumer.subscription_version >= DATED_SUBSCRIPTION else -1,
+                version=m.consumer.subscription_version,
+            )
+            for member_id, m in group.members.items()
+            if member_id != self.member_id
+        }
+        return Generation(self._generation, group.leader, said if group.leader == self.member_id else {})
+
+    def rebalances(self) -> bool:
+        self._kafka._called("guest.rebalances")
+        self._check()
+        self._heard()
+        return self._group.state is GroupState.PREPARING_REBALANCE
+
+    def keep(self) -> None:
+        self._kafka._called("guest.keep")
+        self._check()
+        self._heard()
+
+    def assign(self, generation: Generation, shares: Mapping[str, frozenset[TopicPartition]]) -> bool:
+        self._kafka._called("guest.assign")
+        self._check()
+        self._heard()
+        if self._group.state is GroupState.PREPARING_REBALANCE:
+            return False
+        if generation.number != self._group.generation:
+            raise Unavailable(f"group {self._group.group_id}: ILLEGAL_GENERATION")
+        self._kafka._give(self._group, shares)
+        return True
+
+    def leave(self) -> None:
+        with contextlib.suppress(KafkaFailure):
+            self._kafka._called("guest.leave")
+            self._forget()
+
+    def _forget(self) -> None:
+        pending = self._group.pending_ids.pop(self.member_id, None) is not None
+        if not self._kafka._remove(self._group, self.member_id) and pending:
+            self._kafka._maybe_complete(self._group)
+
+    def _check(self) -> None:
+        known = self.member_id in self._group.members or self.member_id in self._group.pending_ids
+        if self._lost or not known:
+            raise Unavailable(f"group {self._group.group_id}: UNKNOWN_MEMBER_ID")
+
+    def _heard(self) -> None:
+        self._session_ends_s = self._kafka.clock.monotonic() + PENDING_SESSION_S
+
+        def expire() -> None:
+            if self._kafka.clock.monotonic() >= self._session_ends_s and not self._joining:
+                self._forget()
+
+        self._kafka.clock.after(PENDING_SESSION_S, expire)
+
+    # --- what the coordinator tells it ---
+
+    def _joined(self, generation: int) -> None:
+        self._joining, self._generation = False, generation
+        self._heard()
+
+    def _assigned(self, generation: int, _: frozenset[TopicPartition]) -> None:
+        if self._joining:
+            self._joined(generation)
+
+    def _unknown_in_join(self, _: str) -> None:
+        self._lost = True
+
+    def _join_again(self) -> None:
+        """Whoever holds it hears of that from its next request."""
 
 
 # --- consumers --------------------------------------------------------------------------------------------------------
@@ -1058,13 +1218,20 @@ class FakeConsumer:
         if self.protocol is GroupType.CONSUMER:
             self._reconcile()
 
-    def _unknown_in_join(self) -> None:
-        if not (self._running and self._joining):
+    def _unknown_in_join(self, member_id: str) -> None:
+        if not (self._running and self._joining) or self.member_id != member_id:
             return
         if self.keeps_when_refused:
             self._join_anew_with_positions()
         else:
             self._lost()
+
+    def _join_again(self) -> None:
+        if self._running and self._joining and self.member_id in self.kafka._group(self.group_id).members:
+            self._join()
+
+    def _joined(self, generation: int) -> None:
+        """Somebody else leads, who has yet to say who owns what."""
 
     def _join_anew_with_positions(self) -> None:
         self.member_id = self._new_id()

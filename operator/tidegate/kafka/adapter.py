@@ -57,7 +57,7 @@ class KafkaClient:
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
-        self._membership = KafkaMembership(self._wire, self._joiner, self)
+        self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
         self._control = KafkaControlTopics(connection, self._wire, self._log_offsets)
         self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
 

@@ -112,10 +112,13 @@ class Connections:
             self.close()  # kafka-python would repeat the refusal for ever
         return outcomes
 
-    def start(self, node_id: int, request: Any, *, what: str, timeout_s: float) -> None:
-        """Send without waiting for the answer. Raises ``Unavailable``."""
+    def start(self, node_id: int, request: Any, *, what: str, timeout_s: float, answer_s: float) -> Answer:
+        """Send, within ``timeout_s``, without waiting for the answer. Raises ``Unavailable``.
+
+        An answer that takes longer than ``answer_s`` closes the connection.
+        """
         try:
-            self._client().start(node_id, request, timeout_s)
+            return Answer(self._client().start(node_id, request, timeout_s, answer_s), what)
         except _RAISED as error:
             raise _failure(error, what) from error
 
@@ -141,6 +144,23 @@ class Connections:
             return _Client(**kafka_python_config(self._connection))
         except _RAISED as error:
             raise _failure(error, what) from error
+
+
+class Answer:
+    """An answer that is still to come."""
+
+    def __init__(self, told: Future[Any], what: str) -> None:
+        self._told = told
+        self._what = what
+
+    def get(self) -> Any | None:
+        """``None`` until it is there. Raises ``Unavailable`` when it will not come."""
+        if not self._told.done():
+            return None
+        try:
+            return self._told.result()
+        except _RAISED as error:
+            raise _failure(error, self._what) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +212,18 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
         except _RAISED as error:
             return _Outcome([], error, sent and not isinstance(error, _NOT_SENT))
 
-    def start(self, node_id: int, request: Any, timeout_s: float) -> None:
+    def start(self, node_id: int, request: Any, timeout_s: float, answer_s: float) -> Future[Any]:
         """Send without waiting for the answer."""
+        told: Future[Any] = Future()
 
         async def send() -> None:
-            (await self._connected(node_id, timeout_s)).send_request(request)
+            connection = await self._connected(node_id, timeout_s)
+            answer = connection.send_request(request, request_timeout_ms=answer_s * 1000)
+            answer.add_callback(told.set_result)
+            answer.add_errback(told.set_exception)
 
         self._manager.run(send)
+        return told
 
     async def _connected(self, node_id: int, timeout_s: float) -> Any:
         manager = self._manager

@@ -1,23 +1,34 @@
-"""Joining without staying and leaving in a member's name (KIP-394, KIP-345): how owners are made to let go."""
+"""Joining to leave, or to lead, and leaving in a member's name (KIP-394, KIP-345): how owners are made to let go."""
 
 from __future__ import annotations
 
 import contextlib
 import struct
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
+from tidegate.kafka.connections import Answer
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
-from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Subscription, TopicPartition
 from tidegate.kafka.ports import ClusterReader
-from tidegate.kafka.wire import MEMBER_ID_REQUIRED, Wire, check
+from tidegate.kafka.rights import on_group
+from tidegate.kafka.wire import (
+    ILLEGAL_GENERATION,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    Wire,
+    by_topic,
+    check,
+)
 
 PENDING_SESSION_S: Final = 8.0
-"""Session timeout of the member ids we hold a join with: after our death the group waits no longer than this.
+"""Session timeout of the member ids we hold a join with, and of guests: after our death the group waits no longer than
+this.
 
 Above the broker's default ``group.min.session.timeout.ms`` of 6 s, below the 15 s that nobody shall wait."""
 
@@ -32,22 +43,44 @@ _LOOK_EVERY_S: Final = 0.005
 class KafkaMembership:
     """Implements ``tidegate.kafka.ports.Membership``. ``joiner`` must not be used for anything else."""
 
-    def __init__(self, wire: Wire, joiner: Wire, reader: ClusterReader) -> None:
+    def __init__(self, wire: Wire, joiner: Wire, reader: ClusterReader, new_wire: Callable[[], Wire]) -> None:
         self._wire = wire
         self._joiner = joiner
         self._reader = reader
+        self._new_wire = new_wire
 
     def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
         wanted = [(m.member_id, m.group_instance_id) for m in members]
         return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
 
     def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:
-        subscriptions = self._wire.subscriptions(group_id)
-        return {member: _owned(raw, dated=dated) for member, raw in subscriptions.items()}
+        none = frozenset[TopicPartition]()
+        told = self._subscriptions(group_id)
+        return {member: none if dated and said.generation < 0 else said.owned for member, said in told.items()}
 
     def subscription_versions(self, group_id: str) -> Mapping[str, int]:
-        subscriptions = self._wire.subscriptions(group_id)
-        return {member: int.from_bytes(raw[:2], "big", signed=True) for member, raw in subscriptions.items()}
+        return {member: said.version for member, said in self._subscriptions(group_id).items()}
+
+    def guests(self, group_id: str) -> frozenset[str]:
+        return frozenset(member for member, said in self._subscriptions(group_id).items() if not said.topics)
+
+    def _subscriptions(self, group_id: str) -> dict[str, Subscription]:
+        return {member: subscription(raw) for member, raw in self._wire.subscriptions(group_id).items()}
+
+    @contextlib.contextmanager
+    def guest(self, group_id: str) -> Iterator[KafkaGuest]:
+        protocols = _protocols(self._classic(group_id))
+        joiner = self._new_wire()
+        try:
+            # Connected before anybody is disturbed.
+            coordinator, _, _ = joiner.coordinator(group_id)
+            guest = KafkaGuest(self._wire, joiner, coordinator, group_id, protocols)
+            try:
+                yield guest
+            finally:
+                guest.leave()
+        finally:
+            joiner.close()
 
     def rebalance(self, group_id: str) -> None:
         self._start_rebalance(self._classic(group_id))
@@ -142,16 +175,95 @@ class KafkaJoinHold:
         self._lapsed |= not _forget(self._wire, self._group_id, member_id)
 
 
-def _owned(raw: bytes, *, dated: bool) -> frozenset[TopicPartition]:
-    """``ownedPartitions`` of a member's subscription; none where it tells none, or no client could read it."""
+class KafkaGuest:
+    """Implements ``tidegate.kafka.ports.Guest``. ``joiner`` is its own, and connected: a join blocks its connection."""
+
+    def __init__(self, wire: Wire, joiner: Wire, coordinator: int, group_id: str, protocols: Collection[str]) -> None:
+        self._wire = wire
+        self._joiner = joiner
+        self._coordinator = coordinator
+        self._group_id = group_id
+        self._protocols = protocols
+        self._member_id = pending_member_id(wire, group_id, protocols)
+        self._is_member = True
+        self._answer: Answer | None = None
+        self._generation = -1
+        self._heard = time.monotonic()
+
+    @property
+    def member_id(self) -> str:
+        return self._member_id
+
+    def join(self) -> None:
+        session_ms = int(PENDING_SESSION_S * 1000)
+        self._answer = self._joiner.send_join(
+            self._coordinator, self._group_id, self._member_id, self._protocols, session_ms
+        )
+
+    def joined(self) -> Generation | None:
+        answer = None if self._answer is None else self._answer.get()
+        if answer is None:
+            return None
+        self._answer = None
+        self._check(answer.error_code, f"join group {self._group_id}")
+        self._generation, self._heard = answer.generation_id, time.monotonic()
+        told = {m.member_id: subscription(bytes(m.metadata)) for m in answer.members}
+        told.pop(self._member_id, None)
+        return Generation(answer.generation_id, answer.leader, told)
+
+    def rebalances(self) -> bool:
+        code = self._wire.heartbeat(self._group_id, self._generation, self._member_id)
+        self._heard = time.monotonic()
+        if code == REBALANCE_IN_PROGRESS:
+            return True
+        self._check(code, f"send a heartbeat to group {self._group_id}")
+        return False
+
+    def keep(self) -> None:
+        # Whoever waits in a join is not forgotten.
+        if self._answer is None and time.monotonic() - self._heard > RENEW_EVERY_S:
+            self.rebalances()
+
+    def assign(self, generation: Generation, shares: Mapping[str, frozenset[TopicPartition]]) -> bool:
+        raw = {member: assignment(share, generation.subscriptions[member].version) for member, share in shares.items()}
+        code = self._wire.sync_as_leader(self._group_id, generation.number, self._member_id, raw)
+        self._heard = time.monotonic()
+        if code == REBALANCE_IN_PROGRESS:
+            return False
+        self._check(code, f"assign the partitions of group {self._group_id}")
+        return True
+
+    def leave(self) -> None:
+        if self._is_member:
+            self._is_member = False
+            _forget(self._wire, self._group_id, self._member_id)
+
+    def _check(self, code: int, what: str) -> None:
+        if code in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION):
+            raise Unavailable(f"{what}: its coordinator has forgotten our member there")
+        check(code, what, on_group("Read", self._group_id))
+
+
+def subscription(raw: bytes) -> Subscription:
+    """What a member says as it joins: any client wrote it, so what cannot be read is left out."""
+    version = int.from_bytes(raw[:2], "big", signed=True)
     try:
-        subscription = ConsumerProtocolSubscription.decode(raw)
-        if dated and subscription.generation_id < 0:
-            return frozenset()
-        told = subscription.owned_partitions or ()
-        return frozenset(TopicPartition(row.topic, number) for row in told for number in row.partitions)
+        said = ConsumerProtocolSubscription.decode(raw)
+        owned = frozenset(TopicPartition(row.topic, n) for row in said.owned_partitions or () for n in row.partitions)
+        return Subscription(frozenset(said.topics or ()), owned, said.generation_id, version)
     except (ValueError, TypeError, IndexError, struct.error):
-        return frozenset()
+        return Subscription(frozenset(), version=version)
+
+
+def assignment(share: Collection[TopicPartition], version: int) -> bytes:
+    """``ConsumerProtocolAssignment``, in a version that a member of this subscription's version reads.
+
+    Without user data: sarama's sticky assignor fails for good as leader where it finds an empty one.
+    """
+    row_class = ConsumerProtocolAssignment.TopicPartition
+    rows = [row_class(topic=topic, partitions=sorted(numbers)) for topic, numbers in sorted(by_topic(share).items())]
+    version = min(max(version, 0), 1)
+    return bytes(ConsumerProtocolAssignment(assigned_partitions=rows, user_data=None, version=version).encode())
 
 
 def _protocols(group: Group) -> list[str]:

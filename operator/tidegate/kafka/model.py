@@ -150,6 +150,32 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member of a classic group says of itself as it joins (``ConsumerProtocolSubscription``).
+
+    ``owned``: the partitions that it has, which an eager member names none of (KIP-429); ``generation``: the one in
+    which it got them (KIP-792), −1 where that is not told.
+    """
+
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition] = frozenset()
+    generation: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of a classic group, as one of its members learns it when it has joined.
+
+    ``subscriptions``: of the other members, by member id; told to the leader only.
+    """
+
+    number: int
+    leader_id: str
+    subscriptions: Mapping[str, Subscription]
+
+
+@dataclass(frozen=True, slots=True)
 class Broker:
     node_id: int
     host: str

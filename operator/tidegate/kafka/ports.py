@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate.control.ports import ControlTopics
-from tidegate.kafka.model import Cluster, Group, LogBounds, Member, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Cluster, Generation, Group, LogBounds, Member, Offsets, Topic, TopicPartition
 from tidegate.retention.ports import OffsetRetention
 
 
@@ -136,6 +136,14 @@ class OffsetWriter(Protocol):
     def close(self) -> None: ...
 
 
+class Kept(Protocol):
+    """Something that a coordinator forgets unless it hears of it again and again."""
+
+    def keep(self) -> None:
+        """Renew it if it is time to; call several times a second."""
+        ...
+
+
 class JoinHold(Protocol):
     """A rebalance of a classic group, held at its join by a pending member id (KIP-394). See ``Membership.hold``."""
 
@@ -164,6 +172,45 @@ class JoinHold(Protocol):
         ...
 
 
+class Guest(Kept, Protocol):
+    """A member of ours in a classic group, which subscribes to nothing and may be its leader. For one thread.
+
+    Who leads says in each generation who owns what (``ConsumerPartitionAssignor``), and until he has said it nobody
+    owns anything that he did not have before, and no member's commit is taken. Should this process die, the group goes
+    on without its guest after the guest's session timeout.
+
+    All calls raise ``Unavailable`` once the coordinator has forgotten the guest: it was not heard of for too long, or
+    somebody left in its name.
+    """
+
+    @property
+    def member_id(self) -> str: ...
+
+    def join(self) -> None:
+        """Ask to join, or to join again, which starts a rebalance. Does not wait."""
+        ...
+
+    def joined(self) -> Generation | None:
+        """The generation that was joined, once all others have joined it too; ``None`` until then.
+
+        Raises ``Refused`` where the group takes no such member: it is full (``group.max.size``), or has no assignor in
+        common with it.
+        """
+        ...
+
+    def rebalances(self) -> bool:
+        """Whether the members are to join anew (Heartbeat)."""
+        ...
+
+    def assign(self, generation: Generation, shares: Mapping[str, frozenset[TopicPartition]]) -> bool:
+        """Say as leader who owns what (SyncGroup); whether it counts: not if a new rebalance was faster."""
+        ...
+
+    def leave(self) -> None:
+        """Idempotent, and tried once: a coordinator that does not answer forgets the guest by itself."""
+        ...
+
+
 class Membership(Protocol):
     """The few group requests that no client library offers: joining without staying, leaving in a member's name."""
 
@@ -183,6 +230,18 @@ class Membership(Protocol):
 
         Should this process die, the coordinator lets go by itself after the pending id's session timeout.
         """
+        ...
+
+    def guest(self, group_id: str) -> AbstractContextManager[Guest]:
+        """A member id for a guest in a live classic group; it has not joined yet. Leaving the context leaves.
+
+        Raises ``Refused`` where there is no such group or it takes no more members, ``NotAuthorized`` without Read on
+        the group.
+        """
+        ...
+
+    def guests(self, group_id: str) -> frozenset[str]:
+        """Ids of members of a stable classic group that subscribe to nothing, as guests do."""
         ...
 
     def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:

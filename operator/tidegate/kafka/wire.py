@@ -17,18 +17,20 @@ from kafka import errors as wire_errors
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
+    HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    SyncGroupRequest,
 )
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
 
 from tidegate.kafka.client_config import socket_timeout_ms
 from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.connections import Connections
+from tidegate.kafka.connections import Answer, Connections
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Committed, TopicPartition
@@ -37,7 +39,9 @@ from tidegate.kafka.rights import Right, on_group, on_topics, to_grant
 NO_ERROR: Final = 0
 UNSTABLE_OFFSET_COMMIT: Final = 88
 MEMBER_ID_REQUIRED: Final = 79
+ILLEGAL_GENERATION: Final = 22
 UNKNOWN_MEMBER_ID: Final = 25
+REBALANCE_IN_PROGRESS: Final = 27
 FENCED_INSTANCE_ID: Final = 82
 """A static member of that instance id has come back under another member id."""
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
@@ -134,6 +138,8 @@ class Wire:
     _BATCH = 200
     """Groups in one request."""
     _AT_ONCE = 1000
+    _LONGEST_JOIN_S = 900.0
+    """How long a coordinator may take to answer a JoinGroup; whoever waits for it decides when to give up."""
 
     def __init__(self, connection: Connection) -> None:
         self._timeout_s = min(self._TIMEOUT_S, socket_timeout_ms(connection) / 1000)
@@ -571,14 +577,49 @@ class Wire:
 
     def send_join(
         self, node_id: int, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int
-    ) -> None:
+    ) -> Answer:
         """Join for real, at the coordinator, and do not wait: it answers only when everybody has rejoined.
 
         Needs a ``Wire`` of its own: a broker reads no further request from a connection until it has answered.
         """
         request = self.join(group_id, member_id, protocols, session_timeout_ms)
         what = f"join group {group_id}"
-        self._connections.start(node_id, request, what=what, timeout_s=self._part_of(self.deadline()))
+        timeout_s = self._part_of(self.deadline())
+        return self._connections.start(node_id, request, what=what, timeout_s=timeout_s, answer_s=self._LONGEST_JOIN_S)
+
+    def heartbeat(self, group_id: str, generation: int, member_id: str) -> int:
+        """The error code that the coordinator answers."""
+        [answer] = self.exchange(
+            group_id,
+            lambda: HeartbeatRequest(
+                group_id=group_id,
+                generation_id=generation,
+                member_id=member_id,
+                group_instance_id=None,
+                min_version=3,
+                max_version=3,
+            ),
+            what=f"send a heartbeat to group {group_id}",
+        )
+        return int(answer.error_code)
+
+    def sync_as_leader(self, group_id: str, generation: int, member_id: str, shares: Mapping[str, bytes]) -> int:
+        """SyncGroup with raw assignments by member id; the error code that the coordinator answers."""
+        row_class = SyncGroupRequest.SyncGroupRequestAssignment
+        [answer] = self.exchange(
+            group_id,
+            lambda: SyncGroupRequest(
+                group_id=group_id,
+                generation_id=generation,
+                member_id=member_id,
+                group_instance_id=None,
+                assignments=[row_class(member_id=member, assignment=raw) for member, raw in shares.items()],
+                min_version=3,
+                max_version=3,
+            ),
+            what=f"assign the partitions of group {group_id}",
+        )
+        return int(answer.error_code)
 
     def subscriptions(self, group_id: str) -> Mapping[str, bytes]:
         """Raw subscription by member id of a stable classic group."""

@@ -1,4 +1,7 @@
-"""A join is held from a rebalance that is still under way when it is held: what happens between two requests."""
+"""A join is held from a rebalance that is still under way when it is held: what happens between two requests.
+
+And what members say and are told as they join, as Kafka's own clients write and read it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.kafka.membership import KafkaMembership
-from tidegate.kafka.model import Group, GroupState, GroupType, Member
+from tidegate.kafka.group_descriptions import assigned
+from tidegate.kafka.membership import KafkaMembership, assignment, subscription
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, Subscription, TopicPartition
 from tidegate.kafka.wire import MEMBER_ID_REQUIRED
 
 GROUP = "payments"
@@ -57,10 +61,46 @@ class Coordinator:
 def test_a_hold_starts_a_rebalance_where_the_one_under_way_has_ended_meanwhile(ends: bool) -> None:
     coordinator: Any = Coordinator(ends_before_the_hold=ends)
 
-    with KafkaMembership(coordinator, coordinator, coordinator).hold(GROUP) as hold:
+    with KafkaMembership(coordinator, coordinator, coordinator, lambda: coordinator).hold(GROUP) as hold:
         assert coordinator.state is GroupState.PREPARING_REBALANCE
         assert coordinator.rebalances == ends
         assert len(coordinator.pending) == 1
 
     assert not hold.lapsed
     assert not coordinator.pending
+
+
+NOTHING = b"\xff\xff\xff\xff"
+ORDERS_1 = b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"\x00\x00" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING, Subscription(frozenset({"orders"}))),
+        (
+            b"\x00\x01" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING + ORDERS_1,
+            Subscription(frozenset({"orders"}), frozenset({TopicPartition("orders", 1)}), version=1),
+        ),
+        (
+            b"\x00\x03" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING + ORDERS_1 + b"\x00\x00\x00\x07" + b"\xff\xff",
+            Subscription(frozenset({"orders"}), frozenset({TopicPartition("orders", 1)}), 7, 3),
+        ),
+        (b"\x00\x03" + b"\x00\x00\x00\x09", Subscription(frozenset(), version=3)),
+        (b"", Subscription(frozenset())),
+    ],
+    ids=["eager", "KIP-429", "KIP-792", "cut off", "empty"],
+)
+def test_what_a_member_says_as_it_joins(raw: bytes, expected: Subscription) -> None:
+    assert subscription(raw) == expected
+
+
+@pytest.mark.parametrize(("version", "written"), [(-1, 0), (0, 0), (1, 1), (3, 1)])
+def test_an_assignment_has_no_user_data_and_a_version_that_the_member_reads(version: int, written: int) -> None:
+    share = {TopicPartition("orders", 1)}
+
+    raw = assignment(share, version)
+
+    assert raw == bytes([0, written]) + ORDERS_1 + NOTHING
+    assert assigned(raw) == share
+    assert assigned(assignment(frozenset(), version)) == frozenset()

@@ -1,0 +1,101 @@
+"""Who is to own what in a generation of a classic group that Tidegate leads. Pure.
+
+Everybody goes on with what he had: by what he names as his own (KIP-429), else as the successor of the member that had
+it. What has become nobody's goes to the subscriber with the fewest partitions, as new members and new partitions do
+under ``AbstractStickyAssignor``; nothing is moved for the sake of balance, for the members' own leader does that after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidegate.kafka.model import Group, Member, Subscription, Topic, TopicPartition
+
+Partitions = frozenset[TopicPartition]
+
+
+def share_out(
+    before: Group, now: Group, subscriptions: Mapping[str, Subscription], topics: Mapping[str, Topic]
+) -> dict[str, Partitions]:
+    """Partitions by member id, for every member of ``subscriptions``; each partition has one owner, who subscribes to
+    it.
+
+    ``before``: the members that had partitions, under the ids of that time. ``now``: the present ones, for their client
+    ids and hosts. ``topics``: those we may see; of others, only partitions that somebody had or names are known.
+    """
+    read = frozenset(topic for s in subscriptions.values() for topic in s.topics)
+    known = {p for m in before.members for p in m.assignment} | {p for s in subscriptions.values() for p in s.owned}
+    everything = {p for name in read & topics.keys() for p in topics[name].all_partitions()}
+    everything |= {p for p in known if p.topic in read and p.topic not in topics}
+
+    claimers = _claimers(subscriptions)
+    heirs = _heirs(before, now, subscriptions)
+    shares: dict[str, set[TopicPartition]] = {member_id: set() for member_id in subscriptions}
+    left = []
+    for partition in sorted(everything):
+        former = before.owner(partition)
+        wanted = (claimers.get(partition), heirs.get(former.member_id) if former is not None else None)
+        owner = next((m for m in wanted if m is not None and partition.topic in subscriptions[m].topics), None)
+        if owner is None:
+            left.append(partition)
+        else:
+            shares[owner].add(partition)
+    for partition in left:
+        readers = [m for m in sorted(shares) if partition.topic in subscriptions[m].topics]
+        shares[min(readers, key=lambda m: len(shares[m]))].add(partition)
+    return {member_id: frozenset(share) for member_id, share in shares.items()}
+
+
+def without(shares: Mapping[str, Partitions], withheld: Partitions) -> dict[str, Partitions]:
+    return {member_id: share - withheld for member_id, share in shares.items()}
+
+
+def not_held_by_others(
+    shares: Mapping[str, Partitions], subscriptions: Mapping[str, Subscription]
+) -> dict[str, Partitions]:
+    """What may be given in a cooperative group: who names a partition reads it until he has learnt that it was taken
+    from him, so nobody else gets it before the generation after."""
+
+    def named_by_others(member_id: str) -> Partitions:
+        return claimed({other: said for other, said in subscriptions.items() if other != member_id})
+
+    return {member_id: share - named_by_others(member_id) for member_id, share in shares.items()}
+
+
+def _claimers(subscriptions: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+    """Of two who name a partition, whose generation is newer has it (KIP-792)."""
+    oldest_first = sorted(subscriptions, key=lambda m: (subscriptions[m].generation, m))
+    return {p: member_id for member_id in oldest_first for p in subscriptions[member_id].owned}
+
+
+def _heirs(before: Group, now: Group, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
+    """By the id of a former member, the id under which its client is a member now: clients that were made to leave come
+    back under new ids."""
+    present = [m for m in now.members if m.member_id in subscriptions]
+    ids = {m.member_id for m in present}
+    heirs = {m.member_id: m.member_id for m in before.members if m.member_id in ids}
+    ranked = sorted(
+        (-len(former.assignment & subscriptions[one.member_id].owned), former.member_id, one.member_id)
+        for former in before.members
+        for one in present
+        if _same_client(former, one)
+    )
+    taken = set(heirs.values())
+    for _, former_id, member_id in ranked:
+        if former_id not in heirs and member_id not in taken:
+            heirs[former_id] = member_id
+            taken.add(member_id)
+    return heirs
+
+
+def _same_client(one: Member, other: Member) -> bool:
+    """A static member by its instance id, others by client id and host; several may have the same ones."""
+    if one.is_static or other.is_static:
+        return one.group_instance_id == other.group_instance_id
+    return (one.client_id, one.host) == (other.client_id, other.host)
+
+
+def claimed(subscriptions: Mapping[str, Subscription]) -> Partitions:
+    """What members name as their own."""
+    named: Iterable[Partitions] = (s.owned for s in subscriptions.values())
+    return frozenset[TopicPartition]().union(*named)
