@@ -39,6 +39,8 @@ from tidegate.reset.ways import Owners as OwnersSeen
 MAX_ROUNDS: Final = 8
 """Facts X4n: 3 of 54 runs needed a second round, none a third."""
 
+_REBALANCING: Final = frozenset({Way.BARRIER, Way.LEADING, Way.HANDOVER})
+
 _NOBODY: Final = frozenset[TopicPartition]()
 
 
@@ -138,6 +140,9 @@ class GroupReset:
         self._redone = 0
         self._way: Way | None = None
         self._kept_position = False
+        self._kept_after_leaving = False
+        self._handed_over = _NOBODY
+        """The partitions whose owners were made to leave in the last round that did them."""
         self._unverified = _NOBODY
         self._not_held = _NOBODY
         """What the sequence of the last round left to the next one."""
@@ -331,9 +336,11 @@ class GroupReset:
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
         self._not_held = _NOBODY
-        self._sequences.wait_for_heartbeat()
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
+        if choice.way is Way.HANDOVER and self._sequences.wait_for_heartbeat():
+            group = self._settled_group(pending)
+            choice = self._choose(group, pending)
         self._gated |= choice.way is Way.GATED
         if self._way is None or choice.way is not Way.DIRECT:
             self._way = choice.way
@@ -355,6 +362,9 @@ class GroupReset:
         except JoinNotHeld:
             self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
+        self._handed_over -= pending
+        if choice.way is Way.HANDOVER:
+            self._handed_over |= pending
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so nobody is expected to commit yet.
             return not_held
@@ -367,6 +377,9 @@ class GroupReset:
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
+            # Nor for having been made to leave, in this round or an earlier one.
+            self._kept_after_leaving |= bool(overwritten & self._handed_over)
+        self._kept_after_leaving |= bool(self._sequences.kept)
         again = not_held | overwritten
         if again:
             # Their owners go on, and what they commit later no longer tells.
@@ -485,7 +498,7 @@ class GroupReset:
 
     def _began_a_join(self) -> datetime | None:
         """When the last round was to begin by which the run, or a dead writer of it, began a rebalance."""
-        return next((e.at for e in reversed(self._intents) if e.way in (Way.BARRIER, Way.HANDOVER)), None)
+        return next((e.at for e in reversed(self._intents) if e.way in _REBALANCING), None)
 
     def _choose(self, group: Group, pending: Partitions) -> Choice:
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -500,6 +513,8 @@ class GroupReset:
                 pending,
                 versions,
                 kept_position=self._kept_position,
+                kept_after_leaving=self._kept_after_leaving,
+                not_led=self._sequences.not_led,
                 managed=managed,
                 disobeyed=self._sequences.disobeyed,
             )
@@ -543,6 +558,7 @@ class GroupReset:
         if last.attempt != self._attempt and last.again and last.way is Way.BARRIER:
             # A predecessor found it out, or its join was not held: another way is right for both.
             self._kept_position = True
+        self._kept_after_leaving |= any(entry.way is Way.LEADING for entry in self._intents)
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
         if self._found_round > 0:
@@ -585,9 +601,12 @@ class GroupReset:
             return unclear
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         held = last.way is not Way.DIRECT and self._holds(self._group())
-        if last.phase is Phase.VERIFYING or last.way is Way.GATED or held:
-            return self._overwritten_while_empty(everything, {}) or self._watch(everything)
-        return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
+        if last.way is Way.LEADING:
+            # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
+            self._settled_group(everything)
+        elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED and not held:
+            return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
+        return self._overwritten_while_empty(everything, {}) or self._watch(everything)
 
     def _passed_unseen(self, last: Progress) -> Partitions:
         """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
-from tidegate.kafka.ports import GroupTransaction, JoinHold, Kafka, OffsetWriter
+from tidegate.kafka.ports import GroupTransaction, Kafka, Kept, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.model import Plan
 from tidegate.reset.pacing import Pace
@@ -104,14 +104,14 @@ class RunCommits:
         finally:
             hold.end()
 
-    def commit(self, targets: Offsets, round_number: int) -> None:
-        """One transaction; its offsets can be read when this returns.
+    def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
+        """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile.
 
         Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known.
         """
         with self._writer.transaction() as transaction:
             self.complete(transaction, targets, round_number)
-        self.wait_visible(targets)
+        self.wait_visible(targets, hold=hold)
 
     def complete(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> None:
         """Commit the targets, and the round's marker with them, by this transaction."""
@@ -150,7 +150,7 @@ class RunCommits:
         return marker.committed_round(self._run_uid, offset)
 
     def wait_visible(
-        self, partitions: Collection[TopicPartition], group_id: str | None = None, *, hold: JoinHold | None = None
+        self, partitions: Collection[TopicPartition], group_id: str | None = None, *, hold: Kept | None = None
     ) -> None:
         """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms).
 

@@ -86,6 +86,10 @@ class Joins:
 
         self._pace.until(are_back, RETURN_S, self._pace.tuning.look_s)
 
+    def note_left(self, group: Group) -> None:
+        """Take up that all members of ``group`` were made to leave, by somebody else than ``make_all_leave``."""
+        self._freed.append(group)
+
     @property
     def were_freed(self) -> bool:
         return bool(self._freed)

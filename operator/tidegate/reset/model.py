@@ -250,6 +250,7 @@ class Way(StrEnum):
     DIRECT = "Direct"
     GATED = "Gated"
     BARRIER = "Barrier"
+    LEADING = "Leading"
     HANDOVER = "Handover"
 
 

@@ -33,7 +33,7 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.scope import Scope, listed
 from tidegate.reset.targets import Aim, NoAim, Seen, aim, asked_time, named_offsets
-from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, Owners, choose_way
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, LED_ASSIGNORS, Owners, choose_way, is_cooperative
 
 SPAN_LIMIT: Final = 500
 """Partitions whose records' timestamps are looked up: each one is a fetch."""
@@ -398,6 +398,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
             _note_shift_of_live_group(asked),
             _note_reread(asked.group, plan),
             _note_standstill(asked, plan),
+            _note_led(asked.group, plan),
             _note_in_flight(asked, plan),
             _note_nothing_moves(plan),
         )
@@ -539,6 +540,20 @@ def _note_standstill(asked: Asked, plan: Plan) -> str | None:
     return (
         f"Should a member not rejoin within maxStandstill ({limit_s:g} s), all members are made to leave, and what "
         "they have read and not committed is read again in all partitions of the group"
+    )
+
+
+def _note_led(group: Group, plan: Plan) -> str | None:
+    """As ``_note_reread``, for the way that follows where an owner keeps its position."""
+    ours = frozenset(plan.targets)
+    beside = frozenset(p for m in group.members for p in m.assignment) - ours
+    if not beside or plan.way is not Way.HANDOVER or not is_cooperative(group) or group.assignor not in LED_ASSIGNORS:
+        return None
+    return (
+        "An owner that keeps its position in spite of that (franz-go) is made to give it up by leading the group: all "
+        f"its {len(group.members)} member(s) leave and come back then, and those that take their partitions for lost "
+        f"(Java, librdkafka) read again what they have not committed in {_count(beside)} outside this run "
+        f"({listed(sorted(beside))})"
     )
 
 

@@ -1,4 +1,4 @@
-"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X3r, X4n, X4h).
+"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X3r, X4n, X4h; leading).
 
 Each returns the partitions that did not hold by the time its owners had let go; those are done again.
 """
@@ -13,10 +13,11 @@ from typing import Final, assert_never
 
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.kafka.ports import JoinHold, Kafka
+from tidegate.kafka.ports import Guest, JoinHold, Kafka
 from tidegate.reset.commits import OwnersHold, RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.joins import Joins, not_back
+from tidegate.reset.leading import Lead, NotLed
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import Pace
@@ -31,6 +32,9 @@ MOST_STALE_LOOKS: Final = 3
 
 NOTICED_S: Final = 1.0
 """How much later than a heartbeat an owner that was made to leave is back."""
+
+MOST_LEADS: Final = 3
+"""How often it is tried to lead a group whose members come and go meanwhile."""
 
 FAST_HEARTBEAT_S: Final = 0.5
 LEAVING_S: Final = 0.5
@@ -53,6 +57,10 @@ class Times:
         """The first time counts."""
         for partition in partitions:
             self.stopped.setdefault(partition, now)
+
+    def stop_anew(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """Their owners have read on all the same."""
+        self.stopped |= dict.fromkeys(partitions, now)
 
     def resume(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """The last time counts."""
@@ -166,6 +174,11 @@ class Sequences:
         """What the emptied group had committed as somebody was back: too early for progress from the targets."""
         self._kept_at: float | None = None
         """When the generation of the last round was seen, if an owner kept something in it (monotonic seconds)."""
+        self.kept: Partitions = frozenset()
+        """What owners have kept, or may have, although they were made to leave in the last round."""
+        self._leads = 0
+        self.not_led: str | None = None
+        """Why the group cannot be led."""
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
@@ -174,7 +187,7 @@ class Sequences:
 
     def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
         """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
-        self.postponed, self.emptied, self.seen_at_return = frozenset(), False, None
+        self.postponed, self.emptied, self.seen_at_return, self.kept = frozenset(), False, None, frozenset()
         self.went_on -= round_.pending
         self._joins.note(group)
         match way:
@@ -186,6 +199,8 @@ class Sequences:
                 return self._handover_waiting(round_, group) if waiting else self._handover(round_, group)
             case Way.GATED:
                 return self._gated(round_)
+            case Way.LEADING:
+                return self._leading(round_, group)
             case _:
                 assert_never(way)
 
@@ -348,21 +363,63 @@ class Sequences:
             self._end_join(group, began)
         else:
             self._wait_until_back(claims)
-            kept = claims.kept()
-            self._kept_at = self._pace.clock.monotonic() if kept else None
-            again |= kept
+            self.kept = claims.kept()
+            self._kept_at = self._pace.clock.monotonic() if self.kept else None
+            again |= self.kept
         return again
 
-    def wait_for_heartbeat(self) -> None:
-        """Where an owner kept something in the last round: until shortly before it heartbeats.
+    def _leading(self, round_: Round, group: Group) -> Partitions:
+        """Lead a generation that gives the partitions to nobody, commit in the barrier of the next, give them back."""
+        clock = self._pace.clock
+        lead = Lead(
+            self._kafka, self._pace, group, round_.pending, held_s=self._hold_s, standstill_s=self._joins.standstill_s
+        )
+        committed = False
+
+        def in_barrier(guest: Guest) -> None:
+            nonlocal committed
+            self._commits.commit(round_.targets, round_.number, hold=guest)
+            committed = True
+            # What an owner had sent to a transaction before it let go may have come to show over it.
+            late = round_.overwritten_at_release(self._committed(round_))
+            if late:
+                self._commits.commit({p: round_.targets[p] for p in late}, round_.number, hold=guest)
+
+        self._leads += 1
+        try:
+            lead.carry_out(in_barrier, stopped=lambda: self._times.stop_anew(round_.pending, clock.monotonic()))
+        except NotLed as error:
+            if error.for_good or self._leads == MOST_LEADS:
+                self.not_led = str(error)
+            if error.left is not None:
+                self._joins.note_left(error.left)
+            if not self._pace.until(self._joins.is_over, NOTICED_S, self._pace.tuning.look_s):
+                self._free_join()
+            self.postponed = round_.pending
+            return round_.pending
+        except Unavailable as error:
+            if not committed:
+                raise
+            raise JoinNotHeld(
+                f"group {self._group_id} was not led to the end: its coordinator has moved, or did not answer for too "
+                "long"
+            ) from error
+        self._times.resume(round_.pending, clock.monotonic())
+        self._end_join(group, clock.monotonic())
+        return frozenset()
+
+    def wait_for_heartbeat(self) -> bool:
+        """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.
 
         Made to leave then, it learns it from that heartbeat and not from its next commit. franz-go's first heartbeat
         comes 0.5 s after it has joined. Raises ``DeadlinePassed``.
         """
         kept_at, self._kept_at = self._kept_at, None
-        if kept_at is not None:
-            beats_at = kept_at + FAST_HEARTBEAT_S + self._pace.tuning.heartbeat_s
-            self._pace.pause(beats_at - LEAVING_S - self._pace.clock.monotonic())
+        if kept_at is None:
+            return False
+        beats_at = kept_at + FAST_HEARTBEAT_S + self._pace.tuning.heartbeat_s
+        self._pace.pause(beats_at - LEAVING_S - self._pace.clock.monotonic())
+        return True
 
     def _end_join(self, group: Group, began: float) -> None:
         if self._joins.end(group, began, held_s=self._held_for()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,11 @@ from tidegate.reset.model import Way
 
 EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
+
+LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
+"""Assignors whose members take an assignment that holds nothing of the assignor's own."""
+
+KAFKA_GO: Final = "segmentio/kafka-go"
 
 COOPERATIVE_SUBSCRIPTION: Final = 1
 """``ConsumerProtocolSubscription`` version since KIP-429. Older clients may keep positions over a rebalance."""
@@ -27,13 +32,16 @@ class Owners:
 
     ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
     agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
-    position through a rebalance.
+    position through a rebalance; ``kept_after_leaving``: or to keep it although it was made to leave. ``not_led``: why
+    the group cannot be led, as was found out in this run.
     """
 
     group: Group
     partitions: frozenset[TopicPartition]
     subscription_versions: Mapping[str, int]
     kept_position: bool = False
+    kept_after_leaving: bool = False
+    not_led: str | None = None
     managed: frozenset[str] = frozenset()
     disobeyed: str | None = None
 
@@ -52,11 +60,17 @@ def choose_way(owners: Owners) -> Choice:
         return Choice(Way.DIRECT, "no member owns the partitions")
     if all(obstacle(owners) is None for obstacle in GATED_OBSTACLES):
         return Choice(Way.GATED, "every owner runs the agent")
-    for obstacle in BARRIER_OBSTACLES:
-        reason = obstacle(owners)
-        if reason is not None:
-            return Choice(Way.HANDOVER, reason)
+    not_led = _first(LEADING_OBSTACLES, owners) if owners.kept_after_leaving else None
+    if owners.kept_after_leaving and not_led is None:
+        return Choice(Way.LEADING, "an owner that was made to leave has kept its position")
+    reason = _first(BARRIER_OBSTACLES, owners)
+    if reason is not None:
+        return Choice(Way.HANDOVER, reason if not_led in (None, reason) else f"{reason}; it cannot be led: {not_led}")
     return Choice(Way.BARRIER, "a classic group whose members give up all partitions in a rebalance")
+
+
+def _first(obstacles: Iterable[Callable[[Owners], str | None]], owners: Owners) -> str | None:
+    return next((reason for obstacle in obstacles if (reason := obstacle(owners)) is not None), None)
 
 
 def _unmanaged(owners: Owners) -> str | None:
@@ -100,6 +114,23 @@ def _kept(owners: Owners) -> str | None:
     return "an owner kept its position over the rebalance" if owners.kept_position else None
 
 
+def _unknown_assignor(owners: Owners) -> str | None:
+    if owners.group.assignor in LED_ASSIGNORS:
+        return None
+    return f"what an assignment of assignor {owners.group.assignor or 'unknown'} holds is not known"
+
+
+def _kafka_go_beside_others(owners: Owners) -> str | None:
+    """Who leads changes when a guest comes and goes, and what segmentio's client assigns makes Java, librdkafka and
+    kafka-python fail. By default its client id tells it."""
+    told = {KAFKA_GO in m.client_id for m in owners.group.members}
+    return f"{KAFKA_GO} is in it beside other clients, which fail when it leads" if len(told) > 1 else None
+
+
+def _not_led(owners: Owners) -> str | None:
+    return owners.not_led
+
+
 GATED_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (_unmanaged, _disobeyed)
 
 BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
@@ -108,4 +139,11 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _static,
     _old_client,
     _kept,
+)
+
+LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
+    _not_classic,
+    _unknown_assignor,
+    _kafka_go_beside_others,
+    _not_led,
 )

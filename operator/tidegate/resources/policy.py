@@ -785,6 +785,7 @@ class ResetWay(StrEnum):
     DIRECT = "Direct"
     GATED = "Gated"
     BARRIER = "Barrier"
+    LEADING = "Leading"
     HANDOVER = "Handover"
 
 

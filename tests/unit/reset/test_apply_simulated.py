@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -132,7 +132,7 @@ class Mortal:
         path = f"{self._path}.{name}"
         if name in ("membership", "control"):
             return Mortal(value, self._process, path)
-        if name == "transaction" or path == "kafka.membership.hold":
+        if name == "transaction" or path in ("kafka.membership.hold", "kafka.membership.guest"):
             return lambda *a, **k: self._context(value, path, a, k)
         if not callable(value):
             return value
@@ -197,6 +197,9 @@ GO = Kind(
     consumer=(("keeps_when_refused", True), ("subscription_version", 3)),
 )
 """franz-go at its defaults."""
+
+GO_OFTEN = replace(GO, name="cooperative-go-often", way=Way.LEADING, consumer=(*GO.consumer, ("auto_commit_s", 0.1)))
+"""Its next commit is always before its next heartbeat."""
 
 
 def _settings(kind: Kind, number: int) -> dict[str, Any]:
@@ -377,7 +380,7 @@ def _steps(calls: list[str]) -> list[int]:
     return sorted({n for numbers in places.values() for n in (*numbers[:3], *numbers[-2:])})
 
 
-@pytest.mark.parametrize("kind", [*KINDS, GO], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [*KINDS, GO, GO_OFTEN], ids=lambda k: k.name)
 def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
     calls = _calls_of_a_whole_run(kind, tmp_path / "whole")
     twice = set()
@@ -407,10 +410,10 @@ def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
     assert twice <= (UNDECIDABLE[kind.way] if kind.protocol is GroupType.CONSUMER or kind.way is Way.BARRIER else set())
 
 
-CLASSIC_KINDS = [k for k in [*KINDS, GO] if k.protocol is GroupType.CLASSIC and k.way is not Way.GATED]
+CLASSIC_KINDS = [k for k in [*KINDS, GO, GO_OFTEN] if k.protocol is GroupType.CLASSIC and k.way is not Way.GATED]
 
 
-ABSENT = ("eager", "static-waiting", "before-kip-429", "cooperative-go")
+ABSENT = ("eager", "static-waiting", "before-kip-429", "cooperative-go", "cooperative-go-often")
 
 
 @pytest.mark.parametrize("kind", [k for k in CLASSIC_KINDS if k.name in ABSENT], ids=lambda k: k.name)
@@ -441,10 +444,13 @@ def test_a_writer_may_die_while_a_member_does_not_rejoin(kind: Kind, standstill_
 
 
 AWAY_S = 20.0
-AWAY = ("eager", "eager-not-waiting", "cooperative", "before-kip-429", "consumer-not-waiting", "managed-eager")
+AWAY = (
+    *("eager", "eager-not-waiting", "cooperative", "cooperative-go-often"),
+    *("before-kip-429", "consumer-not-waiting", "managed-eager"),
+)
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k.name in AWAY], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [k for k in (*KINDS, GO_OFTEN) if k.name in AWAY], ids=lambda k: k.name)
 def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
     """For 20 s, and to this writer only, so the owners go on meanwhile. What was verified is not applied again."""
     world = World(kind, tmp_path / "whole")
@@ -459,7 +465,8 @@ def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
             verifying: list[bool] = []
 
             def began(world: World = world, verifying: list[bool] = verifying) -> None:
-                verifying.append(any(line.phase is Phase.VERIFYING for line in world.store.load().journal))
+                lines = world.store.load().journal
+                verifying.append(any(line.phase is Phase.VERIFYING and not line.again for line in lines))
 
             result = world.execute(Outage(world.clock, step, AWAY_S, after, began))
             assert result is not None, missed
@@ -956,6 +963,7 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
 ) -> None:
     """They do read on from the targets; what they commit then is no reason to leave them there."""
     world = World(next(k for k in KINDS if k.name == "cooperative"), tmp_path)
+    world.kafka.max_size = 3  # so that nobody leads the group
     world.create()
     looks, kept = count(1), Claims.kept
 
@@ -1295,6 +1303,7 @@ def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: 
 def test_only_rounds_of_the_reset_itself_count_as_done_again(tmp_path: Path) -> None:
     """An owner overwrites one partition until the run gives up, and another one while all is put back."""
     world = World(KINDS[3], tmp_path)
+    world.kafka.max_size = 3  # so that nobody leads the group
     world.create()
     before = world.kafka.committed(GROUP)
     stubborn, another = RESET[:2]
@@ -1316,7 +1325,7 @@ def test_only_rounds_of_the_reset_itself_count_as_done_again(tmp_path: Path) -> 
     assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
     assert overwritten == [MAX_ROUNDS + 1]
     assert result.rounds == MAX_ROUNDS + 2
-    assert result.redone == MAX_ROUNDS - 1
+    assert result.redone == MAX_ROUNDS - 2  # one round found out that the group cannot be led
     assert world.kafka.committed(GROUP)[another] >= before[another]
 
 
@@ -1363,10 +1372,11 @@ def test_nobody_waits_longer_than_max_standstill_for_a_member_that_does_not_rejo
     assert result is not None
     assert (result.phase, result.way) == (Phase.SUCCEEDED, kind.way)
     # An owner that was made to leave by a Handover is not waited for.
-    waited_for = kind.way is Way.BARRIER or slow == 2
+    waited_for = kind.way is not Way.HANDOVER or slow == 2
     assert (f"1 member(s) not back yet: {absent.client_id} at {absent.host}" in result.message) == waited_for
     again = [world.begun_again_s(p) for p in PARTITIONS if p not in absents]
-    assert max(again) - world.started_s < 20 + 2.5  # they are back within a second
+    held = 2 if kind.way is Way.LEADING else 1  # by a Handover before, or by a lead that did not come to its end
+    assert max(again) - world.started_s < held * (20 + 2.5)  # they are back within a second
     world.settle(300)
     world.check_reset(at_most=2)
 

@@ -607,6 +607,19 @@ def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -
     assert any("maxStandstill (30 s)" in n and "in all partitions of the group" in n for n in classic.notes)
 
 
+def test_what_it_costs_to_lead_a_group_is_said_before(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
+    FakeConsumer(kafka, "eager", ["orders"], group_instance_id="static").start()
+
+    def said(group_id: str, *selections: Selection) -> bool:
+        notes = make_plan(request(ToEarliest(), *selections, group_id=group_id), kafka, NOW).notes
+        return any("by leading the group: all its 1 member(s)" in n and "(orders-1, orders-2)" in n for n in notes)
+
+    assert said("sticky", Selection("orders", frozenset({0})))
+    assert not said("sticky")
+    assert not said("eager", Selection("orders", frozenset({0})))
+
+
 def test_gates_cost_nothing_beside_the_run(kafka: FakeKafka) -> None:
     consumer = FakeConsumer(
         kafka, "managed", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform", managed=True

@@ -12,6 +12,7 @@ P0, P1, P2 = (TopicPartition("orders", n) for n in range(3))
 A = Member("a-1", "a", "/127.0.0.1", assignment=frozenset({P0}))
 B = Member("b-1", "b", "/127.0.0.1", assignment=frozenset({P1}))
 STATIC = Member("s-1", "s", "/127.0.0.1", "s", assignment=frozenset({P1}))
+KAFKA_GO = Member("k-1", "app@host (github.com/segmentio/kafka-go)", "/127.0.0.1", assignment=frozenset({P1}))
 NEW = {"a-1": 1, "b-1": 1, "s-1": 1}
 
 
@@ -23,10 +24,31 @@ def _owners(
     disobeyed: str | None = None,
     versions: dict[str, int] | None = None,
     kept_position: bool = False,
+    kept_after_leaving: bool = False,
+    not_led: str | None = None,
 ) -> Owners:
     group = Group("payments", GroupState.STABLE, kind, assignor, members)
     versions = NEW if versions is None else versions
-    return Owners(group, frozenset({P0, P1}), versions, kept_position, managed, disobeyed)
+    return Owners(
+        group,
+        frozenset({P0, P1}),
+        versions,
+        kept_position=kept_position,
+        kept_after_leaving=kept_after_leaving,
+        not_led=not_led,
+        managed=managed,
+        disobeyed=disobeyed,
+    )
+
+
+def _kept(
+    *members: Member,
+    kind: GroupType = GroupType.CLASSIC,
+    assignor: str = "cooperative-sticky",
+    not_led: str | None = None,
+) -> Owners:
+    """An owner that was made to leave has kept its position."""
+    return _owners(*members, kind=kind, assignor=assignor, kept_after_leaving=True, not_led=not_led)
 
 
 BOTH = frozenset({"a-1", "b-1", "s-1"})
@@ -43,6 +65,15 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, STATIC), Way.HANDOVER, "static"),
         (_owners(A, B, versions={"a-1": 1, "b-1": 0}), Way.HANDOVER, "KIP-429"),
         (_owners(A, B, kept_position=True), Way.HANDOVER, "kept its position"),
+        (_kept(A, B), Way.LEADING, "made to leave has kept"),
+        (_kept(A, STATIC), Way.LEADING, "made to leave has kept"),
+        (_kept(A, B, assignor="range"), Way.LEADING, "made to leave has kept"),
+        (_kept(A, KAFKA_GO), Way.HANDOVER, "cannot be led: segmentio/kafka-go"),
+        (_kept(KAFKA_GO), Way.LEADING, "made to leave has kept"),
+        (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot be led: what an assignment of assignor stream holds"),
+        (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
+        (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
+        (_kept(), Way.DIRECT, "no member owns"),
         (_owners(A, B, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, STATIC, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),

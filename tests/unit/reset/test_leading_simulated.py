@@ -1,0 +1,289 @@
+"""Leading on the in-memory Kafka: owners that keep their positions although they are made to leave.
+
+That a writer may die at each step of it: ``test_apply_simulated.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import FakeConsumer
+from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
+from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.reset.model import Phase, RunResult, Way
+from unit.reset.test_apply_simulated import (  # noqa: F401
+    GO_OFTEN,
+    GROUP,
+    PARTITIONS,
+    RESET,
+    TOPIC,
+    Kind,
+    World,
+    _no_power_cuts,
+)
+
+OTHER = PARTITIONS[3]
+EAGER = Kind("eager-keeps", Way.LEADING, consumer=(("keeps_position", True), ("keeps_when_unknown", True)))
+
+
+def execute(world: World) -> RunResult:
+    result = world.execute()
+    assert result is not None
+    return result
+
+
+def ways(world: World) -> list[Way]:
+    """By round."""
+    lines = world.store.load().journal
+    return [line.way for line in lines if line.phase is Phase.PAUSING and line.way is not None]
+
+
+def reasons(world: World) -> str:
+    return "; ".join(line.message for line in world.store.load().journal)
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_who_keeps_its_position_when_it_is_made_to_leave_is_led(members: int, tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    for consumer in world.consumers[members:]:
+        consumer.close()
+    world.clock.sleep(10)
+    world.create()
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert ways(world)[0] is Way.HANDOVER
+    assert result.rounds <= 3  # of several members, one stays in the first round
+    world.settle()
+    world.check_reset()
+
+
+def test_the_other_partitions_are_neither_stopped_nor_read_again(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.create()
+    assert execute(world).way is Way.LEADING
+    world.settle()
+    for consumer in world.consumers:
+        assert not [b for b in consumer.began if b.partition == OTHER and b.at_s > world.started_s]
+    read = [o for c in world.consumers for p, o in c.read if p == OTHER]
+    assert read == sorted(set(read))
+
+
+def test_members_have_what_they_had(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    before = {m.client_id: m.assignment for m in world.kafka.groups([GROUP])[GROUP].members}
+    world.create()
+    assert execute(world).way is Way.LEADING
+    world.settle()
+    group = world.kafka.groups([GROUP])[GROUP]
+    assert group.state is GroupState.STABLE
+    assert {m.client_id: m.assignment for m in group.members} == before
+
+
+def test_a_full_group_is_not_led_and_handed_over_as_before(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.kafka.max_size = 3
+    # It keeps its position a few times only.
+    for consumer in world.consumers:
+        world.clock.after(20, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+    world.create()
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert "it cannot be led: group payments: GROUP_MAX_SIZE_REACHED" in reasons(world)
+    assert ways(world).count(Way.LEADING) == 1
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
+@pytest.mark.parametrize("error", [Refused("no common assignor"), NotAuthorized("Read on the group")])
+@pytest.mark.parametrize("call", ["guest", "guest.join"])
+def test_what_the_coordinator_does_not_let_us_do_is_not_tried_again(
+    call: str, error: Refused | NotAuthorized, tmp_path: Path
+) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    for consumer in world.consumers:
+        world.clock.after(20, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+    world.kafka.fail(call, error)
+    world.create()
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert f"it cannot be led: {error}" in reasons(world)
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+    assert len(world.kafka.groups([GROUP])[GROUP].members) == 3
+
+
+def test_a_member_that_joins_meanwhile_gets_its_share(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.create()
+    late = FakeConsumer(
+        world.kafka, GROUP, [TOPIC], client_id="late", assignor=GO_OFTEN.assignor, **dict(GO_OFTEN.consumer)
+    )
+    _at(world, "guest.assign", late.start)
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.consumers.append(late)
+    world.settle()
+    world.check_reset(at_most=2)
+    assert len(world.kafka.groups([GROUP])[GROUP].members) == 4
+    assert late.positions
+
+
+def test_a_group_that_a_member_leaves_meanwhile_is_led_again(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.create()
+    _at(world, "guest.assign", world.consumers[0].close)
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("call", ["guest.join", "guest.joined", "guest.rebalances", "guest.assign", "commit"])
+def test_a_coordinator_that_moves_costs_time_only(call: str, tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.create()
+    if call == "commit":
+        _at(world, "guest.assign", lambda: world.kafka.fail("commit", Unavailable("coordinator moves")))
+    else:
+        world.kafka.fail(call, Unavailable("coordinator moves"))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def test_a_lead_that_is_lost_in_the_barrier_does_not_count(tmp_path: Path) -> None:
+    """Its targets are committed, and who has the partitions next may have been given them before."""
+    world = World(GO_OFTEN, tmp_path)
+    world.create()
+    _at(world, "guest.assign", lambda: world.kafka.fail("guest.assign", Unavailable("coordinator moves")))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert ways(world).count(Way.LEADING) == 2
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def _at(world: World, call: str, do: Any) -> None:
+    """Just after the first call of that name."""
+
+    def look() -> None:
+        if call in world.kafka.calls:
+            do()
+        else:
+            world.clock.after(0.01, look)
+
+    look()
+
+
+def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    world.create(in_flight=timedelta(seconds=6))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert result.standstill is not None
+    assert result.standstill.p50_s > 6
+    world.settle()
+    world.check_reset()
+
+
+def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -> None:
+    """It ends while nobody has the partitions, and takes effect where it was sent after our offsets."""
+    world = World(GO_OFTEN, tmp_path)
+    theirs = world.kafka.writer("of-an-owner", transaction_timeout_s=20)
+    opened = theirs.transaction()
+
+    def send() -> None:
+        transaction = opened.__enter__()
+        transaction.send(GROUP, dict.fromkeys(RESET, 1))
+        world.clock.after(5, transaction.commit)
+
+    _at(world, "guest.assign", send)
+    world.create()
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset()
+
+
+def test_a_member_that_freezes_while_its_group_is_led_is_named_and_left_behind(tmp_path: Path) -> None:
+    """It does not come to the second join: nobody waits longer for it than for any other."""
+    world = World(GO_OFTEN, tmp_path)
+    world.create(max_standstill=timedelta(seconds=8))
+    frozen = world.consumers[2]
+    _at(world, "guest.assign", lambda: setattr(frozen, "rejoin_delay_s", 120.0))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert f"1 member(s) not back yet: {frozen.client_id} at {frozen.host}" in result.message
+    world.settle(130)
+    world.check_reset(at_most=2)
+
+
+def test_a_dead_writers_guest_is_not_waited_for(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    membership = world.kafka.membership
+    dead = membership.guest(GROUP)
+    dead.__enter__().join()
+    world.clock.sleep(5)
+    world.create(max_standstill=timedelta(seconds=60))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset()
+
+
+def test_an_eager_group_whose_owners_keep_their_positions_is_led(tmp_path: Path) -> None:
+    world = World(replace(EAGER, owners=GO_OFTEN.owners), tmp_path)
+    world.aim_ahead()
+    _keep_whatever_happens(world)
+    world.create()
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING), ways(world)
+    assert ways(world)[:2] == [Way.BARRIER, Way.HANDOVER]
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def _keep_whatever_happens(world: World) -> None:
+    """No client is known to do that: it goes on where it was whenever it is given what it had."""
+    for consumer in world.consumers:
+
+        def lost(consumer: FakeConsumer = consumer) -> None:
+            consumer.member_id = consumer._new_id()
+            consumer._join()
+
+        consumer._lost = lost  # type: ignore[method-assign]
+
+
+def test_partitions_of_the_group_that_are_not_in_the_run_stay_with_their_owners_while_it_is_led(
+    tmp_path: Path,
+) -> None:
+    slowly = (*GO_OFTEN.consumer, ("gives_up_after_s", 0.3))
+    world = World(replace(GO_OFTEN, consumer=slowly), tmp_path)
+    seen: list[set[TopicPartition]] = []
+
+    def look() -> None:
+        group = world.kafka.groups([GROUP])[GROUP]
+        if group.state is GroupState.STABLE:
+            seen.append({p for m in group.members for p in m.assignment})
+        if world.producing:
+            world.clock.after(0.05, look)
+
+    world.create()
+    look()
+    assert execute(world).way is Way.LEADING
+    assert {OTHER} in seen
+    assert all(OTHER in owned for owned in seen)
+    assert seen[-1] == set(PARTITIONS)
+    assert set(RESET) == set(PARTITIONS) - {OTHER}
