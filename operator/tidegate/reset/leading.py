@@ -43,8 +43,8 @@ class NotLed(Exception):
 
 class Lead:
     """Leads one group once. ``before``: as it was while it was stable. ``held_s``: how long, after their owners have
-    let go, the partitions stay nobody's (``inFlight``). ``standstill_s``: how long, besides, members wait at a join for
-    those that do not come."""
+    let go, the partitions stay nobody's (``inFlight``). ``standstill_s``: how long, besides, it all may take from the
+    moment at which the members are made to leave; two heartbeats at least."""
 
     def __init__(
         self, kafka: Kafka, pace: Pace, before: Group, partitions: Partitions, *, held_s: float, standstill_s: float
@@ -57,6 +57,8 @@ class Lead:
         self._partitions = partitions
         self._held_s = held_s
         self._standstill_s = standstill_s
+        self._ends_s = 0.0
+        """By then members are let go (monotonic seconds)."""
         self._topics: Mapping[str, Topic] = {}
         self._others = 0
         """How many members there are besides the guest."""
@@ -102,6 +104,9 @@ class Lead:
             there = self._now()
             members = tuple(m for m in there.members if m.member_id != guest.member_id)
             stopped()
+            # That long the next rebalance takes by nature, and what is withheld may need one more.
+            by_nature_s = 2 * (tuning.heartbeat_s + NOTICED_S)
+            self._ends_s = self._pace.clock.monotonic() + max(self._standstill_s, by_nature_s)
             membership.leave(self._group_id, members)
             left = tuple(m for m in members if m.member_id not in guests)
             self._others = len(left)
@@ -116,20 +121,25 @@ class Lead:
 
     def _withheld(self, guest: Guest, generation: Generation) -> Generation:
         """The generation after one in which nobody was given the partitions, and nobody names them any more."""
-        pause_s = self._held_s
         while True:
             if not self._assign(guest, generation, self._partitions):
                 generation = self._next(guest)
                 continue
-            named = self._named(generation)
-            self._until_given_up(guest, moves=bool(named))
-            until = self._pace.clock.monotonic() + pause_s
-            while self._pace.clock.monotonic() < until:
-                guest.keep()
-                self._pace.pause(min(self._pace.tuning.look_s, pause_s))
-            generation, pause_s = self._next(guest), 0.0
+            self._until_given_up(guest, moves=bool(self._named(generation)))
+            generation = self._next_held(guest) if self._held_s > 0 else self._next(guest)
             if not self._named(generation):
                 return generation
+
+    def _next_held(self, guest: Guest) -> Generation:
+        """What is committed while the join is held counts, until the targets are."""
+        with self._kafka.membership.hold(self._group_id, rebalance=False) as hold, _refusals():
+            guest.join()
+            until = self._pace.clock.monotonic() + self._held_s
+            self._ends_s += self._held_s
+            while self._pace.clock.monotonic() < until:
+                hold.keep()
+                self._pace.pause(min(self._pace.tuning.look_s, self._held_s))
+        return self._joined(guest)
 
     def _until_given_up(self, guest: Guest, *, moves: bool) -> None:
         """Members of a cooperative group that have something to give up (``moves``) join anew when they have."""
@@ -137,7 +147,7 @@ class Lead:
         def over() -> bool:
             return guest.rebalances() or (not moves and self._now().state is GroupState.STABLE)
 
-        if not self._pace.until(over, self._standstill_s, self._pace.tuning.look_s):
+        if not self._until(over):
             raise NotLed(f"no member has given anything up within maxStandstill ({self._standstill_s:g} s)")
 
     def _next(self, guest: Guest) -> Generation:
@@ -154,8 +164,7 @@ class Lead:
             found = guest.joined()
             return found is not None
 
-        self._pace.until(over, self._standstill_s, self._pace.tuning.look_s)
-        if found is None:
+        if not self._until(over) or found is None:
             raise NotLed(f"not all members had joined within maxStandstill ({self._standstill_s:g} s)")
         if found.leader_id != guest.member_id:
             raise NotLed("another member leads it")
@@ -185,6 +194,11 @@ class Lead:
             f"{len(missing)} member(s) did not come back within maxStandstill ({self._standstill_s:g} s): {names}",
             left=left,
         )
+
+    def _until(self, reached: Callable[[], bool]) -> bool:
+        """As ``Pace.until``, while there is time; nothing counts as reached after that."""
+        left_s = self._ends_s - self._pace.clock.monotonic()
+        return left_s > 0 and self._pace.until(reached, left_s, self._pace.tuning.look_s)
 
     def _now(self) -> Group:
         return self._kafka.groups([self._group_id])[self._group_id]

@@ -374,12 +374,12 @@ class Sequences:
         lead = Lead(
             self._kafka, self._pace, group, round_.pending, held_s=self._hold_s, standstill_s=self._joins.standstill_s
         )
-        committed = False
+        in_barrier_once = False
 
         def in_barrier(guest: Guest) -> None:
-            nonlocal committed
+            nonlocal in_barrier_once
+            in_barrier_once = True
             self._commits.commit(round_.targets, round_.number, hold=guest)
-            committed = True
             # What an owner had sent to a transaction before it let go may have come to show over it.
             late = round_.overwritten_at_release(self._committed(round_))
             if late:
@@ -398,7 +398,8 @@ class Sequences:
             self.postponed = round_.pending
             return round_.pending
         except Unavailable as error:
-            if not committed:
+            # What was committed, or may have been, may show only after the partitions have been given to somebody.
+            if not in_barrier_once:
                 raise
             raise JoinNotHeld(
                 f"group {self._group_id} was not led to the end: its coordinator has moved, or did not answer for too "

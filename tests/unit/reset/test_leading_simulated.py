@@ -163,11 +163,24 @@ def test_a_coordinator_that_moves_costs_time_only(call: str, tmp_path: Path) -> 
     world.check_reset(at_most=2)
 
 
-def test_a_lead_that_is_lost_in_the_barrier_does_not_count(tmp_path: Path) -> None:
-    """Its targets are committed, and who has the partitions next may have been given them before."""
+@pytest.mark.parametrize("call", ["guest.assign", "pending", "committed"])
+def test_a_lead_that_is_lost_in_the_barrier_does_not_count(call: str, tmp_path: Path) -> None:
+    """Its targets are committed, and who has the partitions next may have been given them before they showed."""
+    world = World(replace(GO_OFTEN, consumer=(*GO_OFTEN.consumer, ("waits", False))), tmp_path)
+    world.create()
+    _at(world, "guest.assign", lambda: world.kafka.fail(call, Unavailable("coordinator moves")))
+    result = execute(world)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert ways(world).count(Way.LEADING) == 2
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_in_the_barrier_whose_outcome_is_unknown_does_not_count(committed: bool, tmp_path: Path) -> None:
     world = World(GO_OFTEN, tmp_path)
     world.create()
-    _at(world, "guest.assign", lambda: world.kafka.fail("guest.assign", Unavailable("coordinator moves")))
+    _at(world, "guest.assign", lambda: world.kafka.lose_commit_answer(committed=committed))
     result = execute(world)
     assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
     assert ways(world).count(Way.LEADING) == 2
