@@ -52,6 +52,14 @@ COOPERATIVE = Cell(
     members=2,
     auto_commit_interval_s=1.0,
 )
+FRANZ_GO = Cell(
+    kind=ClientKind.FRANZ_GO,
+    protocol=GroupProtocol.CLASSIC,
+    assignor="cooperative-sticky",
+    members=2,
+    auto_commit_interval_s=0.1,
+)
+"""Whoever leaves in its name is told of by a commit first: it keeps its positions, and has to be led."""
 KIP_848 = Cell(kind=ClientKind.LIBRDKAFKA, protocol=GroupProtocol.CONSUMER, members=2, auto_commit_interval_s=1.0)
 BARRIER_WAITING = Cell(
     kind=ClientKind.LIBRDKAFKA,
@@ -141,6 +149,19 @@ def partitions_that_no_member_owns(bootstrap: str, folder: Path) -> None:
 
 
 @story
+def owners_that_commit_all_the_time(bootstrap: str, folder: Path) -> None:
+    with Trial(bootstrap, FRANZ_GO, folder) as trial:
+        for _ in range(2):
+            trial.wait_settled(0.5)
+            outcome = trial.reset()
+            assert (outcome.phase, outcome.way) == (Phase.SUCCEEDED, Way.LEADING), str(outcome)
+            assert outcome.verdict.is_clean, str(outcome)
+            # One of several members stays in the first round, and may keep its position in the second.
+            assert outcome.rounds <= 3, str(outcome)
+        assert not trial.complaints()
+
+
+@story
 def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
     with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
         first, second, *_ = trial.partitions
@@ -184,6 +205,7 @@ STORIES |= {
     "barrier_waiting_nobody_waits_for_a_frozen_member": partial(
         _nobody_waits_for_a_frozen_member, BARRIER_WAITING, Way.BARRIER
     ),
+    "leading_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, FRANZ_GO, Way.LEADING),
     "handover_nobody_waits_for_a_frozen_member": partial(
         _nobody_waits_for_a_frozen_member, replace(HANDOVER_WAITING, owners=Owners.UNKNOWN), Way.HANDOVER
     ),
@@ -301,6 +323,10 @@ _DEATHS: Mapping[str, tuple[Cell, Phase, float]] = {
     "handover_about_to_begin": (COOPERATIVE, Phase.PAUSING, 0.0),
     "handover_midway": (KIP_848, Phase.PAUSING, 0.03),
     "handover_watching": (KIP_848, Phase.VERIFYING, 0.0),
+    # The Handover before it takes about a second; then a heartbeat passes, and members come back twice.
+    "leading_join_held": (FRANZ_GO, Phase.PAUSING, 3.0),
+    "leading_nobodys": (FRANZ_GO, Phase.PAUSING, 5.0),
+    "leading_given_back": (FRANZ_GO, Phase.PAUSING, 5.7),
     "barrier_waiting_transaction_open": (BARRIER_WAITING, Phase.PAUSING, 0.25),
     "handover_waiting_transaction_open": (HANDOVER_WAITING, Phase.PAUSING, 0.25),
 }
