@@ -97,7 +97,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A record was sent; `t`: when its answer came (or was no longer waited for). `offset`: of an acknowledged one."""
+    """A record was sent; `t`: when its answer came, or when it was sent. `offset`: of an acknowledged one."""
 
     __pydantic_config__ = _STRICT
     t: Seconds

@@ -225,6 +225,7 @@ class _Walk:
         self.paused: int | None = None
         self.left_out: list[tuple[int, int]] = []
         self.skipped: dict[int, tuple[int, ...]] = {}
+        self.stepped_over: set[int] = set()
         self.reread = 0
         self.stale = 0
         self.findings: dict[tuple[Rule, object], Finding] = {}
@@ -405,8 +406,8 @@ class _Walk:
 
     def _reads(self, session: _Session, offset: int, line: int, t: float) -> None:
         for lineage in self._alive():
-            # At the target: it got there at last, or stood there anyway, which nobody can tell apart.
-            is_at_target = self._awaits(lineage, offset)
+            # At the target, to which it was sent, or where it came by itself from before: nobody can tell that apart.
+            is_at_target = self._awaits(lineage, offset) and self._may_come(session, lineage, offset)
             if is_at_target:
                 lineage.begun = lineage.begun or line
             # And where it could as well have begun, it does not matter where it did.
@@ -422,6 +423,12 @@ class _Walk:
         session.given[offset] = line
         session.position, session.line, session.t = offset + 1, line, t
         self.last = session
+
+    def _may_come(self, session: _Session, lineage: _Lineage, offset: int) -> bool:
+        """Whether this owner can have come to the target. One that was put back behind it meanwhile was not sent."""
+        assert lineage.run is not None
+        was_before = session.since < lineage.run.t or self.log.first_at(lineage.left_at) <= offset
+        return was_before or lineage in session.lineages
 
     def _goes_on_dead(self, session: _Session, offset: int, line: int, t: float) -> None:
         run = session.lineages[-1].ended_by
@@ -451,6 +458,9 @@ class _Walk:
 
     def _skips(self, session: _Session, begin: int, end: int, line: int, why: str) -> None:
         left = self.log.between(begin, end)
+        # Up to a target on the way they may be left out; for the rest no reset is the reason.
+        targets = [x.floor for x in self._alive() if x.run is not None and x.floor <= end]
+        self.stepped_over.update(self.log.between(max([begin, *targets]), end))
         lines = (session.line, line) if session.line else (line,)
         for offset in left:
             self.skipped.setdefault(offset, lines)
@@ -492,12 +502,13 @@ class _Walk:
         if self.last is not None:
             reached = max([reached, *(x.reach for x in self.last.lineages if x.alive)])
         begin = self.start or 0
+        furthest = max(reached, max(self.delivered, default=-1) + 1)
         lost = [
             offset
             for offset in sorted(acked)
-            if begin <= offset < max(reached, max(self.delivered, default=-1) + 1)
+            if begin <= offset < furthest
             and offset not in self.delivered
-            and not any(low <= offset < high for low, high in self.left_out)
+            and (offset in self.stepped_over or not any(low <= offset < high for low, high in self.left_out))
         ]
         if lost:
             lines = [line for offset in lost for line in (acked[offset], *self.skipped.get(offset, ()))]

@@ -204,8 +204,8 @@ EXAMPLES = [
     ),
     Example(
         Rule.NONMONOTONIC_POLL, "backwards in a partition that was reset, but not to its target",
-        MOVED_BACK + polls("b", range(2, 20)) + is_done(),
-        MOVED_BACK + polls("b", range(3, 20)) + is_done(),
+        MOVED_BACK + polls("b", range(2, 20)) + gives_up("b") + owns("c") + polls("c", range(3, 20)) + is_done(),
+        MOVED_BACK + polls("b", range(3, 20)) + gives_up("b") + owns("c") + polls("c", range(3, 20)) + is_done(),
         (2,), "b", ("poll",),
     ),
     Example(
@@ -371,6 +371,12 @@ def test_an_owner_seeks_without_giving_up_the_partition() -> None:
 def test_an_owner_that_stands_at_the_target_goes_on() -> None:
     assert judged(A_READS_10 + asks(10) + is_done() + polls("a", range(10, 20))).begun == {"r1": frozenset({P})}
     assert judged(A_READS_10 + asks(10) + is_done() + polls("a", range(10, 20))).ok
+
+
+def test_an_owner_that_was_put_back_behind_the_target_did_not_begin_there() -> None:
+    began_before = A_READS_10 + asks(3) + gives_up("a") + owns("b") + polls("b", range(20)) + is_done()
+
+    assert judged(began_before).rules == {Rule.UNTRUE_SUCCESS}
 
 
 def test_to_the_end_where_there_is_nothing_to_read() -> None:
