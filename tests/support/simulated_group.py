@@ -201,7 +201,7 @@ class SimulatedGroup:
             if random.random() < 0.3:
                 # An owner's old position wins once more, and the partition is done again.
                 self._move(again, before[again], may_seek=False)
-                self._move(again, targets[again])
+                self._move(again, targets[again], may_seek=False)
             elif phase is Phase.SUCCEEDED and random.random() < 0.5:
                 self._move(again, before[again], may_seek=False)
                 unaware = self._move_unnoticed(again, targets[again])
