@@ -42,7 +42,8 @@ class FleetError(AssertionError):
 class EventKind(StrEnum):
     """What a member tells besides its records.
 
-    ``DIED``: an exception ended it. ``KILLED`` is told by the fleet, of a process it killed.
+    ``DIED``: an exception ended it. ``KILLED``, ``FROZEN`` and ``THAWED`` are told by the fleet, of a process that it
+    killed or stopped for a while.
     """
 
     READY = "ready"
@@ -54,6 +55,8 @@ class EventKind(StrEnum):
     DIED = "died"
     CLOSED = "closed"
     KILLED = "killed"
+    FROZEN = "frozen"
+    THAWED = "thawed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,9 +350,11 @@ class ConsumerFleet:
     def pause_process(self, index: int) -> None:
         """SIGSTOP: the process hangs, heartbeats included, until `resume_process`."""
         self._processes[index].popen.send_signal(signal.SIGSTOP)
+        self._tell_of(index, EventKind.FROZEN)
 
     def resume_process(self, index: int) -> None:
         """SIGCONT."""
+        self._tell_of(index, EventKind.THAWED)
         self._processes[index].popen.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
@@ -435,8 +440,8 @@ class ConsumerFleet:
         member = told["m"]
         with self._changed:
             if told["e"] == "record":
-                for t, partition, offset, topic in told["r"]:
-                    delivery = Delivery(t, member, topic, partition, offset)
+                for t, partition, offset, topic, value in told["r"]:
+                    delivery = Delivery(t, member, topic, partition, offset, value)
                     self._deliveries.append(delivery)
                     before = self._last.get((topic, partition))
                     if before is None or before.t <= t:
@@ -457,8 +462,15 @@ class ConsumerFleet:
                     claims.pop(partition, None)
             case EventKind.CLOSED:
                 self._gone(event.member)
-            case EventKind.READY | EventKind.COMMIT | EventKind.ERROR | EventKind.DIED | EventKind.KILLED:
+            case _:
                 pass
+
+    def _tell_of(self, index: int, kind: EventKind) -> None:
+        t = time.time()
+        with self._changed:
+            running = [name for name in self._processes[index].members if name in self._alive]
+            self._events += [Event(t, name, kind) for name in running]
+            self._changed.notify_all()
 
     def _gone(self, member: str) -> None:
         self._alive.discard(member)

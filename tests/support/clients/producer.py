@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from support.deliveries import Partition
+from support.deliveries import Partition, digest
+from support.history import Outcome, Send
 
 _CLOSE_S = 60.0
 
@@ -32,9 +33,12 @@ class ProduceError(AssertionError):
 class _Ledger:
     """Counts records a partition, and keeps number and offset of each acknowledged one, where the offset is known."""
 
-    def __init__(self, bootstrap: str, config: Mapping[str, str | int | float | bool]) -> None:
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, str | int | float | bool], *, keeps_sends: bool = False
+    ) -> None:
         self._lock = threading.Lock()
         self._acked: dict[Partition, dict[int, int]] = {}
+        self._sends: dict[tuple[Partition, int], Send] | None = {} if keeps_sends else None
         self._sent: dict[Partition, int] = {}
         self._failed: list[str] = []
         self._closed = False
@@ -48,15 +52,26 @@ class _Ledger:
         self._sent[partition] = number + 1
         given = line or Line(f"{partition[0]}-{partition[1]} {number}".encode())
 
+        def answered(outcome: Outcome, offset: int | None = None) -> None:
+            if self._sends is not None:
+                value = f"{digest(given.key, given.value):08x}"
+                self._sends[partition, number] = Send(time.time(), *partition, outcome, offset, value)
+
         def delivered(error: KafkaError | None, message: Message) -> None:
             with self._lock:
                 if error is not None:
                     self._failed.append(f"{partition} record {number}: {error}")
+                    # What came too late may be in the log all the same.
+                    late = error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_INFLIGHT)
+                    answered(Outcome.UNKNOWN if late else Outcome.FAILED)
                 elif (offset := message.offset()) is not None:
                     self._acked.setdefault(partition, {})[offset] = number
+                    answered(Outcome.ACKED, offset)
                 # Otherwise the broker had it from an earlier try already (DUPLICATE_SEQUENCE_NUMBER, whose answer names
                 # no offset): it is in the log, but at a place that nobody told.
 
+        with self._lock:
+            answered(Outcome.UNKNOWN)
         more: dict[str, Any] = {} if given.timestamp_ms is None else {"timestamp": given.timestamp_ms}
         while True:
             try:
@@ -88,6 +103,10 @@ class _Ledger:
                     f"{left} records without an answer after {_CLOSE_S:g} s; refused: {self._failed[:5]}"
                 )
 
+    def sends(self) -> list[Send]:
+        with self._lock:
+            return list((self._sends or {}).values())
+
     def acked(self) -> dict[Partition, dict[int, int]]:
         with self._lock:
             return {partition: dict(offsets) for partition, offsets in self._acked.items()}
@@ -98,7 +117,7 @@ class SteadyProducer:
 
     `lines` gives the records, one after the other whatever the partition; when they are used up, nothing more is
     produced. Without it a value is ``<topic>-<partition> <number>``. Records of the partitions are sent together, one a
-    partition each ``1 / rate_per_partition`` seconds.
+    partition each ``1 / rate_per_partition`` seconds. `keeps_sends`: for a history; `sends` has nothing without it.
     """
 
     def __init__(
@@ -110,12 +129,13 @@ class SteadyProducer:
         *,
         lines: Iterable[Line] | None = None,
         config: Mapping[str, str | int | float | bool] | None = None,
+        keeps_sends: bool = False,
     ) -> None:
         numbers = range(partitions) if isinstance(partitions, int) else partitions
         self._partitions = [(topic, number) for number in numbers]
         self._interval = 1 / rate_per_partition
         self._lines = iter(lines) if lines is not None else None
-        self._ledger = _Ledger(bootstrap, config or {})
+        self._ledger = _Ledger(bootstrap, config or {}, keeps_sends=keeps_sends)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"producer-{topic}", daemon=True)
         self._error: BaseException | None = None
@@ -153,6 +173,10 @@ class SteadyProducer:
     def acked(self) -> dict[Partition, dict[int, int]]:
         """For each partition, the acknowledged offsets so far and each one's number (from 0, as sent)."""
         return self._ledger.acked()
+
+    def sends(self) -> list[Send]:
+        """All records so far, and what came of each, where `keeps_sends`."""
+        return self._ledger.sends()
 
     def acked_offsets(self) -> dict[Partition, frozenset[int]]:
         """For each partition, the acknowledged offsets so far."""

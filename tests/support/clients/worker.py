@@ -4,7 +4,7 @@ The argument: ``{"kind", "topics", "commit", "commit_every_s", "hold_s", "member
 
 Standard output, one JSON object a line: ``t`` (epoch seconds), ``m`` (member), ``e`` and, by ``e``:
 
-* ``record``: ``r`` = ``[[t, partition, offset, topic], ...]``
+* ``record``: ``r`` = ``[[t, partition, offset, topic, CRC-32 of key and value], ...]``
 * ``assign`` | ``revoke`` | ``lost``: ``p`` = ``[[topic, partition], ...]``
 * ``commit``: ``o`` = ``[[topic, partition, offset, error or null], ...]``, ``error`` = name or null
 * ``error`` | ``died`` (an exception that ended the member): ``error`` = text
@@ -27,15 +27,21 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 Partition = tuple[str, int]
+Row = tuple[float, int, int, str, int]
 
 SHUTDOWN_S = 20.0
 _POLL_S = 0.1
+
+
+def _crc(key: bytes | None, value: bytes | None) -> int:
+    return zlib.crc32(value or b"", zlib.crc32(key or b""))
 
 
 class Reporter:
@@ -51,7 +57,7 @@ class Reporter:
             self._out.write(line.encode())
             self._out.flush()
 
-    def records(self, member: str, batch: list[tuple[float, int, int, str]]) -> None:
+    def records(self, member: str, batch: list[Row]) -> None:
         """Report `batch` and empty it."""
         if batch:
             self.event(member, "record", r=batch)
@@ -124,7 +130,7 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     name = spec.name
-    batch: list[tuple[float, int, int, str]] = []
+    batch: list[Row] = []
 
     def rebalanced(event: str) -> Callable[[Any, Sequence[Any]], None]:
         def listener(_consumer: Any, partitions: Sequence[Any]) -> None:
@@ -155,7 +161,7 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
                 else:
                     now = time.time()
                     topic, partition, offset = message.topic(), message.partition(), message.offset()
-                    batch.append((now, partition, offset, topic))
+                    batch.append((now, partition, offset, topic, _crc(message.key(), message.value())))
                     uncommitted.received(now, topic, partition, offset)
                 message = consumer.poll(0) if len(batch) < 500 else None
             report.records(name, batch)
@@ -329,10 +335,11 @@ def _with_ssl_context(config: dict[str, Any]) -> dict[str, Any]:
 def _report_polled(
     polled: Mapping[Any, Sequence[Any]], now: float, name: str, report: Reporter, uncommitted: Uncommitted
 ) -> None:
-    batch: list[tuple[float, int, int, str]] = []
+    batch: list[Row] = []
     for partition, records in polled.items():
         for record in records:
-            batch.append((now, partition.partition, record.offset, partition.topic))
+            crc = _crc(record.key, record.value)
+            batch.append((now, partition.partition, record.offset, partition.topic, crc))
             uncommitted.received(now, partition.topic, partition.partition, record.offset)
     report.records(name, batch)
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"slices"
 	"strings"
@@ -173,7 +174,8 @@ func (m *member) consume() error {
 		if records := fetches.Records(); len(records) > 0 {
 			rows := make([][]any, 0, len(records))
 			for _, r := range records {
-				rows = append(rows, []any{polled, r.Partition, r.Offset, r.Topic})
+				crc := crc32.Update(crc32.ChecksumIEEE(r.Key), crc32.IEEETable, r.Value)
+				rows = append(rows, []any{polled, r.Partition, r.Offset, r.Topic, crc})
 			}
 			m.say("record", map[string]any{"r": rows})
 			held.received(polled, records)

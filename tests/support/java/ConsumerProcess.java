@@ -20,6 +20,7 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -169,7 +170,15 @@ public final class ConsumerProcess {
             ObjectNode line = line("record");
             ArrayNode rows = line.putArray("r");
             for (ConsumerRecord<byte[], byte[]> record : records) {
-                rows.addArray().add(polled).add(record.partition()).add(record.offset()).add(record.topic());
+                CRC32 crc = new CRC32();
+                for (byte[] part : new byte[][] {record.key(), record.value()}) {
+                    if (part != null) {
+                        crc.update(part);
+                    }
+                }
+                rows.addArray()
+                        .add(polled).add(record.partition()).add(record.offset()).add(record.topic())
+                        .add(crc.getValue());
             }
             say(line);
         }
