@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from devstack import KafkaCluster
 from support.clients import ClientKind, CommitMode, EventKind, GroupProtocol
 from support.deliveries import Partition
+from support.history import Commit, CommitRow
 from support.reset_trial import Cell, Trial, create_topic, execute_and_die
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
@@ -386,6 +387,8 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
         theirs = min(targets)
         outsider = _Outsider(bootstrap, trial.group)
         outsider.begin({theirs: committed[theirs] - 70})
+        place = CommitRow(*theirs, committed[theirs] - 70)
+        trial.tell(Commit(time.time(), None, (place,)))  # from now on it may come into effect
         request = trial.request(targets)
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(trial.execute, request)

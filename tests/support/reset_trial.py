@@ -1,7 +1,8 @@
 """Trials of live resets: consumers of one kind read a steady flow, their group is reset again and again, and each
 reset is judged by what the consumers were given.
 
-`run_trial` does the whole and returns one `Outcome` a reset. `judge` is pure: deliveries in, verdict out.
+`run_trial` does the whole and returns one `Outcome` a reset. `judge` is pure: deliveries in, verdict out; it measures
+one reset. The whole trial's history is judged by `support.history_checker`, and kept where the trial fails.
 """
 
 from __future__ import annotations
@@ -20,13 +21,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self, cast
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support import recorded
 from support.checker import ResetRun, check
-from support.clients import ClientKind, CommitMode, ConsumerFleet, FleetError, GroupProtocol, SteadyProducer
+from support.clients import (
+    ClientKind,
+    CommitMode,
+    ConsumerFleet,
+    Event,
+    FleetError,
+    GroupProtocol,
+    SteadyProducer,
+)
 from support.deliveries import Delivery, Partition
+from support.history import Begin, Committed, End, History, Operation, Place, ResetBegin, ResetEnd, in_order, write
+from support.history import Phase as EndPhase
+from support.history_checker import judge as judge_history
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
@@ -50,6 +64,10 @@ BACK = (40, 90)
 """How far behind the committed offset a target lies, in records."""
 AHEAD_SHORT_OF_END = 5
 """A target ahead of the committed offset stays this far from the end: the owner has read past it for certain."""
+
+PRECISION_S = 0.005
+"""One machine's clock, read by several processes; and a library may commit a record just before it hands it out."""
+HISTORIES = Path(__file__).resolve().parents[2] / "build" / "histories"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,6 +444,9 @@ class Trial:
         self._config = config
         self._number = 0
         self._before_restart: list[Delivery] = []
+        self._told_before_restart: list[Event] = []
+        self._told: list[Operation] = []
+        self._ended: set[str] = set()
         self._runs: list[ResetRun] = []
         self._stack = contextlib.ExitStack()
         self.kafka = KafkaClient(Connection(bootstrap))
@@ -434,9 +455,12 @@ class Trial:
         cell = self.cell
         with contextlib.ExitStack() as stack:
             stack.callback(self.kafka.close)
+            self._began = time.time()
             create_topic(self.bootstrap, self.topic, cell.partitions)
             self.producer = stack.enter_context(
-                SteadyProducer(self.bootstrap, self.topic, cell.partitions, rate_per_partition=cell.rate)
+                SteadyProducer(
+                    self.bootstrap, self.topic, cell.partitions, rate_per_partition=cell.rate, keeps_sends=True
+                )
             )
             if cell.agent and (complaints := self.kafka.control.ensure()):
                 raise FleetError("; ".join(complaints))
@@ -456,8 +480,14 @@ class Trial:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                error.add_note(f"history: {self.keep_history()}")
+        finally:
+            self._stack.close()
 
     def _start_fleet(self) -> ConsumerFleet:
         cell = self.cell
@@ -511,6 +541,7 @@ class Trial:
         """Close all consumers gracefully, as one does to use Kafka's own tool, and keep what they were given."""
         self.fleet.stop()
         self._before_restart += self.fleet.records()
+        self._told_before_restart += self.fleet.events()
 
     def start_fleet(self) -> None:
         """Start the consumers anew, under the same names."""
@@ -532,7 +563,11 @@ class Trial:
 
     def committed(self) -> dict[Partition, int]:
         """The group's committed offsets."""
-        return {(p.topic, p.partition): o for p, o in self.kafka.committed(self.group).items()}
+        began = time.time()
+        found = {(p.topic, p.partition): o for p, o in self.kafka.committed(self.group).items()}
+        at = time.time()
+        self.tell(Committed(at, at - began, tuple(Place(*p, o) for p, o in sorted(found.items()))))
+        return found
 
     def draw_targets(self) -> dict[Partition, int]:
         """New places for half of the partitions, of several members: 40 to 90 records back for most, ahead for some."""
@@ -564,6 +599,7 @@ class Trial:
         name = name or f"r{self._number}"
         given = ApplySettings(owners=self.cell.owners, in_flight=timedelta(seconds=self.cell.in_flight_s))
         offsets = tuple(PartitionOffset(*p, o) for p, o in sorted(targets.items()))
+        self.tell(ResetBegin(time.time(), name, tuple(Place(*p, o) for p, o in sorted(targets.items()))))
         return RunRequest(
             run_uid=f"{self.group}/{name}",
             run_id=name,
@@ -588,6 +624,9 @@ class Trial:
         finally:
             kafka.close()
         assert result is not None
+        if request.run_id not in self._ended:
+            self._ended.add(request.run_id)
+            self.tell(ResetEnd(time.time(), request.run_id, EndPhase(result.phase), result.message))
         return result
 
     def judge(self, began: float, targets: Mapping[Partition, int], timeout: float = 20) -> Verdict:
@@ -658,15 +697,47 @@ class Trial:
                 raise FleetError(f"the group is {group.state}, owners {owners}")
             time.sleep(0.1)
 
-    def complaints(self, timeout: float = 60) -> tuple[str, ...]:
-        """The checker's word on the whole trial, once all that was produced is read; empty: nothing was lost.
+    def tell(self, operation: Operation) -> None:
+        """Add to the history what no consumer and no producer tells; from any thread."""
+        self._told.append(operation)
 
-        A second opinion: it does not tell members apart, and judges all runs in one sequence.
+    def history(self, *, drained: bool) -> History:
+        """All that has happened up to now. `drained`: the producer was stopped, and everything was read since."""
+        options = self.fleet.options
+        begin = Begin(
+            self._began,
+            self.group,
+            PRECISION_S,
+            recorded.unaware_s(options),
+            tuple(Place(*p, 0) for p in self.partitions),
+            recorded.untold(options),
+        )
+        ends = tuple(Place(*p, end) for p, end in sorted(self.producer.ends().items()))
+        events = self._told_before_restart + self.fleet.events()
+        consumed = recorded.of_fleet(self.records(), events)
+        operations = [*self.producer.sends(), *list(self._told), *consumed]
+        return in_order([begin, *operations, End(time.time(), ends, drained)], self.group)
+
+    def keep_history(self, history: History | None = None) -> Path:
+        """Write it where it stays when the trial is over; returns where."""
+        path = HISTORIES / f"{self.group}.jsonl"
+        write(path, history or self.history(drained=False))
+        return path
+
+    def complaints(self, timeout: float = 60) -> tuple[str, ...]:
+        """What is wrong with the whole trial, once all that was produced is read; if anything, its history is kept.
+
+        The history's rules tell members, commits and what a run said apart. `check` sees each partition as one sequence
+        of records: a second opinion on what was lost.
         """
         acked = self.producer.stop()
         self.fleet.wait_read_to(self.producer.ends(), timeout)
+        history = self.history(drained=True)
+        found = [str(finding) for finding in judge_history(history).findings]
         verdict = check(self.records(), acked, self._runs)
-        return () if not verdict.missing and not verdict.targets_lost else verdict.complaints()
+        if verdict.missing or verdict.targets_lost:
+            found += verdict.complaints()
+        return (*found, f"history: {self.keep_history(history)}") if found else ()
 
     def rest(self, at_least: float, at_most: float) -> None:
         """Let the consumers go on for a random while, so that the next reset meets other phases of their timers."""
@@ -683,8 +754,8 @@ def run_trial(
 ) -> Iterator[Outcome]:
     """Do resets of one live group of this kind, each judged, in one go of producer and consumers.
 
-    ``told``: for each reset, what it is told of the owners. Raises `FleetError` in the end when the checker finds a
-    record missing or a target lost over the whole trial.
+    ``told``: for each reset, what it is told of the owners. Raises `FleetError` in the end when the whole trial's
+    history breaks a rule; it is kept then, or where a reset was not good.
     """
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-trial-") as folder,
@@ -699,6 +770,8 @@ def run_trial(
         complaints = trial.complaints()
         if complaints:
             raise FleetError("; ".join([*map(str, outcomes), *complaints]))
+        if not all(outcome.is_good for outcome in outcomes):
+            trial.keep_history()
 
 
 # --- a writer that dies -----------------------------------------------------------------------------------------------
