@@ -15,7 +15,7 @@ what the reset said of itself.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,6 +149,11 @@ class _Lineage:
     begun: int = 0
     commits: list[tuple[float, int]] = field(default_factory=list)
 
+    def committed_until(self, t: float) -> float | None:
+        """When the last commit up to then was told."""
+        i = bisect_right(self.commits, t, key=lambda commit: commit[0])
+        return self.commits[i - 1][0] if i else None
+
     def floor_at(self, since: float, until: float) -> int:
         """The lowest offset that somebody can have fetched between the two times."""
         known = [self.floor]
@@ -219,6 +224,7 @@ class _Walk:
         self.current = _Lineage(start or 0, start or 0)
         self.is_placed = start is not None
         self.lineages = [self.current]
+        self.runs: list[_Run] = []
         self.sessions: dict[str, _Session] = {}
         self.last: _Session | None = None
         self.holds: list[_Hold] = []
@@ -248,6 +254,7 @@ class _Walk:
         self._release(None, t)
 
     def requested(self, run: _Run) -> None:
+        self.runs.append(run)
         self.holds.append(_Hold(run, run.t))
 
     def _release(self, by: _Run | None, t: float) -> None:
@@ -301,7 +308,7 @@ class _Walk:
         if is_in_log and self._admits(self.current, offset, t - took_s - slack, t):
             self.current.commits.append((t, offset))
             return
-        places = f"between {self.current.floor_at(t - took_s - slack, t)} and {self.current.reach}"
+        places = f"between {self._floor(self.current, t - took_s - slack, t)} and {self.current.reach}"
         ended = self._ended_by(offset, t - took_s - slack, t) if is_in_log else None
         if ended is None:
             self._find(Rule.MOVED_COMMIT, (offset,), None, (line,), f"nobody put the committed offset there; {places}")
@@ -334,9 +341,18 @@ class _Walk:
     def _leads_on(self, position: int, offset: int) -> bool:
         return offset >= position and self.log.first_at(position) == offset
 
+    def _floor(self, lineage: _Lineage, since: float, until: float) -> int:
+        """Where the lineage's last commit is. What owners commit during a run is no bound: it may do its target once
+        more, or put back what was committed when it began."""
+        for run in reversed(self.runs):
+            last = lineage.committed_until(since)
+            if last is not None and run.t <= last <= (run.end_t or last):
+                since = run.t
+        return lineage.floor_at(since, until)
+
     def _admits(self, lineage: _Lineage, offset: int, since: float, until: float) -> bool:
         """Whether one who fetched the committed offset between the two times can begin with the record at `offset`."""
-        floor = lineage.floor_at(since, until)
+        floor = self._floor(lineage, since, until)
         reach = max(lineage.reach, floor)
         return self.log.first_at(floor) <= self.log.first_at(offset) <= self.log.first_at(reach) and offset >= floor
 
@@ -355,7 +371,7 @@ class _Walk:
         if unaware is not None:
             session.lineages = [unaware]
             return
-        floor = self.current.floor_at(session.since, t)
+        floor = self._floor(self.current, session.since, t)
         known = f"the group was between {floor} and {self.current.reach}{self._targets()}"
         ended = self._ended_by(offset, session.since, t)
         if ended is not None:

@@ -197,6 +197,9 @@ class SimulatedGroup:
         if phase is Phase.SUCCEEDED or random.random() < 0.5:
             for partition, offset in targets.items():
                 self._move(partition, offset)
+                if random.random() < 0.3:
+                    self.poll(partition)
+                    self.commit(partition)
             again = random.choice(chosen)
             if random.random() < 0.3:
                 # An owner's old position wins once more, and the partition is done again.

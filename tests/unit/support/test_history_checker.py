@@ -197,6 +197,14 @@ EXAMPLES = [
         (7,), "b", ("poll",),
     ),
     Example(
+        Rule.UNTRUE_FAILURE, "a run that failed puts back no further than to what was committed when it began",
+        MOVED_BACK + polls("b", range(3, 10)) + commits("b", 10) + is_done(Phase.ROLLED_BACK) + gives_up("b")
+        + owns("c") + polls("c", range(7, 20)),
+        MOVED_BACK + polls("b", range(3, 10)) + commits("b", 10) + is_done(Phase.ROLLED_BACK) + gives_up("b")
+        + owns("c") + polls("c", range(8, 20)),
+        (7,), "c", ("reset-begin", "reset-end", "poll"),
+    ),
+    Example(
         Rule.NONMONOTONIC_POLL, "the commit was refused",
         A_READS_10 + commits("a", 8) + crashes("a") + owns("b") + polls("b", range(20)),
         A_READS_10 + commits("a", 8, error="REBALANCE_IN_PROGRESS") + crashes("a") + owns("b") + polls("b", range(20)),
