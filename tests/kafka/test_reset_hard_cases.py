@@ -146,7 +146,8 @@ def partitions_that_no_member_owns(bootstrap: str, folder: Path) -> None:
         trial.fleet.wait_flowing(trial.partitions)
         moved = (EventKind.ASSIGN, EventKind.REVOKE, EventKind.LOST)
         assert not [e for e in trial.fleet.events(before) if e.kind in moved], "the group's members noticed"
-        assert not trial.complaints()
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 @story
@@ -171,7 +172,8 @@ def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
         assert outcome.phase == Phase.SUCCEEDED, str(outcome)
         assert outcome.verdict.missing == 0, str(outcome)
         assert sum(d.offset == 0 for d in trial.records() if d[2:4] == first) == 2
-        assert not trial.complaints()
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 # --- members that do not come to a rebalance --------------------------------------------------------------------------
@@ -199,6 +201,8 @@ def _nobody_waits_for_a_frozen_member(cell: Cell, way: Way, bootstrap: str, fold
         trial.fleet.wait_assigned(trial.partitions, members=2)
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 STORIES |= {
@@ -313,7 +317,8 @@ def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, boots
         assert verdict.is_clean, f"{result} {verdict}"
         assert trial.execute(request) == result
         assert store.load().result == result
-        assert not trial.complaints()
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 _DEATHS: Mapping[str, tuple[Cell, Phase, float]] = {
@@ -371,7 +376,8 @@ def two_writers_have_one_result(bootstrap: str, folder: Path) -> None:
         assert store.load().result == result
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
-        assert not trial.complaints()
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 # --- others' transactions, and failures -------------------------------------------------------------------------------
@@ -400,7 +406,8 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
         assert result.phase is Phase.SUCCEEDED, result
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
-        assert not trial.complaints()
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 @story
@@ -415,6 +422,7 @@ def a_run_past_its_deadline_puts_everything_back(bootstrap: str, folder: Path) -
     with Trial(bootstrap, cell, folder, commits=False) as trial:
         writer = trial.kafka.writer(trial.group, transaction_timeout_s=5)
         before = dict.fromkeys(trial.partitions[:3], 30)
+        trial.tell(Commit(time.time(), None, tuple(CommitRow(*p, o) for p, o in before.items())))
         with writer.transaction() as transaction:
             transaction.send(trial.group, {TopicPartition(*p): o for p, o in before.items()})
             transaction.commit()
@@ -429,6 +437,8 @@ def a_run_past_its_deadline_puts_everything_back(bootstrap: str, folder: Path) -
         after = trial.committed()
         assert {p: after[p] for p in before} == before, result
         trial.fleet.wait_flowing(trial.partitions)
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 @story
@@ -444,9 +454,12 @@ def a_run_that_never_holds_puts_everything_back(bootstrap: str, folder: Path) ->
 
         def attack() -> None:
             outsider = _Outsider(bootstrap, trial.group)
+            place = CommitRow(*attacked, 7)
             while not over.wait(0.05):
+                trial.tell(Commit(time.time(), None, (place,)))
                 outsider.begin({attacked: 7})
                 outsider.commit()
+                trial.tell(Commit(time.time(), None, (place,)))
 
         attacker = threading.Thread(target=attack)
         attacker.start()
@@ -462,6 +475,8 @@ def a_run_that_never_holds_puts_everything_back(bootstrap: str, folder: Path) ->
         assert after[other] >= before[TopicPartition(*other)], f"{after[other]}, {result}"
         trial.fleet.wait_flowing(trial.partitions)
         trial.fleet.wait_read_to(trial.producer.ends())
+        complaints = trial.complaints()
+        assert not complaints, complaints
 
 
 @story
