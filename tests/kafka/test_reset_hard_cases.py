@@ -31,7 +31,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset import job
 from tidegate.reset.clock import SystemClock
-from tidegate.reset.model import Owners, Phase, RunRequest, ToEarliest, Way
+from tidegate.reset.model import Owners, Phase, RunRequest, RunResult, ToEarliest, Way
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 
@@ -164,6 +164,55 @@ def owners_that_commit_all_the_time(bootstrap: str, folder: Path) -> None:
 
 
 @story
+def a_consumer_that_assigned_itself_its_partitions(bootstrap: str, folder: Path) -> None:
+    """It is no member of its group, and goes on committing where it is, over the target."""
+    topic = group = f"assigned-{time.time_ns()}"
+    create_topic(bootstrap, topic, 1)
+    _produce(bootstrap, topic, 1, 5_000)
+    place = TopicPartition(topic, 0)
+    kafka = KafkaClient(Connection(bootstrap))
+    over = threading.Event()
+
+    def consume() -> None:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.commit.interval.ms": 1000})
+        consumer.assign([ClientTopicPartition(topic, 0, 0)])
+        while not over.wait(0.01):
+            consumer.poll(1)
+        consumer.close()
+
+    def reset(run_id: str) -> RunResult:
+        store = DirectoryRunStore(folder, run_id)
+        store.create(
+            RunRequest(
+                run_uid=f"{group}/{run_id}",
+                run_id=run_id,
+                group_id=group,
+                connection=Connection(bootstrap),
+                selections=(),
+                target=ToEarliest(),
+            )
+        )
+        result = job.execute(store, kafka, SystemClock())
+        assert result is not None
+        return result
+
+    reader = threading.Thread(target=consume)
+    reader.start()
+    try:
+        _until(lambda: kafka.committed(group).get(place, 0) > 50, 30)
+        live = reset("live")
+        assert (live.phase, live.reason, live.way) == (Phase.ROLLED_BACK, "Overwritten", Way.DIRECT), live
+        assert kafka.committed(group)[place] > 50
+    finally:
+        over.set()
+        reader.join()
+    stopped = reset("stopped")
+    assert (stopped.phase, stopped.rounds) == (Phase.SUCCEEDED, 1), stopped
+    assert kafka.committed(group)[place] == 0
+    kafka.close()
+
+
+@story
 def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
     with Trial(bootstrap, LIBRDKAFKA, folder) as trial:
         first, second, *_ = trial.partitions
@@ -171,7 +220,8 @@ def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
         outcome = trial.reset({first: 0, second: end})
         assert outcome.phase == Phase.SUCCEEDED, str(outcome)
         assert outcome.verdict.missing == 0, str(outcome)
-        assert sum(d.offset == 0 for d in trial.records() if d[2:4] == first) == 2
+        times = sum(d.offset == 0 for d in trial.records() if d[2:4] == first)
+        assert 2 <= times <= 2 + outcome.redone, f"{times}, {outcome}"
         complaints = trial.complaints()
         assert not complaints, complaints
 
@@ -267,16 +317,17 @@ STORIES |= {name: partial(_in_flight_is_waited_for, kind) for kind, name in stor
 
 @story
 def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
-    """The application commits old offsets explicitly, for 5 s after the release, and nobody has said so."""
+    """The application commits old offsets explicitly, for 3.5 s after the release, and nobody has said so."""
     cell = Cell(
         kind=ClientKind.LIBRDKAFKA,
         protocol=GroupProtocol.CLASSIC,
         assignor="range",
         members=2,
         commit=CommitMode.WORKER,
-        hold_s=5.0,
+        hold_s=3.5,
     )
-    # Quick heartbeats: the owners let go at once, with what they were given before the plan still in hand.
+    # Quick heartbeats: the owners let go at once, with what they were given before the plan still in hand. The watch
+    # goes on for 6.5 s.
     with Trial(bootstrap, cell, folder, config={"heartbeat.interval.ms": 300}) as trial:
         bounds = trial.kafka.log_bounds([TopicPartition(*p) for p in trial.partitions])
         committed = trial.committed()

@@ -45,14 +45,13 @@ _NOBODY: Final = frozenset[TopicPartition]()
 
 
 class DidNotHold(Exception):
-    """Owners went on overwriting the targets."""
+    """Owners went on overwriting the targets. ``what`` they do, for a person."""
 
-    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+    def __init__(self, partitions: Collection[TopicPartition], what: str = "") -> None:
         self.partitions = frozenset(partitions)
+        what = what or f"after {MAX_ROUNDS} rounds owners still go on from old positions, not from the target"
         names = ", ".join(map(str, sorted(self.partitions)[:10]))
-        super().__init__(
-            f"after {MAX_ROUNDS} rounds owners still go on from old positions, not from the target, of: {names}"
-        )
+        super().__init__(f"{what}, of: {names}")
 
 
 class PlanOutdated(Exception):
@@ -268,6 +267,8 @@ class GroupReset:
                 f"apply them with `to: {{undo: {self._run.request.run_id}}}`",
             )
         note = f"; {len(still)} partition(s) had no commit before and keep the target" if still else ""
+        if places and self._way is not Way.DIRECT:
+            note += "; what was read of them since the run began may be read again"
         return self._result(
             Phase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
         )
@@ -366,7 +367,10 @@ class GroupReset:
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
         if choice.way is Way.DIRECT and not self._unverified:
-            # Nobody was made to leave by this run, so nobody is expected to commit yet.
+            # Nobody was made to leave by this run, so no member is expected to commit yet.
+            if group.type is GroupType.SIMPLE and not (not_held or self._putting_back):
+                self._journal(Phase.VERIFYING, pending, choice, ())
+                self._watch_for_assigned(pending)
             return not_held
         self._not_held = not_held
         if not not_held:
@@ -434,6 +438,30 @@ class GroupReset:
                 self._unverified = _NOBODY
                 return _NOBODY
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
+
+    def _watch_for_assigned(self, pending: Partitions) -> None:
+        """Look for as long as a consumer may take until its next commit that has assigned itself partitions.
+
+        Such a one (``Consumer.assign``) is no member: it can neither be seen nor made to leave, and commits on from
+        where it is. Only a group that has offsets and never had members is suspected. Raises ``DidNotHold``.
+        """
+        targets = {p: self._targets[p] for p in pending}
+        moved = _NOBODY
+
+        def has_moved() -> bool:
+            nonlocal moved
+            seen = self._committed(pending)
+            moved = frozenset(p for p, target in targets.items() if seen.get(p) != target)
+            # Who has subscribed since has begun at the target.
+            return bool(moved) or self._group().has_members
+
+        self._pace.until(has_moved, max(self._tuning.watch_s, self._hold_s), 5 * self._tuning.look_s)
+        if moved and not self._group().has_members:
+            raise DidNotHold(
+                moved,
+                "a consumer that is no member of the group, as after assign(), commits its own offsets over the "
+                "targets; stop it first",
+            )
 
     def _note_resumed(self, pending: Partitions) -> None:
         """For the record only, so it may fail."""

@@ -1539,6 +1539,55 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, 0)
 
 
+def _assigned_to_itself(world: World, every_s: float = 5.0) -> dict[TopicPartition, int]:
+    """The members are gone; one consumer has assigned itself all partitions, and commits its position now and then.
+
+    Returns its positions.
+    """
+    for consumer in world.consumers:
+        consumer.close()
+    world.kafka.set_group(GROUP, GroupType.SIMPLE)
+    positions = dict(world.kafka.committed(GROUP))
+
+    def commit() -> None:
+        for partition in positions:
+            positions[partition] += 10
+        world.kafka.commit_directly(GROUP, positions)
+        world.clock.after(every_s, commit)
+
+    world.clock.after(every_s, commit)
+    return positions
+
+
+@pytest.mark.parametrize("aim", ["back", "ahead"])
+def test_a_consumer_that_assigns_itself_partitions_is_noticed(aim: str, tmp_path: Path) -> None:
+    """Java, librdkafka and kafka-python commit so with ``enable.auto.commit`` and a group id."""
+    world = World(KINDS[0], tmp_path)
+    if aim == "ahead":
+        world.aim_ahead()
+    positions = _assigned_to_itself(world)
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert "assign()" in result.message
+    assert world.kafka.committed(GROUP) == positions
+
+
+@pytest.mark.parametrize("joins", [False, True], ids=["nobody", "a subscriber"])
+def test_a_group_that_never_had_members_is_reset(joins: bool, tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    _assigned_to_itself(world, every_s=math.inf)
+    world.create()
+    if joins:
+        world.clock.after(1.0, lambda: world.consumers[0].start() and None)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.DIRECT, 1)
+    seen = world.kafka.committed(GROUP)
+    assert all(seen[p] >= target if joins else seen[p] == target for p, target in world.targets.items())
+
+
 def test_a_target_may_be_the_end_of_the_log(tmp_path: Path) -> None:
     """The whole backlog is skipped: what is written next is the first that is read."""
     world = World(KINDS[3], tmp_path)
