@@ -17,12 +17,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
+from unittest.mock import patch
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -33,6 +35,7 @@ from support.clients import (
     CommitMode,
     ConsumerFleet,
     Event,
+    EventKind,
     FleetError,
     GroupProtocol,
     SteadyProducer,
@@ -43,7 +46,7 @@ from support.history import Phase as EndPhase
 from support.history_checker import judge as judge_history
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kafka.model import GroupState, Member, TopicPartition
 from tidegate.reset import job
 from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
@@ -55,6 +58,7 @@ from tidegate.reset.model import (
     Progress,
     RunRequest,
     RunResult,
+    Way,
 )
 from tidegate.reset.pacing import Tuning
 from tidegate.reset.store import RunStore
@@ -226,8 +230,8 @@ class Verdict:
     elsewhere: tuple[str, ...] = ()
     """Partitions of the reset whose first new position was not the target, as ``topic-number``."""
     handed_on: tuple[str, ...] = ()
-    """Those of them where another member went on exactly where the one before had stopped: the group's own rebalance
-    may have done that just before the reset took hold."""
+    """Those of them that the group's own rebalance had given to another member before anybody was made to leave, or
+    may have: it went on exactly where the one before had stopped."""
     faults: tuple[str, ...] = ()
 
     @property
@@ -242,16 +246,19 @@ def judge(
     partitions: Collection[Partition],
     targets: Mapping[Partition, int],
     acked: Mapping[Partition, Collection[int]],
+    events: Sequence[Event] = (),
+    released: float | None = None,
 ) -> Verdict:
     """Judge one reset that began at ``began`` (epoch seconds), by all deliveries up to the moment of judging.
 
-    ``deliveries``: of the whole trial up to now, sorted by time; those since ``began`` are this reset's.
+    ``deliveries``: of the whole trial up to now, sorted by time; those since ``began`` are this reset's. ``events``:
+    what the members told, sorted by time. ``released``: when an owner was first made to leave (epoch seconds).
     """
     by_partition: dict[Partition, list[Delivery]] = {p: [] for p in partitions}
     for delivery in deliveries:
         by_partition[delivery.topic, delivery.partition].append(delivery)
     seen = [
-        _of_target(by_partition[p], began, targets[p], acked[p])
+        _of_target(by_partition[p], began, targets[p], acked[p], partial(_given_before, events, released))
         if p in targets
         else _of_other(by_partition[p], began, acked[p])
         for p in sorted(partitions)
@@ -293,7 +300,24 @@ class _Seen:
     faults: list[str] = field(default_factory=list)
 
 
-def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked: Collection[int]) -> _Seen:
+def _given_before(events: Sequence[Event], released: float | None, delivery: Delivery) -> bool:
+    """Whether a member had a partition that it began to read before an owner was first made to leave."""
+    partition = (delivery.topic, delivery.partition)
+    given = [
+        e.t
+        for e in events
+        if e.kind is EventKind.ASSIGN and e.member == delivery.member and partition in e.partitions and e.t < delivery.t
+    ]
+    return released is not None and bool(given) and given[-1] < released
+
+
+def _of_target(
+    deliveries: Sequence[Delivery],
+    began: float,
+    target: int,
+    acked: Collection[int],
+    given_before: Callable[[Delivery], bool],
+) -> _Seen:
     """Follow the positions of all members that read the partition: an *old* position leads on from before the reset,
     a *new* one from the target."""
     seen = _Seen(is_target=True)
@@ -309,7 +333,7 @@ def _of_target(deliveries: Sequence[Delivery], began: float, target: int, acked:
             from_target = d.offset == target or (d.offset in range(target, max(read, default=target - 1) + 2))
             if not started:
                 seen.exact = d.offset == target
-                seen.handed_on = not seen.exact and d.offset == stood
+                seen.handed_on = not seen.exact and (d.offset == stood or given_before(d))
                 started = True
             if not from_target:
                 seen.wrong_starts += 1
@@ -447,6 +471,8 @@ class Trial:
         self._told_before_restart: list[Event] = []
         self._told: list[Operation] = []
         self._ended: set[str] = set()
+        self._released: float | None = None
+        """When the last run first made an owner leave, if that is how it began."""
         self._runs: list[ResetRun] = []
         self._stack = contextlib.ExitStack()
         self.kafka = KafkaClient(Connection(bootstrap))
@@ -619,11 +645,22 @@ class Trial:
     def execute(self, request: RunRequest, tuning: Tuning | None = None) -> RunResult:
         """Carry a new run out, with a Kafka client of its own, as a Spark executor does."""
         kafka = KafkaClient(request.connection)
+        store = self.store(request)
+        left: list[float] = []
+        leave = kafka.membership.leave
+
+        def noted(group_id: str, members: Iterable[Member]) -> frozenset[str]:
+            left.append(time.time())
+            return leave(group_id, members)
+
         try:
-            result = job.execute(self.store(request), kafka, SystemClock(), tuning=tuning)
+            with patch.object(kafka.membership, "leave", noted):
+                result = job.execute(store, kafka, SystemClock(), tuning=tuning)
         finally:
             kafka.close()
         assert result is not None
+        handed_over = any(p.way is Way.HANDOVER for p in store.load().journal if p.round == 1)
+        self._released = left[0] if left and handed_over else None
         if request.run_id not in self._ended:
             self._ended.add(request.run_id)
             self.tell(ResetEnd(time.time(), request.run_id, EndPhase(result.phase), result.message))
@@ -635,7 +672,15 @@ class Trial:
         while True:
             self.fleet.wait_flowing(self.partitions, timeout=60)
             self.fleet.wait_read_to(self.producer.ends(), 60)
-            verdict = judge(self.records(), began, self.partitions, targets, self.producer.acked_offsets())
+            verdict = judge(
+                self.records(),
+                began,
+                self.partitions,
+                targets,
+                self.producer.acked_offsets(),
+                self.fleet.events(began - 60),
+                self._released,
+            )
             if verdict.is_clean or time.monotonic() > deadline:
                 self._runs.append(ResetRun(began, time.time(), targets))
                 return verdict

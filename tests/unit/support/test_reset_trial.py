@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from support.clients import Event, EventKind
 from support.deliveries import Delivery, Partition
 from support.reset_trial import UNSUPPORTED, Verdict, defaults, judge, kinds
 from tidegate.reset.model import Owners
@@ -58,6 +59,17 @@ def test_one_that_starts_at_the_old_place_and_is_made_to_start_again() -> None:
 def test_one_that_starts_elsewhere_than_where_the_old_one_stopped() -> None:
     found = verdict(given((0.0, "a", range(10)), (2.0, "b", range(9, 12)), (3.0, "b", range(3, 20))))
     assert (found.elsewhere, found.handed_on) == (("t-0",), ())
+
+
+@pytest.mark.parametrize(("assigned", "handed_on"), [(1.4, ("t-0",)), (1.6, ())], ids=["before", "after"])
+def test_one_that_was_given_the_partition_before_anybody_was_made_to_leave(
+    assigned: float, handed_on: tuple[str, ...]
+) -> None:
+    """It starts at the last commit of an owner that had read on."""
+    deliveries = sorted(given((0.0, "a", range(10)), (2.0, "b", range(9, 12)), (3.0, "b", range(3, 20))))
+    events = [Event(assigned, "b", EventKind.ASSIGN, (P,)), Event(2.8, "b", EventKind.ASSIGN, (P,))]
+    found = judge(deliveries, 1.0, [P], {P: 3}, {P: range(20)}, events, released=1.5)
+    assert (found.elsewhere, found.handed_on) == (("t-0",), handed_on)
 
 
 def test_an_old_owner_that_has_not_noticed_yet() -> None:
