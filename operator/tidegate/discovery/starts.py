@@ -16,6 +16,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader, Kafka
 from tidegate.reset.clock import Clock
+from tidegate.reset.owners import look
 
 PURPOSE: Final = "starts"
 """Of the writer: a reset of the group that is under way must not be fenced."""
@@ -62,7 +63,7 @@ def give_starts(
     nobody can tell any more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also
     while a transaction of somebody else holds one.
     """
-    before = kafka.groups([group_id])[group_id]
+    before = look(kafka, group_id, partitions)
     begins = dict.fromkeys(just_made, 0)
     older = [p for p in partitions if p not in begins]
     if older:
@@ -74,7 +75,7 @@ def give_starts(
     free = {p: begin for p, begin in begins.items() if p not in committed}
     if free:
         _commit(kafka, clock, group_id, free)
-    after = kafka.groups([group_id])[group_id]
+    after = look(kafka, group_id, partitions)
     managed = kafka.managed_members(group_id) if agents_decide and after.has_members else frozenset()
     starts, doubtful = {}, []
     for partition, begin in begins.items():
@@ -97,8 +98,8 @@ def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:
     ``before`` was seen before the commit, ``after`` when it could be read. A rebalance of a classic group hides who
     owns what; one that had not begun before has not assigned anything yet.
     """
-    if after.state.is_rebalancing:
-        return not before.state.is_rebalancing and before.owner(partition) is None
+    if after.hidden([partition]):
+        return not before.hidden([partition]) and before.owner(partition) is None
     return after.owner(partition) is None
 
 

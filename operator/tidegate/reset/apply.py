@@ -452,11 +452,14 @@ class GroupReset:
             nonlocal moved
             seen = self._committed(pending)
             moved = frozenset(p for p, target in targets.items() if seen.get(p) != target)
-            # Who has subscribed since has begun at the target.
-            return bool(moved) or self._group().has_members
+            return bool(moved) or has_subscribers()
+
+        def has_subscribers() -> bool:
+            # They have begun at the target. The group stays theirs when they are gone.
+            return self._group().type is not GroupType.SIMPLE
 
         self._pace.until(has_moved, max(self._tuning.watch_s, self._hold_s), 5 * self._tuning.look_s)
-        if moved and not self._group().has_members:
+        if moved and not has_subscribers():
             raise DidNotHold(
                 moved,
                 "a consumer that is no member of the group, as after assign(), commits its own offsets over the "
@@ -470,7 +473,7 @@ class GroupReset:
             return
         try:
             group = self._group()
-        except Unavailable:
+        except KafkaFailure:
             return
         if group.type is GroupType.CONSUMER or group.state is GroupState.STABLE:
             for member in group.members:
@@ -624,9 +627,12 @@ class GroupReset:
         if last.again:
             return frozenset(last.again)
         self._commits.wait_visible(everything)
-        unclear = self._passed_unseen(last)
+        unclear = self._passed_unseen(last) or self._unmanaged_since(last)
         if unclear:
             return unclear
+        if last.way is Way.DIRECT and not self._putting_back and self._group().type is GroupType.SIMPLE:
+            self._watch_for_assigned(everything)
+            return _NOBODY
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         held = last.way is not Way.DIRECT and self._holds(self._group())
         if last.way is Way.LEADING:
@@ -648,6 +654,18 @@ class GroupReset:
         replaced = self._replaced
         return frozenset(p for p, target in self._targets.items() if replaced.get(p, -1) < target < seen.get(p, -1))
 
+    def _unmanaged_since(self, last: Progress) -> Partitions:
+        """Behind gates that nobody has looked at after the commit: owners without the agent, who may have come before.
+
+        Whoever runs it has obeyed, or begins at the target.
+        """
+        if last.way is not Way.GATED or last.phase is Phase.VERIFYING:
+            return _NOBODY
+        group = self._settled_group(frozenset(last.pending))
+        managed = self._kafka.managed_members(self._group_id)
+        unmanaged = frozenset(p for m in group.members if m.member_id not in managed for p in m.assignment)
+        return frozenset(last.pending) & (unmanaged | group.hidden(last.pending))
+
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
         # A rebalance hides who owns what; one of a Barrier is our own hold, which can be taken over.
@@ -656,7 +674,8 @@ class GroupReset:
             return pending
         # Of a cooperative group only the generations just after that have told what its owners kept all the same.
         left = intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing)
-        if left and not is_cooperative(group):
+        # Those of a KIP-848 group may have been replaced between the look and the commit.
+        if left and group.type is GroupType.CLASSIC and not is_cooperative(group):
             return _NOBODY
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}

@@ -122,6 +122,13 @@ class RunGates:
         self._pace.until(settled, self._limit_s, 0.0)
         return why
 
+    def not_held_by_all(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        """Of the partitions that were closed, those that an owner may deliver or commit all the same: it has come since
+        (it runs no agent), or somebody has taken the hold away."""
+        group = look(self._kafka, self._group_id, epochs)
+        stand = standings(self._control.read([self._group_id], wait_s=_LOOK_S), group, list(epochs), epochs)
+        return frozenset(p for p, s in stand.items() if not s.is_paused)
+
     def open_all(self, *, insist: bool = True) -> None:
         """Let go of all that the run holds, whichever writer of it closed them.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Guest, JoinHold, Kafka
 from tidegate.reset.commits import OwnersHold, RunCommits
@@ -20,7 +20,7 @@ from tidegate.reset.joins import Joins, not_back
 from tidegate.reset.leading import Lead, NotLed
 from tidegate.reset.model import Standstill, Way
 from tidegate.reset.owners import look
-from tidegate.reset.pacing import Pace
+from tidegate.reset.pacing import DeadlinePassed, Pace
 from tidegate.reset.watch import Watched
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
 
@@ -233,10 +233,14 @@ class Sequences:
             self._learn_before(round_)
             self._commits.commit(round_.targets, round_.number)
             seen = self._committed(round_)
+            # Who was given a partition before the offset could be read has begun elsewhere, whatever is committed.
+            came_since = self._gates.not_held_by_all(epochs)
         finally:
             self._gates.open()
-        self._note_reopened(epochs)
-        return frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
+        if came_since:
+            self.disobeyed = f"an owner of {min(came_since)} came after all others had obeyed, and did not"
+        self._note_reopened({p: epoch for p, epoch in epochs.items() if p not in came_since})
+        return came_since | frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
 
     def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
         """For the record only: how long they stood still, and who goes on."""
@@ -245,7 +249,7 @@ class Sequences:
         def all_go_on() -> bool:
             try:
                 back = self._gates.reopened(left)
-            except Unavailable:
+            except KafkaFailure:
                 return True
             self.went_on |= back.go_on
             over = back.go_on | back.not_expected
@@ -254,7 +258,8 @@ class Sequences:
                 del left[partition]
             return not left
 
-        self._pace.until(all_go_on, self._pace.tuning.obey_s, 0.0)
+        with contextlib.suppress(DeadlinePassed):
+            self._pace.until(all_go_on, self._pace.tuning.obey_s, 0.0)
 
     def _barrier(self, round_: Round) -> Partitions:
         """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.

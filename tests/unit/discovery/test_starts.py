@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -211,3 +212,45 @@ def test_whether_an_owner_came_before_an_earlier_call_s_start_nobody_can_tell() 
     scene.hand_out(scene.consumer())
 
     assert scene.give().outcome is Outcome.OVERTAKEN
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CLASSIC, GroupType.CONSUMER])
+def test_an_owner_that_has_yet_to_give_the_partition_up_came_before(protocol: GroupType) -> None:
+    """It began at the end, and commits when it gives the partition up: until then it seems to be nobody's."""
+    classic = protocol is GroupType.CLASSIC
+    clock = FakeClock()
+    kafka = FakeKafka(clock)
+    kafka.hides_revocations = True
+    kafka.create_topic("orders", 3)
+    kafka.fill("orders", 50)
+    settings: dict[str, Any] = {
+        "protocol": protocol,
+        "assignor": "cooperative-sticky" if classic else "uniform",
+        "begins_at_end": True,
+        "auto_commit_s": 60.0,
+        "gives_up_after_s": 8.0 if classic else 0.0,
+    }
+    first = FakeConsumer(kafka, GROUP, ["orders"], client_id="a", **settings).start()
+    clock.sleep(10)
+    kafka.add_partitions("orders", 4)
+    new = TopicPartition("orders", 3)
+    kafka.append(new, [START] * 10)
+    if classic:
+        kafka.membership.rebalance(GROUP)
+    else:
+        kafka._retarget(kafka._group(GROUP))
+    clock.sleep(12)
+    kafka.append(new, [START] * 5)
+    clock.sleep(1)
+    FakeConsumer(kafka, GROUP, ["orders"], client_id="b", phase_s=0.3, **settings).start()
+    for _ in range(400):
+        group = kafka.groups([GROUP])[GROUP]
+        if group.owner(new) is None and (group.state is GroupState.STABLE or not classic):
+            break
+        clock.sleep(0.02)
+    assert new in first.positions, "it has not given it up"
+    assert kafka.groups([GROUP])[GROUP].owner(new) is None
+
+    start = give_starts(kafka, clock, GROUP, [new])[new]
+
+    assert start.outcome is Outcome.OVERTAKEN
