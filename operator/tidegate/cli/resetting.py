@@ -14,7 +14,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
@@ -219,7 +219,8 @@ class Resetting:
         except (StoreFailure, StaleAttempt) as failure:
             raise CommandFailed(str(failure)) from failure
         if plan is not None:
-            self._explain(plan)
+            # The result tells by which way: owners can make another one necessary than was planned.
+            self._explain(replace(plan, way=None))
         if result.phase is not Phase.SUCCEEDED or plan is None:
             raise _failed(result.message)
         self.screen.note(f"{request.group_id}: {result.message}")

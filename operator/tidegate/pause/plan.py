@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, group_not_allowed, topic_not_allowed
+from tidegate.kafka.model import GroupType
 from tidegate.kafka.names import is_internal
 from tidegate.pause import by_agent, by_scale
 from tidegate.pause.letting_go import leave, refuse, resume, scale_back
@@ -25,6 +26,7 @@ FINALIZER: Final = "tidegate.io/pause"
 
 INVALID_SPEC: Final = "InvalidSpec"
 INTERNAL_TOPIC: Final = "InternalTopic"
+UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 CONTROL_TOPICS_UNUSABLE: Final = "ControlTopicsUnusable"
 SUSPENDED: Final = "Suspended"
@@ -124,4 +126,10 @@ def _refusal(spec: ConsumerGroupPauseSpec, observed: Observed | None) -> Refusal
         message = topic_not_allowed(observed.connection, observed.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
+    if observed.group.type in (GroupType.STREAMS, GroupType.SHARE):
+        return Refusal(
+            UNSUPPORTED_GROUP,
+            f"group {spec.group} is a {observed.group.type} group: its members run no agent, and whether any is left "
+            "can't be seen. Stop the application itself",
+        )
     return None

@@ -528,8 +528,8 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
         return f"{members} member(s) are made to leave and come back: what they have read and not committed {reread}"
     # Which clients they are is seen when the plan is applied.
     return (
-        "The members are held at one rebalance, which re-reads nothing; but one whose client is from before KIP-429 "
-        f"(aiokafka, kafka-python) is made to leave instead, and what it has read and not committed {reread}"
+        f"What a member has read and not committed {reread}, if it does not commit as it gives its partitions up at "
+        "the rebalance, or is made to leave because its client is from before KIP-429 (aiokafka, kafka-python)"
     )
 
 

@@ -446,6 +446,8 @@ NARROW = AllowSpec(groups=("other-*",))
         ({"allow": NARROW}, "GroupNotAllowed"),
         ({"allow": AllowSpec(topics=("refunds",))}, "TopicNotAllowed"),
         ({"spec": spec_of(), "allow": AllowSpec(topics=("refunds",))}, "TopicNotAllowed"),
+        ({"group": Group("payments", GroupState.UNKNOWN, GroupType.STREAMS)}, "UnsupportedGroup"),
+        ({"group": Group("payments", GroupState.UNKNOWN, GroupType.SHARE)}, "UnsupportedGroup"),
     ],
 )
 def test_what_is_refused_is_said_once_and_nothing_is_held(given: dict[str, Any], reason: str) -> None:

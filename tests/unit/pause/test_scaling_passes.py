@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.fake_kafka import FakeConsumer
 from support.pause_world import Killed, World
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import PAUSES, KubeFailure
 from tidegate.pause.scaler import WORKLOAD_NOT_SCALABLE
 from tidegate.pause.workloads import WORKLOAD_NOT_FOUND, WORKLOAD_UNREADABLE
@@ -495,6 +496,13 @@ def test_what_is_asked_of_the_agents_from_now_on_is_held_before_consumers_come_b
     doings = [step for step in world.steps.log if not step.startswith("status")]
     assert doings == ["hold 2", "Deployment app 3"]
     assert (world.phase, status(world)["method"], status(world)["workloads"]) == ("Paused", "Agent", [])
+
+
+def test_a_streams_group_whose_members_nobody_can_see_is_never_called_paused(world: World) -> None:
+    world.kafka.set_group("payments", GroupType.STREAMS)
+    world.ask(**BY_SCALE)
+    world.passes()
+    assert (world.phase, condition(world, "Stalled")[1], replicas(world)) == ("Pending", "UnsupportedGroup", 3)
 
 
 def test_what_is_not_allowed_any_more_goes_back(world: World) -> None:
