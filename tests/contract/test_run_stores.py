@@ -27,7 +27,6 @@ from tidegate.reset.model import (
     Clamped,
     FromFile,
     FromGroup,
-    Owners,
     PartitionOffset,
     PartitionPlan,
     Phase,
@@ -78,7 +77,7 @@ def a_request(target: Target | None = None) -> RunRequest:
         ),
         selections=(Selection("orders", frozenset({0, 2})), Selection("refunds-*")),
         target=target or ToEarliest(),
-        settings=ApplySettings(Owners.WAITING, timedelta(seconds=1.5), NOON + timedelta(minutes=15)),
+        settings=ApplySettings(timedelta(seconds=1.5), NOON + timedelta(minutes=15)),
         allowed_topics=("orders", "refunds-*"),
         manual_approval=True,
     )

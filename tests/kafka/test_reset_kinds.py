@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from zlib import crc32
@@ -12,7 +12,7 @@ import pytest
 from devstack import KafkaCluster
 from support.clients import ClientKind, GroupProtocol
 from support.reset_trial import UNSUPPORTED, Cell, Outcome, kinds, managed, run_trial
-from tidegate.reset.model import Owners, Way
+from tidegate.reset.model import Way
 
 AT_ONCE = 6
 """Each trial is mostly waiting: for heartbeats, and for the next auto-commit."""
@@ -30,51 +30,43 @@ CELLS += [
     _often(Cell(kind=ClientKind.FRANZ_GO, protocol=GroupProtocol.CLASSIC, assignor="cooperative-sticky", members=n))
     for n in (1, 2)
 ]
-WAITING = frozenset(replace(c, owners=Owners.UNKNOWN).name for c in kinds(Owners.WAITING))
-"""Clients that wait for open transactions: their group is reset twice, the second time with ``Waiting``."""
 EAGER = ("range", "roundrobin", "sticky")
 
 
 @pytest.fixture(scope="module")
-def trials(request: pytest.FixtureRequest, kafka: KafkaCluster) -> Iterator[Mapping[str, Future[Sequence[Outcome]]]]:
+def trials(request: pytest.FixtureRequest, kafka: KafkaCluster) -> Iterator[Mapping[str, Future[Outcome]]]:
     """All trials that were selected, each on a topic and a group of its own, some at once."""
     selected = {item.nodeid for item in request.session.items}
     here = request.node.nodeid
     name = test_a_live_group_goes_on_from_the_targets.__name__
     wanted = [cell for cell in CELLS if f"{here}::{name}[{cell.name}]" in selected]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {cell.name: pool.submit(_resets, kafka.bootstrap, cell) for cell in wanted}
+        yield {cell.name: pool.submit(_reset, kafka.bootstrap, cell) for cell in wanted}
         pool.shutdown(cancel_futures=True)
 
 
-def _resets(bootstrap: str, cell: Cell) -> Sequence[Outcome]:
-    return list(run_trial(bootstrap, cell, told(cell), seed=crc32(cell.name.encode()), rest_s=(0.0, 1.5)))
-
-
-def told(cell: Cell) -> Sequence[Owners]:
-    """What the resets of a cell's group are told of its owners."""
-    return tuple(Owners) if cell.name in WAITING else (Owners.UNKNOWN,)
+def _reset(bootstrap: str, cell: Cell) -> Outcome:
+    [outcome] = run_trial(bootstrap, cell, 1, seed=crc32(cell.name.encode()), rest_s=(0.0, 1.5))
+    return outcome
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, Future[Sequence[Outcome]]]) -> None:
-    outcomes = trials[cell.name].result(300)
-    assert len(outcomes) == len(told(cell))
-    for outcome in outcomes:
-        verdict = outcome.verdict
-        assert outcome.is_good, str(outcome)
-        assert verdict.targeted >= 4, str(outcome)
-        # Only what an owner overwrote, or whose owner had to stay for a round, may have begun elsewhere first.
-        assert set(verdict.elsewhere) - set(verdict.handed_on) <= set(outcome.done_again), str(outcome)
-        assert outcome.way in expected_ways(cell), str(outcome)
-        if outcome.way == Way.BARRIER:
-            # franz-go commits what it has handed out with the next poll: the last batch is read again, as in any
-            # rebalance of its own.
-            assert verdict.again_elsewhere <= (cell.partitions if cell.kind is ClientKind.FRANZ_GO else 0), str(outcome)
-            assert (verdict.stale, verdict.wrong_starts) == (0, 0), str(outcome)
-        if outcome.way == Way.GATED:
-            read_twice = (verdict.again, verdict.again_elsewhere, verdict.stale)
-            assert (read_twice, verdict.wrong_starts, outcome.rounds) == ((0, 0, 0), 0, 1), str(outcome)
+def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, Future[Outcome]]) -> None:
+    outcome = trials[cell.name].result(300)
+    verdict = outcome.verdict
+    assert outcome.is_good, str(outcome)
+    assert verdict.targeted >= 4, str(outcome)
+    # Only what an owner overwrote, or whose owner had to stay for a round, may have begun elsewhere first.
+    assert set(verdict.elsewhere) - set(verdict.handed_on) <= set(outcome.done_again), str(outcome)
+    assert outcome.way in expected_ways(cell), str(outcome)
+    if outcome.way == Way.BARRIER:
+        # franz-go commits what it has handed out with the next poll: the last batch is read again, as in any
+        # rebalance of its own.
+        assert verdict.again_elsewhere <= (cell.partitions if cell.kind is ClientKind.FRANZ_GO else 0), str(outcome)
+        assert (verdict.stale, verdict.wrong_starts) == (0, 0), str(outcome)
+    if outcome.way == Way.GATED:
+        read_twice = (verdict.again, verdict.again_elsewhere, verdict.stale)
+        assert (read_twice, verdict.wrong_starts, outcome.rounds) == ((0, 0, 0), 0, 1), str(outcome)
 
 
 def expected_ways(cell: Cell) -> set[Way]:

@@ -35,7 +35,6 @@ from support.clients import ClientKind, GroupProtocol
 from support.deliveries import Partition
 from support.reset_trial import UNSUPPORTED, Cell, Outcome, Trial, defaults, kinds, managed, run_trial
 from tidegate.kafka.model import GroupState
-from tidegate.reset.model import Owners
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 ROWS = ROOT / "build" / "bench" / "standstill-rows.jsonl"
@@ -56,16 +55,14 @@ def table_cells() -> list[Cell]:
     """The cells of the table, the general ones first."""
     return [
         *kinds(),
-        *(c for members in (2, 8, 30) for c in defaults(members, Owners.UNKNOWN)),
-        *kinds(Owners.WAITING),
-        *(c for members in (2, 8, 30) for c in defaults(members, Owners.WAITING)),
+        *(c for members in (2, 8, 30) for c in defaults(members)),
         *managed(),
     ]
 
 
 def anchor_cells() -> list[Cell]:
     """librdkafka and Java as they come, classic and KIP-848, with four members: ours against the tool."""
-    plain = [replace(c, heartbeat_spread=0.0, stagger_s=0.0) for c in defaults(4, Owners.UNKNOWN)]
+    plain = [replace(c, heartbeat_spread=0.0, stagger_s=0.0) for c in defaults(4)]
     return [*plain, *(replace(c, agent=True) for c in plain if c.kind is ClientKind.LIBRDKAFKA)]
 
 
@@ -165,9 +162,7 @@ def _one_cell(cell: Cell, bootstrap: str, runs: int) -> None:
     spread = bool(cell.heartbeat_spread)
     seed = int.from_bytes(os.urandom(4), "big")
     count = 0
-    for outcome in run_trial(
-        bootstrap, cell, [cell.owners] * runs, seed=seed, rest_s=SPREAD_REST_S if spread else REST_S
-    ):
+    for outcome in run_trial(bootstrap, cell, runs, seed=seed, rest_s=SPREAD_REST_S if spread else REST_S):
         _keep("table", cell, outcome)
         count += 1
     print(f"{count} resets")
@@ -199,18 +194,16 @@ def _one_plot(cell: Cell, bootstrap: str) -> None:
 
 
 def _one_anchor(cell: Cell, bootstrap: str, runs: int) -> None:
-    """Ours without and with ``Waiting`` (or with the agent), and the tool, in turns on the same consumers."""
-    ways = (("agent", Owners.UNKNOWN),) if cell.agent else (("unknown", Owners.UNKNOWN), ("waiting", Owners.WAITING))
+    """Ours and the tool, in turns on the same consumers."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, Trial(bootstrap, cell, Path(folder)) as trial:
         for _ in range(runs):
             turn: dict[str, Any] = {}
-            for name, owners in ways:
-                trial.wait_settled(0.5)
-                trial.rest(*REST_S)
-                outcome = trial.reset(owners=owners)
-                if not outcome.is_good:
-                    raise SystemExit(f"not reset: {outcome}")
-                turn[name] = list(outcome.verdict.standstill)
+            trial.wait_settled(0.5)
+            trial.rest(*REST_S)
+            outcome = trial.reset()
+            if not outcome.is_good:
+                raise SystemExit(f"not reset: {outcome}")
+            turn["ours"] = list(outcome.verdict.standstill)
             trial.wait_settled(0.5)
             trial.rest(*REST_S)
             turn["tool"] = _stop_reset_start(trial)
@@ -258,7 +251,6 @@ def _keep(kind: str, cell: Cell, outcome: Outcome) -> None:
             "client": cell.client,
             "group": cell.group,
             "members": cell.members,
-            "owners": cell.owners,
             "spread": bool(cell.heartbeat_spread or cell.stagger_s),
             "good": outcome.is_good,
             "way": outcome.way,
@@ -303,7 +295,7 @@ def _rows(*, superseded: bool = False) -> list[dict[str, Any]]:
 
 # --- reporting --------------------------------------------------------------------------------------------------------
 
-AGENT = "agent"
+WORST = (("worst", "ours"), ("worst tool", "tool"))
 
 HEAD = (
     "client",
@@ -322,18 +314,18 @@ HEAD = (
 )
 
 
-def _table(rows: Sequence[dict[str, Any]], owners: str | None = None, *, agent: bool | None = None) -> str:
+def _table(rows: Sequence[dict[str, Any]], *, agent: bool | None = None) -> str:
     lines = [HEAD]
     for cell in table_cells():
         mine = [r for r in rows if r["kind"] == "table" and r["cell"] == cell.name]
-        if not mine or (owners is not None and cell.owners != owners) or agent not in (None, cell.agent):
+        if not mine or agent not in (None, cell.agent):
             continue
         spans = [s for r in mine for s in r["standstill"]]
         again = [r["again"] for r in mine]
         lines.append(
             (
                 mine[0]["client"],
-                f"{mine[0]['group']}{', Waiting' if owners is None and cell.owners is Owners.WAITING else ''}",
+                mine[0]["group"],
                 f"{cell.members}{' out of phase' if mine[0]['spread'] else ''}",
                 "/".join(sorted({r["way"] for r in mine})),
                 str(len(mine)),
@@ -361,19 +353,16 @@ def _anchor_report(rows: Sequence[dict[str, Any]]) -> Report:
     reported = []
     for cell in anchor_cells():
         turns = [r for r in rows if r["kind"] == "anchor" and r["cell"] == cell.name]
-        for owners in [n for n in ("unknown", "waiting", "agent") if turns and n in turns[0]]:
-            ours = tuple(median(t[owners]) for t in turns)
+        if turns:
+            ours = tuple(median(t["ours"]) for t in turns)
             tool = tuple(median(t["tool"]) for t in turns)
-            worst = {"worst": round(max(max(t[owners]) for t in turns), 2)}
-            case = f"{cell.client}, {cell.group}{', Waiting' if owners == 'waiting' else ''}"
-            reported.append(
-                Row(case, ours, tool, {**worst, "worst tool": round(max(max(t["tool"]) for t in turns), 2)})
-            )
+            worst = {name: round(max(max(t[of]) for t in turns), 2) for name, of in WORST}
+            reported.append(Row(f"{cell.client}, {cell.group}", ours, tool, worst))
     return Report("standstill", "s", "stop, kafka-consumer-groups, start", reported)
 
 
-def _owners_of(row: dict[str, Any]) -> str:
-    return AGENT if row["client"].endswith(" agent") else str(row["owners"])
+def _has_agent(row: dict[str, Any]) -> bool:
+    return str(row["client"]).endswith(" agent")
 
 
 def _plot(rows: Sequence[dict[str, Any]]) -> str:
@@ -395,19 +384,19 @@ def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
     days = sorted({r["at"][:10] for r in rows})
     loads = [r["load"] for r in table]
     spans = {
-        (owners, protocol): [
-            s for r in table if _owners_of(r) == owners and r["group"].startswith(protocol) for s in r["standstill"]
+        (agent, protocol): [
+            s for r in table if _has_agent(r) is agent and r["group"].startswith(protocol) for s in r["standstill"]
         ]
-        for owners in (*map(str, Owners), AGENT)
+        for agent in (False, True)
         for protocol in HEARTBEAT_S
     }
-    summary = [("group", "owners", "heartbeat (s)", "resets of a partition", "median (s)", "max (s)")]
-    for (owners, protocol), values in spans.items():
+    summary = [("group", "agent", "heartbeat (s)", "resets of a partition", "median (s)", "max (s)")]
+    for (agent, protocol), values in spans.items():
         if values:
             summary.append(
                 (
                     protocol,
-                    str(owners),
+                    "yes" if agent else "no",
                     f"{HEARTBEAT_S[protocol]:g}",
                     str(len(values)),
                     f"{median(values):.2f}",
@@ -423,7 +412,7 @@ def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
     )
     commits: dict[str, list[str]] = {}
     for r in table:
-        commits.setdefault(f"{r['way']}{', Waiting' if r['owners'] == Owners.WAITING else ''}", []).append(r["commit"])
+        commits.setdefault(r["way"], []).append(r["commit"])
     measured = "\n".join(f"* {way}: {', '.join(sorted(set(ids)))}" for way, ids in sorted(commits.items()))
     count = Counter(r["cell"] for r in table)
     short = [f"* `{c.name}`: {count[c.name] or 'none'}" for c in table_cells() if count[c.name] < RUNS]
@@ -473,17 +462,13 @@ above 1 means that ours is shorter.
 
 ## Owners that run the agent
 
-{_table(rows, Owners.UNKNOWN, agent=True)}
+{_table(rows, agent=True)}
 
 ![Records a second around a reset, with the agent and without](gated.svg)
 
-## Owners not known to wait (`owners: Unknown`, the default)
+## Owners without the agent
 
-{_table(rows, Owners.UNKNOWN, agent=False)}
-
-## Owners that wait for open transactions (`owners: Waiting`)
-
-{_table(rows, Owners.WAITING)}
+{_table(rows, agent=False)}
 
 ## Still to be measured
 

@@ -52,7 +52,6 @@ from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
-    Owners,
     PartitionOffset,
     Phase,
     Progress,
@@ -76,17 +75,13 @@ HISTORIES = Path(__file__).resolve().parents[2] / "build" / "histories"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One kind of group and client. ``owners`` is what the reset is told of them; ``hold_s`` is a ``worker``'s.
-
-    ``agent``: the consumers run it.
-    """
+    """One kind of group and client. ``hold_s`` is a ``worker``'s. ``agent``: the consumers run it."""
 
     kind: ClientKind
     protocol: GroupProtocol
     assignor: str | None = None
     static: bool = False
     isolation: str | None = None
-    owners: Owners = Owners.UNKNOWN
     members: int = 4
     commit: CommitMode = CommitMode.AUTO
     auto_commit_interval_s: float | None = None
@@ -111,7 +106,7 @@ class Cell:
     @property
     def name(self) -> str:
         """Unique, without spaces: what ``--cells`` and ``-k`` match."""
-        parts = [self.client, self.group, f"m{self.members}", self.owners]
+        parts = [self.client, self.group, f"m{self.members}"]
         if self.commit is not CommitMode.AUTO:
             parts.append(self.commit)
         if self.in_flight_s:
@@ -143,22 +138,20 @@ _CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _KIP_848 = ("uniform", "range")
 
 
-def kinds(owners: Owners = Owners.UNKNOWN) -> list[Cell]:
-    """Every kind of group and client: assignors, dynamic and static members, both isolation levels of librdkafka.
-
-    With ``Waiting``, only the clients that do wait for open transactions (kafka-facts).
-    """
-    clients: list[tuple[ClientKind, str | None]] = [(ClientKind.LIBRDKAFKA, "read_committed"), (ClientKind.JAVA, None)]
-    if owners is Owners.UNKNOWN:
-        clients.insert(1, (ClientKind.LIBRDKAFKA, "read_uncommitted"))
-        clients += [(ClientKind.AIOKAFKA, None), (ClientKind.KAFKA_PYTHON, None), (ClientKind.FRANZ_GO, None)]
+def kinds() -> list[Cell]:
+    """Every kind of group and client: assignors, dynamic and static members, both isolation levels of librdkafka."""
+    clients: list[tuple[ClientKind, str | None]] = [
+        (ClientKind.LIBRDKAFKA, "read_committed"),
+        (ClientKind.LIBRDKAFKA, "read_uncommitted"),
+        *((kind, None) for kind in ClientKind if kind is not ClientKind.LIBRDKAFKA),
+    ]
     found = []
     for kind, isolation in clients:
         groups = [(GroupProtocol.CLASSIC, a) for a in _CLASSIC if (kind, a) not in UNSUPPORTED]
         groups += [(GroupProtocol.CONSUMER, a) for a in _KIP_848 if (kind, "KIP-848") not in UNSUPPORTED]
         for protocol, assignor in groups:
             found += [
-                Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, isolation=isolation, owners=owners)
+                Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, isolation=isolation)
                 for static in (False, True)
             ]
     return found
@@ -181,7 +174,7 @@ def managed(members: int = 4) -> list[Cell]:
     ]
 
 
-def defaults(members: int, owners: Owners) -> list[Cell]:
+def defaults(members: int) -> list[Cell]:
     """librdkafka and Java as they come, classic and KIP-848, with heartbeats that are out of phase.
 
     A classic group's heartbeats come into phase with each rebalance, as all members rejoin at once; so the members'
@@ -195,7 +188,6 @@ def defaults(members: int, owners: Owners) -> list[Cell]:
                 Cell(
                     kind=kind,
                     protocol=protocol,
-                    owners=owners,
                     members=members,
                     heartbeat_spread=0.4 if classic else 0.0,
                     stagger_s=0.0 if classic else 5.0 / members,
@@ -623,7 +615,7 @@ class Trial:
         """A run's request that names each partition's offset. ``settings`` go into ``ApplySettings``."""
         self._number += 1
         name = name or f"r{self._number}"
-        given = ApplySettings(owners=self.cell.owners, in_flight=timedelta(seconds=self.cell.in_flight_s))
+        given = ApplySettings(in_flight=timedelta(seconds=self.cell.in_flight_s))
         offsets = tuple(PartitionOffset(*p, o) for p, o in sorted(targets.items()))
         self.tell(ResetBegin(time.time(), name, tuple(Place(*p, o) for p, o in sorted(targets.items()))))
         return RunRequest(
@@ -792,25 +784,25 @@ class Trial:
 def run_trial(
     bootstrap: str,
     cell: Cell,
-    told: Sequence[Owners],
+    resets: int,
     *,
     seed: int = 0,
     rest_s: tuple[float, float] = (0.5, 3.5),
 ) -> Iterator[Outcome]:
     """Do resets of one live group of this kind, each judged, in one go of producer and consumers.
 
-    ``told``: for each reset, what it is told of the owners. Raises `FleetError` in the end when the whole trial's
-    history breaks a rule; it is kept then, or where a reset was not good.
+    Raises `FleetError` in the end when the whole trial's history breaks a rule; it is kept then, or where a reset was
+    not good.
     """
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-trial-") as folder,
         Trial(bootstrap, cell, Path(folder), seed=seed) as trial,
     ):
         outcomes = []
-        for owners in told:
+        for _ in range(resets):
             trial.wait_settled(0.5)
             trial.rest(*rest_s)
-            outcomes.append(trial.reset(owners=owners))
+            outcomes.append(trial.reset())
             yield outcomes[-1]
         complaints = trial.complaints()
         if complaints:

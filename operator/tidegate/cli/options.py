@@ -15,7 +15,6 @@ from typing import Final
 
 from tidegate.cli.errors import Parser, UsageError
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.model import Owners
 from tidegate.resources.durations import ACCEPTED, parse_duration
 
 DEFAULT_TIMEOUT_MS: Final = 5000
@@ -98,7 +97,6 @@ class Options:
     export: bool
     reason: str
     drain_timeout: timedelta
-    owners: Owners
     in_flight: timedelta
     max_standstill: timedelta
     warnings: tuple[str, ...] = ()
@@ -164,9 +162,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--drain-timeout", default="30s", metavar="DURATION", help="how long owners may take to finish (30s)"
     )
     ours.add_argument(
-        "--owners", default=Owners.UNKNOWN.value, metavar="Unknown|Waiting", help="with --execute: see the manual"
-    )
-    ours.add_argument(
         "--in-flight", default="0s", metavar="DURATION", help="with --execute: how long records stay in hand (0s)"
     )
     ours.add_argument(
@@ -216,7 +211,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
         export=given.export,
         reason=given.reason,
         drain_timeout=_duration("--drain-timeout", given.drain_timeout),
-        owners=_owners(given.owners),
         in_flight=_duration("--in-flight", given.in_flight),
         max_standstill=_duration("--max-standstill", given.max_standstill),
         warnings=warnings,
@@ -317,10 +311,3 @@ def _duration(name: str, text: str) -> timedelta:
         return parse_duration(text)
     except ValueError:
         raise UsageError(f"{name} {text}: {ACCEPTED}") from None
-
-
-def _owners(text: str) -> Owners:
-    for owners in Owners:
-        if owners.lower() == text.lower():
-            return owners
-    raise UsageError(f"--owners {text}: must be {' or '.join(Owners)}")

@@ -197,7 +197,6 @@ class Resetting:
             target=target,
             asked_by=f"`tidegate groups` on {socket.gethostname()}, kept in {self.folder}",
             settings=ApplySettings(
-                owners=self.options.owners,
                 in_flight=self.options.in_flight,
                 max_standstill=self.options.max_standstill,
                 drain_timeout=self.options.drain_timeout,

@@ -115,7 +115,7 @@ class KafkaMembership:
     def _start_rebalance(self, group: Group) -> None:
         """One rebalance: a member joins, which makes everybody rejoin, and is gone before they have.
 
-        Facts X3r/XH: the group stays in PreparingRebalance until all its own members have rejoined.
+        Facts XH: the group stays in PreparingRebalance until all its own members have rejoined.
         """
         guest = pending_member_id(self._wire, group.group_id, _protocols(group))
         try:

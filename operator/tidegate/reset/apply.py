@@ -27,13 +27,13 @@ from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates, hold_of
 from tidegate.reset.joins import Joins
-from tidegate.reset.model import Owners, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
+from tidegate.reset.model import PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
-from tidegate.reset.ways import EAGER_ASSIGNORS, Choice, choose_way, is_cooperative
+from tidegate.reset.ways import Choice, choose_way, is_cooperative
 from tidegate.reset.ways import Owners as OwnersSeen
 
 MAX_ROUNDS: Final = 8
@@ -107,11 +107,10 @@ class GroupReset:
         self._tuning = tuning
         self._pace = Pace(clock, tuning, settings.deadline)
         self._group_id = run.request.group_id
-        self._waiting = settings.owners is Owners.WAITING
         # Owners are held past what an application may still have in hand.
         in_flight = settings.in_flight.total_seconds()
         self._hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
-        self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan, holds_owners=self._waiting)
+        self._commits = RunCommits(kafka, self._pace, run.request.run_uid, plan)
         # What a predecessor was about to do it may have done.
         self._commits.unsure = bool(self._intents)
         self._times = Times()
@@ -359,7 +358,7 @@ class GroupReset:
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
         try:
-            not_held = self._sequences.carry_out(choice.way, round_, group, waiting=self._holds(group))
+            not_held = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:
             self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
@@ -484,14 +483,6 @@ class GroupReset:
 
     def _group(self, partitions: Partitions = _NOBODY) -> Group:
         return look(self._kafka, self._group_id, partitions)
-
-    def _holds(self, group: Group) -> bool:
-        """Whether owners are held by an open transaction, for which they wait.
-
-        Only eager ones. Where a member's partitions or its KIP-848 epoch change while it waits, librdkafka (2.16)
-        begins at ``auto.offset.reset`` and not at what is committed.
-        """
-        return self._waiting and group.type is GroupType.CLASSIC and group.assignor in EAGER_ASSIGNORS
 
     def _settled_group(self, pending: Partitions) -> Group:
         """The group once nothing moves in it; as it is when that takes too long, if it tells who owns them."""
@@ -634,11 +625,10 @@ class GroupReset:
             self._watch_for_assigned(everything)
             return _NOBODY
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
-        held = last.way is not Way.DIRECT and self._holds(self._group())
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._settled_group(everything)
-        elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED and not held:
+        elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
             return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
         return self._overwritten_while_empty(everything, {}) or self._watch(everything)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator
-from typing import Final
+from collections.abc import Collection
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
@@ -13,60 +11,15 @@ from tidegate.reset import marker
 from tidegate.reset.model import Plan
 from tidegate.reset.pacing import Pace
 
-HOLD: Final = "hold"
-"""Purpose of the writer that holds owners while the transaction of the run's own writer is replaced."""
-
-
-class OwnersHold:
-    """Holds back whoever waits for open transactions and is newly assigned one of the targets' partitions.
-
-    Should this process die, owners wait until its transaction has timed out, and Kafka cannot prolong one. So the
-    transaction is a short one that is replaced again and again, while one of another writer holds the same partitions.
-    """
-
-    def __init__(
-        self, commits: RunCommits, writer: OffsetWriter, bridge: OffsetWriter, targets: Offsets, round_number: int
-    ) -> None:
-        self._commits = commits
-        self._writer = writer
-        self._bridge = bridge
-        self._targets = targets
-        self._round = round_number
-        self._open = contextlib.ExitStack()
-
-    def begin(self) -> None:
-        self._began = self._commits.pace.clock.monotonic()
-        self._transaction = self._open.enter_context(self._writer.transaction())
-        self._transaction.send(self._commits.group_id, self._targets)
-
-    def keep(self) -> None:
-        """Replace the transaction well before it times out; call several times a second."""
-        pace = self._commits.pace
-        if pace.clock.monotonic() - self._began < pace.tuning.held_transaction_s / 3:
-            return
-        with self._bridge.transaction() as bridge:
-            bridge.send(self._commits.group_id, self._targets)
-            self.end()
-            self.begin()
-
-    def commit(self) -> None:
-        """Commit the targets, which wins over whatever was committed meanwhile. Looks up an unknown outcome."""
-        self._commits.complete(self._transaction, self._targets, self._round)
-
-    def end(self) -> None:
-        """Abort what was not committed."""
-        self._open.close()
-
 
 class RunCommits:
     """Commits offsets of a run's group.
 
     ``any``: whether a transaction of the run is known to have been committed. ``unsure``: whether one may have been
     that is not known of, because the answer never came; :meth:`fence` and then :meth:`committed_round` tell.
-    ``holds_owners``: whether :meth:`hold` is used.
     """
 
-    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, *, holds_owners: bool) -> None:
+    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan) -> None:
         self.group_id = plan.group_id
         self.any = False
         self.unsure = False
@@ -75,34 +28,14 @@ class RunCommits:
         self._run_uid = run_uid
         self._marker_group = marker.marker_group(plan.group_id)
         self._marker_partition = marker.marker_partition(plan) if plan.partitions else None
-        open_for = pace.tuning.held_transaction_s if holds_owners else pace.tuning.transaction_s
-        self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=open_for)
-        self._bridge: OffsetWriter | None = (
-            kafka.writer(plan.group_id, transaction_timeout_s=open_for, purpose=HOLD) if holds_owners else None
-        )
+        self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=pace.tuning.transaction_s)
 
     def close(self) -> None:
         self._writer.close()
-        if self._bridge is not None:
-            self._bridge.close()
 
     def fence(self, *, insist: bool = True) -> None:
         """End what an earlier writer of this group left open. Raises ``Unavailable``, at once unless it ``insist``s."""
-        for writer in (self._writer, self._bridge):
-            if writer is not None:
-                self.pace.retrying(writer.fence) if insist else writer.fence()
-
-    @contextlib.contextmanager
-    def hold(self, targets: Offsets, round_number: int) -> Iterator[OwnersHold]:
-        """Hold owners until the targets are committed. Leaving the context without a commit changes nothing."""
-        if self._bridge is None:
-            raise ValueError("these commits were not made to hold owners")
-        hold = OwnersHold(self, self._writer, self._bridge, targets, round_number)
-        try:
-            hold.begin()
-            yield hold
-        finally:
-            hold.end()
+        self.pace.retrying(self._writer.fence) if insist else self._writer.fence()
 
     def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile.
@@ -110,14 +43,10 @@ class RunCommits:
         Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known.
         """
         with self._writer.transaction() as transaction:
-            self.complete(transaction, targets, round_number)
+            transaction.send(self.group_id, targets)
+            transaction.send(*self.mark(round_number))
+            self.end(transaction, round_number)
         self.wait_visible(targets, hold=hold)
-
-    def complete(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> None:
-        """Commit the targets, and the round's marker with them, by this transaction."""
-        transaction.send(self.group_id, targets)
-        transaction.send(*self.mark(round_number))
-        self.end(transaction, round_number)
 
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget offsets; those that the broker keeps, because the group is subscribed to them."""

@@ -405,13 +405,6 @@ class FleetPlan:
 # --- request ----------------------------------------------------------------------------------------------------------
 
 
-class Owners(StrEnum):
-    """Whether unmanaged owners are known to wait for open transactions (``spec.reset.owners``)."""
-
-    UNKNOWN = "Unknown"
-    WAITING = "Waiting"
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Partitions of topics whose name matches ``topic`` (a name, or a pattern with ``*``); ``None``: all of them."""
@@ -430,7 +423,6 @@ class ApplySettings:
     by the operator's clock.
     """
 
-    owners: Owners = Owners.UNKNOWN
     in_flight: timedelta = timedelta(0)
     deadline: datetime | None = None
     drain_timeout: timedelta = timedelta(seconds=30)

@@ -50,9 +50,6 @@ class Tuning:
     """Added to ``inFlight``."""
     transaction_s: float = 5.0
     """Time-out of a transaction that is open for moments only; the broker looks every 10 s, so 15 s in all."""
-    held_transaction_s: float = 3.0
-    """Time-out of a transaction that owners wait for; it is replaced every second. With the broker's look and the
-    owners' own retries they wait less than 15 s on a writer that has died."""
     retry_s: float = 0.5
     retry_at_most_s: float = 5.0
     """``retry_s`` is doubled up to that while Kafka stays away."""

@@ -19,7 +19,6 @@ from tidegate.reset.model import (
     FromCluster,
     FromSnapshot,
     NoMatch,
-    Owners,
     Phase,
     RecordSchema,
     RunRequest,
@@ -189,7 +188,6 @@ def make_request(
         selections=selections(spec, reset),
         target=target,
         settings=ApplySettings(
-            owners=Owners(reset.owners.value),
             in_flight=reset.in_flight,
             max_standstill=reset.max_standstill,
             drain_timeout=reset.drain_timeout,

@@ -1,4 +1,4 @@
-"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X3r, X4n, X4h; leading).
+"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X4n; leading).
 
 Each returns the partitions that did not hold by the time its owners had let go; those are done again.
 """
@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Guest, JoinHold, Kafka
-from tidegate.reset.commits import OwnersHold, RunCommits
+from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.joins import Joins, not_back
 from tidegate.reset.leading import Lead, NotLed
@@ -185,8 +185,8 @@ class Sequences:
         self.went_on: Partitions = frozenset()
         """The partitions of which managed owners have said that they go on from the target."""
 
-    def carry_out(self, way: Way, round_: Round, group: Group, *, waiting: bool) -> Partitions:
-        """``group``: as it was when the way was chosen. ``waiting``: its owners wait for open transactions."""
+    def carry_out(self, way: Way, round_: Round, group: Group) -> Partitions:
+        """``group``: as it was when the way was chosen."""
         self.postponed, self.emptied, self.seen_at_return, self.kept = frozenset(), False, None, frozenset()
         self.went_on -= round_.pending
         self._joins.note(group)
@@ -194,9 +194,9 @@ class Sequences:
             case Way.DIRECT:
                 return self._direct(round_, group)
             case Way.BARRIER:
-                return self._barrier_waiting(round_) if waiting else self._barrier(round_)
+                return self._barrier(round_)
             case Way.HANDOVER:
-                return self._handover_waiting(round_, group) if waiting else self._handover(round_, group)
+                return self._handover(round_, group)
             case Way.GATED:
                 return self._gated(round_)
             case Way.LEADING:
@@ -297,21 +297,6 @@ class Sequences:
         seen = self._committed(round_)
         self._times.resume(round_.pending, clock.monotonic())
         return round_.overwritten_at_release(seen)
-
-    def _barrier_waiting(self, round_: Round) -> Partitions:
-        """X3r: under an open transaction the owners rejoin and wait for it; their last commits come before its end."""
-        tuning, clock = self._pace.tuning, self._pace.clock
-        with self._commits.hold(round_.targets, round_.number) as hold:
-            self._times.stop(round_.pending, clock.monotonic())
-            self._kafka.membership.rebalance(self._group_id)
-            if not self._held_until(hold, self._joins.is_over, self._joins.standstill_s, tuning.visible_s):
-                self._free_join(hold.keep)
-            self._stay(hold)
-            self._learn_before(round_)
-            hold.commit()
-        self._commits.wait_visible(round_.targets)
-        self._times.resume(round_.pending, clock.monotonic())
-        return round_.overwritten_at_release(self._committed(round_))
 
     def _handover(self, round_: Round, group: Group) -> Partitions:
         """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
@@ -561,42 +546,14 @@ class Sequences:
         """How long to hold a join: an owner may notice a heartbeat later, and only then ``inFlight`` begins."""
         return self._pace.tuning.heartbeat_s + self._hold_s if self._hold_s > 0 else 0.0
 
-    def _handover_waiting(self, round_: Round, group: Group) -> Partitions:
-        """X4h: leave in the owners' names under an open transaction, wait for them to be back, commit."""
-        tuning = self._pace.tuning
-        with self._commits.hold(round_.targets, round_.number) as hold:
-            owners, unsure = _owners_now(round_.pending, group, self._group(round_.pending))
-            began = self._pace.clock.monotonic()
-            self._times.stop(round_.pending, began)
-            left = self._kafka.membership.leave(self._group_id, owners)
-            self._held_until(
-                hold, lambda: not not_back(self._group(), owners, group), self._back_limit_s, tuning.visible_s * 5
-            )
-            self._stay(hold)
-            self.emptied = not self._group().has_members
-            self._learn_before(round_)
-            hold.commit()
-        self._commits.wait_visible(round_.targets)
-        again = _owned_by_others(round_.pending, owners, left) | unsure
-        again |= round_.overwritten_at_release(self._committed(round_))
-        self._end_join(group, began)
-        return again
-
-    def _held_until(
-        self, hold: OwnersHold | JoinHold, reached: Callable[[], bool], limit_s: float, every_s: float
-    ) -> bool:
-        """Like ``Pace.until``, and owners are held meanwhile: at their join, or by a transaction that they wait for."""
+    def _held_until(self, hold: JoinHold, reached: Callable[[], bool], limit_s: float, every_s: float) -> bool:
+        """Like ``Pace.until``, and owners are held at their join meanwhile."""
 
         def look() -> bool:
             hold.keep()
             return reached()
 
         return self._pace.until(look, limit_s, every_s)
-
-    def _stay(self, hold: OwnersHold) -> None:
-        """Let pass what an owner may still have in hand."""
-        if self._hold_s > 0:
-            self._held_until(hold, lambda: False, self._hold_s, self._pace.tuning.look_s)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -511,13 +511,6 @@ class Engine(StrEnum):
     DIRECT = "Direct"
 
 
-class ResetOwners(StrEnum):
-    """``WAITING``: unmanaged consumers are known to wait for open transactions, which shortens the standstill."""
-
-    UNKNOWN = "Unknown"
-    WAITING = "Waiting"
-
-
 class FailurePolicy(StrEnum):
     """What becomes of a fleet's other groups when one fails. ``ISOLATE``: they are reset; ``ALL``: all are put back."""
 
@@ -562,7 +555,6 @@ class ResetSpec(ResourceModel):
     approval: Approval = Approval.AUTOMATIC
     engine: Engine = Engine.AUTO
     drain_timeout: Duration = parse_duration("30s")
-    owners: ResetOwners = ResetOwners.UNKNOWN
     in_flight: Duration = timedelta(0)
     max_standstill: PositiveDuration = parse_duration("30s")
     deadline: PositiveDuration = parse_duration("15m")

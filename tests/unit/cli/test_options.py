@@ -8,7 +8,6 @@ import pytest
 
 from tidegate.cli.errors import UsageError
 from tidegate.cli.options import Action, Options, Scenario, TopicArgument, View, parse_options, parse_topic
-from tidegate.reset.model import Owners
 
 SERVER = ["--bootstrap-server", "kafka:9092"]
 
@@ -30,13 +29,11 @@ def test_a_pause_has_all_it_needs() -> None:
 
 def test_a_reset_has_its_scenario_with_its_value() -> None:
     options = _parse(
-        "--group g --topic t --reset-offsets --shift-by -3 --execute --owners waiting --in-flight 3s "
-        "--max-standstill 1m --timeout 7000"
+        "--group g --topic t --reset-offsets --shift-by -3 --execute --in-flight 3s --max-standstill 1m --timeout 7000"
     )
 
     assert (options.scenario, options.scenario_value, options.execute) == (Scenario.SHIFT_BY, "-3", True)
-    assert (options.owners, options.in_flight) == (Owners.WAITING, timedelta(seconds=3))
-    assert options.max_standstill == timedelta(minutes=1)
+    assert (options.in_flight, options.max_standstill) == (timedelta(seconds=3), timedelta(minutes=1))
     assert (options.timeout_ms, options.warnings) == (7000, ())
 
 
@@ -67,7 +64,6 @@ def test_views_and_filters_are_told_apart() -> None:
         ("--list --members", "unavailable"),
         ("--list --timeout soon", "Cannot parse argument 'soon' of option timeout"),
         ("--pause --group g --topic t --drain-timeout 30", "--drain-timeout 30: must be a duration"),
-        ("--reset-offsets --group g --topic t --to-latest --owners Nobody", "--owners Nobody: must be"),
         ("--release-all", "takes one of these options"),
         ("--release-all --group g --topic t", "can't be used with"),
         ("--release-all --group g --resume", "exactly one action"),

@@ -40,20 +40,44 @@ def take_on(world: World, left: dict[str, Any]) -> None:
         (folder / f"{name}.json").write_text(json.dumps(document))
 
 
+def stored(world: World, name: str, config_map: dict[str, Any]) -> ConfigMapRunStore:
+    """A run as it was kept in a ConfigMap."""
+    store = ConfigMapRunStore("ns", name, api_client=object(), clock=world.clock)
+    store._core = SimpleNamespace(  # type: ignore[assignment]
+        read_namespaced_config_map=lambda *_, **__: SimpleNamespace(
+            data=config_map["data"], binary_data=config_map["binaryData"]
+        )
+    )
+    return store
+
+
 @pytest.mark.parametrize("stage", ["awaiting-approval", "applying", "succeeded"])
 @pytest.mark.parametrize("version", EARLIER)
 def test_a_config_map_of_an_earlier_version_says_the_same(world: World, version: str, stage: str) -> None:
     left = earlier(version, stage)
     take_on(world, left)
     for name, config_map in left["configMaps"].items():
-        store = ConfigMapRunStore("ns", name, api_client=object(), clock=world.clock)
-        store._core = SimpleNamespace(  # type: ignore[assignment]
-            read_namespaced_config_map=lambda *_, _map=config_map, **__: SimpleNamespace(
-                data=_map["data"], binary_data=_map["binaryData"]
-            )
-        )
+        assert stored(world, name, config_map).load() == world.open_store("ns", name, None).load()
 
-        assert store.load() == world.open_store("ns", name, None).load()
+
+@pytest.mark.parametrize("owners", ["Unknown", "Waiting"])
+def test_a_document_with_a_setting_that_is_no_longer_there_is_read(world: World, owners: str) -> None:
+    """`settings.owners`, in a folder and in a ConfigMap (docs/adr/0019-no-owner-waits-for-a-transaction.md)."""
+    left = earlier("f3df9ba", "succeeded")
+    for document in left["documents"].values():
+        assert document["request"]["settings"].pop("owners") == "Unknown"
+    take_on(world, left)
+    [name] = left["documents"]
+    without = world.open_store("ns", name, None).load()
+
+    left["documents"][name]["request"]["settings"]["owners"] = owners
+    (world.folder / "runs" / f"{name}.json").write_text(json.dumps(left["documents"][name]))
+    data = left["configMaps"][name]["data"]
+    data["request.json"] = data["request.json"].replace('"owners":"Unknown"', f'"owners":"{owners}"')
+
+    assert world.open_store("ns", name, None).load() == without
+    assert f'"owners":"{owners}"' in data["request.json"]
+    assert stored(world, name, left["configMaps"][name]).load() == without
 
 
 @pytest.mark.parametrize("version", WITH_DIGESTS)

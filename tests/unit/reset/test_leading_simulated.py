@@ -257,7 +257,7 @@ def test_a_dead_writers_guest_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_an_eager_group_whose_owners_keep_their_positions_is_led(tmp_path: Path) -> None:
-    world = World(replace(EAGER, owners=GO_OFTEN.owners), tmp_path)
+    world = World(EAGER, tmp_path)
     world.aim_ahead()
     _keep_whatever_happens(world)
     world.create()

@@ -23,7 +23,6 @@ from tidegate.reset.model import (
     FromFile,
     FromGroup,
     NoMatch,
-    Owners,
     PartitionOffset,
     Plan,
     RunRequest,
@@ -638,21 +637,12 @@ def test_a_barrier_says_what_it_costs_if_a_client_is_old(kafka: FakeKafka) -> No
     assert any("from before KIP-429" in n and "(orders-1, orders-2)" in n for n in some.notes)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "owners", "said"),
-    [
-        (GroupType.CONSUMER, Owners.UNKNOWN, True),
-        (GroupType.CONSUMER, Owners.WAITING, True),
-        (GroupType.CLASSIC, Owners.UNKNOWN, False),
-    ],
-)
-def test_in_flight_that_nothing_holds_back_is_said(
-    kafka: FakeKafka, protocol: GroupType, owners: Owners, said: bool
-) -> None:
+@pytest.mark.parametrize(("protocol", "said"), [(GroupType.CONSUMER, True), (GroupType.CLASSIC, False)])
+def test_in_flight_that_nothing_holds_back_is_said(kafka: FakeKafka, protocol: GroupType, said: bool) -> None:
     FakeConsumer(kafka, "slow", ["orders"], protocol=protocol, assignor="cooperative-sticky").start()
     asked = replace(
         request(ToEarliest(), group_id="slow"),
-        settings=ApplySettings(owners=owners, in_flight=timedelta(seconds=3)),
+        settings=ApplySettings(in_flight=timedelta(seconds=3)),
     )
     notes = make_plan(asked, kafka, NOW).notes
     assert any(n.startswith("inFlight:") for n in notes) is said

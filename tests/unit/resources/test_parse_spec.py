@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import Owners, Phase, Way
+from tidegate.reset.model import Phase, Way
 from tidegate.resources import (
     InvalidResource,
     KafkaConnectionSpec,
@@ -17,7 +17,7 @@ from tidegate.resources import (
     parse_update,
     read_status,
 )
-from tidegate.resources.policy import Empty, ResetOwners, ResetPhase, ResetWay
+from tidegate.resources.policy import Empty, ResetPhase, ResetWay
 
 
 def policy(**spec: Any) -> dict[str, Any]:
@@ -171,4 +171,3 @@ def test_status_is_read_back_as_it_was_written() -> None:
 def test_the_words_are_those_of_the_domain() -> None:
     assert {p.value for p in ResetPhase} == {p.value for p in Phase}
     assert {w.value for w in ResetWay} == {w.value for w in Way}
-    assert {o.value for o in ResetOwners} == {o.value for o in Owners}

@@ -9,7 +9,6 @@ import pytest
 from support.clients import Event, EventKind
 from support.deliveries import Delivery, Partition
 from support.reset_trial import UNSUPPORTED, Verdict, defaults, judge, kinds
-from tidegate.reset.model import Owners
 
 P: Partition = ("t", 0)
 Q: Partition = ("t", 1)
@@ -105,8 +104,7 @@ def test_a_partition_that_an_earlier_reset_had_set_back() -> None:
     assert verdict(rows, target=None).again_elsewhere == 0
 
 
-@pytest.mark.parametrize("owners", Owners)
-def test_cells_have_names_of_their_own(owners: Owners) -> None:
-    cells = [*kinds(owners), *(c for n in (2, 8, 30) for c in defaults(n, owners))]
+def test_cells_have_names_of_their_own() -> None:
+    cells = [*kinds(), *(c for n in (2, 8, 30) for c in defaults(n))]
     assert len({c.name for c in cells}) == len(cells)
     assert not [c for c in cells if (c.kind, c.assignor or "") in UNSUPPORTED]
