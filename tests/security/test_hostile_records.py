@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def _operator(key: bytes | None, value: bytes | None) -> Outcome:
         read, says = of_operator.decode(key, value)
     except of_operator.Unreadable as refusal:
         return _refused(str(refusal))
+    if isinstance(says, of_operator.Hold):
+        says = replace(says, connection="")  # no agent's business
     return of_operator.encode_key(read), says and of_operator.encode_value(says)
 
 
