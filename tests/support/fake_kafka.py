@@ -24,7 +24,18 @@ from support.fake_control import FakeControlTopics
 from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
+from tidegate.kafka.capabilities import (
+    KNOWN_VERSIONS,
+    PROBE_FAILED,
+    PROBE_REFUSED,
+    Capabilities,
+    Capability,
+    GroupKind,
+    Support,
+    kind_of,
+)
 from tidegate.kafka.errors import (
+    CommitRefused,
     Fenced,
     GroupNotEmpty,
     KafkaFailure,
@@ -175,6 +186,11 @@ class FakeKafka:
         """``group.max.size``"""
         self.hides_revocations = False
         """As brokers before 4.3: a KIP-848 member's description leaves out what it has yet to give up."""
+        self.refuses: frozenset[GroupKind] = frozenset()
+        """For which groups the brokers take no offsets of a producer that is no member, as 3.9 for KIP-848 groups."""
+        self.refusal = "the coordinator refused them: UNKNOWN_MEMBER_ID"
+        self.told_support: Support | None = None
+        """What is told of every kind of group instead of the truth."""
         self.calls: list[str] = []
         """Names of the calls made, to hold the number of requests against."""
         self._brokers = brokers
@@ -267,6 +283,14 @@ class FakeKafka:
         self._called("cluster")
         brokers = tuple(Broker(n, "127.0.0.1", 9092 + n) for n in range(self._brokers))
         return Cluster("fake-cluster", brokers, Features(consumer_protocol=True, streams_protocol=True))
+
+    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+        self._called("capabilities")
+        if self.told_support is not None:
+            return {kind: Capability(self.told_support, PROBE_FAILED, "as the test says") for kind in kinds}
+        refused = Capability(Support.UNSUPPORTED, PROBE_REFUSED, self.refusal)
+        taken = Capability(Support.SUPPORTED, KNOWN_VERSIONS, "the brokers were tested")
+        return {kind: refused if kind in self.refuses else taken for kind in kinds}
 
     def topics(self) -> Mapping[str, Topic]:
         self._called("topics")
@@ -754,6 +778,9 @@ class FakeTransaction:
         if not (group_id.isascii() and group_id.isprintable()):
             raise Refused(f"commit offsets of group {group_id}: only for group ids of printable ASCII characters")
         self._kafka._check_epoch(self._id, self._opened.epoch)
+        kind = kind_of(self._kafka._described(group_id))
+        if kind in self._kafka.refuses:
+            raise CommitRefused(f"add {len(offsets)} offset(s) of group {group_id}: UNKNOWN_MEMBER_ID")
         unknown = sorted(p for p in offsets if not self._kafka._exists(p))
         if unknown:
             # librdkafka tries again until its deadline: UNKNOWN_TOPIC_OR_PART is retriable there.

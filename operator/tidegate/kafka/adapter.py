@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.control.standing import managed_members
+from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities, GroupKind
 from tidegate.kafka.client_config import BadConnection, kafka_python_config, librdkafka_config
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
@@ -34,6 +35,7 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.offset_retention import KafkaOffsetRetention
+from tidegate.kafka.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire, check
@@ -41,10 +43,6 @@ from tidegate.kafka.writer import KafkaOffsetWriter, failure, silent_logger
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# API keys of ApiVersions: ConsumerGroupHeartbeat (KIP-848), StreamsGroupHeartbeat (KIP-1071). The pause RPCs of
-# KIP-1249 have no number yet.
-_CONSUMER_GROUP_HEARTBEAT: Final = 68
-_STREAMS_GROUP_HEARTBEAT: Final = 88
 
 
 class KafkaClient:
@@ -60,6 +58,14 @@ class KafkaClient:
         self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
         self._control = KafkaControlTopics(connection, self._wire, self._log_offsets)
         self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
+        probe = KafkaProbe(
+            connection.control_topic,
+            self._wire,
+            lambda: Wire(connection),
+            lambda name: self.writer(name, transaction_timeout_s=TRANSACTION_S),
+            self.topics,
+        )
+        self._capabilities = KafkaCapabilities(self._wire.apis, probe.of)
 
     @property
     def membership(self) -> KafkaMembership:
@@ -97,11 +103,15 @@ class KafkaClient:
         return Cluster(
             cluster_id=told.cluster_id,
             brokers=tuple(sorted((Broker(b.node_id, b.host, b.port) for b in told.brokers), key=lambda b: b.node_id)),
+            # The pause RPCs of KIP-1249 have no number yet.
             features=Features(
-                consumer_protocol=self._wire.supports(_CONSUMER_GROUP_HEARTBEAT),
-                streams_protocol=self._wire.supports(_STREAMS_GROUP_HEARTBEAT),
+                consumer_protocol=self._wire.supports(CONSUMER_GROUP_HEARTBEAT),
+                streams_protocol=self._wire.supports(STREAMS_GROUP_HEARTBEAT),
             ),
         )
+
+    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+        return self._capabilities.of(kinds)
 
     def topics(self) -> Mapping[str, Topic]:
         answer = self._wire.all_topics()

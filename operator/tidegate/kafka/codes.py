@@ -76,3 +76,17 @@ UNKNOWN_PARTITION: Final = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+
+NOT_TAKEN_FROM_OUTSIDE: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+    }
+)
+"""Answers to TxnOffsetCommit of a coordinator that wants a member, or another version; INVALID_TXN_STATE is what 3.7
+says of any group when KIP-848 groups are switched on there."""

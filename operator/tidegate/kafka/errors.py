@@ -44,3 +44,7 @@ class UnknownPartitions(KafkaFailure):
 
 class Refused(KafkaFailure):
     """The broker refused the request for a reason that trying again does not change."""
+
+
+class CommitRefused(Refused):
+    """The group's coordinator takes no offsets of a producer that is no member of the group."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate.control.ports import ControlTopics
+from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.model import Cluster, Generation, Group, LogBounds, Member, Offsets, Topic, TopicPartition
 from tidegate.retention.ports import OffsetRetention
 
@@ -20,6 +21,15 @@ class ClusterReader(Protocol):
     """Everything that only looks."""
 
     def cluster(self) -> Cluster: ...
+
+    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+        """Whether a producer from outside may commit offsets of such groups, for each of ``kinds``.
+
+        By what the brokers say of themselves, which is asked anew every few minutes; where that decides nothing, by
+        trying it with a group that is made for it, which needs rights on ``tidegate.probe/``, commits nothing and is
+        gone afterwards. What is found out is remembered. Without those rights it is ``UNKNOWN``.
+        """
+        ...
 
     def topics(self) -> Mapping[str, Topic]:
         """All topics that the principal may see, internal ones left out."""
@@ -101,7 +111,9 @@ class GroupTransaction(Protocol):
     ``commit`` aborts.
     """
 
-    def send(self, group_id: str, offsets: Offsets) -> None: ...
+    def send(self, group_id: str, offsets: Offsets) -> None:
+        """Raises ``CommitRefused`` where the group's coordinator takes no offsets of a producer that is no member."""
+        ...
 
     def commit(self) -> None:
         """Raises ``OutcomeUnknown`` only when the coordinator could not be asked again within the timeout.

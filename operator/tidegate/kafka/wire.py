@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from kafka import errors as wire_errors
-from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
     HeartbeatRequest,
@@ -25,8 +31,15 @@ from kafka.protocol.consumer import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 
+from tidegate.kafka.capabilities import BrokerApis
 from tidegate.kafka.client_config import socket_timeout_ms
 from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
@@ -55,6 +68,9 @@ RETENTION_VERSIONS: Final = range(2, 5)
 
 _COMMIT_VERSIONS: Final = range(2, 10)
 """Those of OffsetCommit that name topics, not topic ids."""
+
+_FEATURES_TOLD: Final = 3
+"""The version of ApiVersions from which on brokers tell features (KIP-584)."""
 
 _OFFSET_COMMIT: Final = 8
 """Its API key."""
@@ -355,6 +371,29 @@ class Wire:
 
         return self.patiently(attempt, until)
 
+    def apis(self) -> list[BrokerApis]:
+        """What each broker says now that it knows (ApiVersions); one that does not answer is left out.
+
+        Raises ``Unavailable`` when none answers.
+        """
+        what = "ask the brokers for their versions"
+        brokers = [broker.node_id for broker in self.described([], what=what).brokers]
+        answers = self.ask_each(
+            # In version 3, the oldest that tells features.
+            {
+                node: ApiVersionsRequest(
+                    client_software_name="tidegate", client_software_version="1", max_version=_FEATURES_TOLD
+                )
+                for node in brokers
+            },
+            what=what,
+            deadline=self.deadline(self._BROKER_TIMEOUT_S),
+        )
+        failures = [answer for answer in answers.values() if isinstance(answer, KafkaFailure)]
+        if len(failures) == len(answers):
+            raise failures[0]
+        return [_apis(answer) for answer in answers.values() if not isinstance(answer, KafkaFailure)]
+
     def topic_settings(self, topics: Collection[str], *, what: str) -> dict[str, tuple[int, dict[str, str]]]:
         """Error code and settings by topic (DescribeConfigs); settings without a value are empty."""
         answer = self.ask_any(lambda: _describe_configs(_TOPIC, topics), what=what)
@@ -528,6 +567,19 @@ class Wire:
                     check(row.error_code, named, needs, *on_topics("Read", [topic.name]))
         return frozenset(refused)
 
+    def delete_group(self, group_id: str) -> None:
+        """Forget a group without members (DeleteGroups); one that is not there is none the less gone."""
+        what = f"delete group {group_id}"
+
+        def code_of(answer: Any) -> int:
+            return int(answer.results[0].error_code)
+
+        [answer] = self.exchange(
+            group_id, lambda: DeleteGroupsRequest(groups_names=[group_id]), code_of=code_of, what=what
+        )
+        if code_of(answer) != GROUP_ID_NOT_FOUND:
+            check(code_of(answer), what, on_group("Delete", group_id))
+
     # --- membership ---------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, member_id: str, protocols: Iterable[str], session_timeout_ms: int) -> Any:
@@ -694,6 +746,15 @@ def _metadata(kind: type[Any], topics: Collection[str] | None) -> Any:
 
 def _data(answer: _Undecoded) -> bytes:
     return answer.data
+
+
+def _apis(answer: Any) -> BrokerApis:
+    versions = {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
+    if answer.API_VERSION < _FEATURES_TOLD or answer.finalized_features_epoch < 0:
+        return BrokerApis(versions)
+    levels = {row.name: int(row.max_version_level) for row in answer.finalized_features}
+    # Of a feature that is off no level is told.
+    return BrokerApis(versions, {row.name: levels.get(row.name, 0) for row in answer.supported_features})
 
 
 def _describe_configs(resource_type: int, names: Iterable[str]) -> Any:

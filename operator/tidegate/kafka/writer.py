@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.kafka.client_config import librdkafka_config
-from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, UNKNOWN_PARTITION, UNREACHABLE
+from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import (
+    CommitRefused,
     Fenced,
     GroupNotEmpty,
     KafkaFailure,
@@ -205,6 +206,8 @@ class KafkaTransaction:
                 cause = error.args[0]
                 if cause.retriable() and not cause.txn_requires_abort() and time.monotonic() < deadline:
                     continue
+                if cause.code() in NOT_TAKEN_FROM_OUTSIDE:
+                    raise CommitRefused(f"{what}: {cause.str()} ({cause.name()})") from error
                 topics = on_topics("Read", (p.topic for p in offsets))
                 raise failure(cause, what, self._needs, on_group("Read", group_id), *topics) from error
             return

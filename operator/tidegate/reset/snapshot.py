@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
@@ -47,6 +48,9 @@ class Snapshot:
 
     def cluster(self) -> Cluster:
         return self._live().cluster()
+
+    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+        return self._live().capabilities(kinds)
 
     def topics(self) -> Mapping[str, Topic]:
         return self._topics

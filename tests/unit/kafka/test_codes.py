@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from inspect import isclass
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from kafka import errors as wire_errors
 
 from tidegate.kafka import codes
-from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.errors import CommitRefused, Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.wire import check
-from tidegate.kafka.writer import failure
+from tidegate.kafka.writer import KafkaTransaction, failure
 
 LOCAL_REFUSALS = frozenset(
     {
@@ -120,7 +121,13 @@ def test_both_libraries_know_the_same_codes() -> None:
 
 
 def test_no_code_means_two_things() -> None:
-    found = [codes.UNREACHABLE, codes.FENCED, frozenset(codes.NOT_AUTHORIZED), codes.UNKNOWN_PARTITION]
+    found = [
+        codes.UNREACHABLE,
+        codes.FENCED,
+        frozenset(codes.NOT_AUTHORIZED),
+        codes.UNKNOWN_PARTITION,
+        codes.NOT_TAKEN_FROM_OUTSIDE,
+    ]
     assert sum(map(len, found)) == len(frozenset().union(*found))
 
 
@@ -139,3 +146,25 @@ def test_a_failed_call_says_whether_to_try_again(code: int, kind: type[KafkaFail
     if code >= 0 and kind is not Fenced:
         with pytest.raises(kind):
             check(code, "look")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        *((code, CommitRefused) for code in sorted(codes.NOT_TAKEN_FROM_OUTSIDE)),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError.INVALID_COMMIT_OFFSET_SIZE, Refused),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, Unavailable),
+    ],
+)
+def test_a_coordinator_that_wants_a_member_is_told_from_one_that_wants_a_right(
+    code: int, kind: type[KafkaFailure]
+) -> None:
+    class Refusing:
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            raise KafkaException(KafkaError(code))
+
+    transaction = KafkaTransaction(Refusing(), "tidegate.g", lambda group_id: group_id, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(KafkaFailure) as caught:
+        transaction.send("g", {TopicPartition("orders", 0): 1})
+    assert type(caught.value) is kind

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace as Row
 from typing import Any
 
 import pytest
 
+from support.scripted_wire import PATIENCE_MS, ByScript, coordinators, each, wire_to
 from tidegate.kafka import log_offsets
+from tidegate.kafka.capabilities import BrokerApis
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.connections import Connections
 from tidegate.kafka.errors import (
     GroupNotEmpty,
     KafkaFailure,
@@ -24,78 +24,11 @@ from tidegate.kafka.errors import (
 )
 from tidegate.kafka.log_offsets import LATEST, LogOffsets
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import KafkaOffsetWriter
 
 GROUP = "payments"
 HERE, BEYOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 LOADING, NOT_COORDINATOR, NOT_LEADER, UNKNOWN_TOPIC, NO_GROUP_RIGHT = 14, 16, 6, 3, 30
-PATIENCE_MS = 300
-Answer = Callable[[int, Any], Any]
-
-
-class ByScript(Connections):
-    """Brokers 0 to 2: ``answers`` by the request's name, each told the broker and the request."""
-
-    def __init__(self, **answers: Answer) -> None:
-        super().__init__(Connection("127.0.0.1:1"))
-        self.answers = answers
-        self.asked: list[tuple[str, int, Any]] = []
-        self.closed = 0
-
-    def nodes(self) -> list[int]:
-        return [0, 1, 2]
-
-    def close(self) -> None:
-        self.closed += 1
-
-    def call_all(self, requests: Mapping[int, Sequence[Any]], **_: Any) -> dict[int, list[Any] | KafkaFailure]:
-        told: dict[int, list[Any] | KafkaFailure] = {}
-        for node, some in requests.items():
-            try:
-                told[node] = [self._answer(node, request) for request in some]
-            except KafkaFailure as failure:
-                told[node] = failure
-        return told
-
-    def _answer(self, node: int, request: Any) -> Any:
-        name = type(request).__name__.removesuffix("Request")
-        self.asked.append((name, node, request))
-        return self.answers[name](node, request)
-
-    def nodes_asked(self, name: str) -> list[int]:
-        return [node for asked, node, _ in self.asked if asked == name]
-
-
-def wire_to(brokers: ByScript) -> Wire:
-    wire = Wire(Connection("127.0.0.1:1", properties={"socket.timeout.ms": str(PATIENCE_MS)}))
-    wire._connections = brokers
-    return wire
-
-
-def each(*answers: Any) -> Answer:
-    """One after the other, the last one from then on; failures are raised."""
-    left: Iterator[Any] = iter(answers[:-1])
-
-    def answer(*_: Any) -> Any:
-        found = next(left, answers[-1])
-        if isinstance(found, KafkaFailure):
-            raise found
-        return found
-
-    return answer
-
-
-def coordinators(*nodes: int, code: int = 0) -> Answer:
-    """Of every group: the next node at each look, the last one from then on."""
-    node = each(*nodes)
-
-    def answer(_: int, request: Any) -> Any:
-        now = node()
-        rows = [Row(key=k, node_id=now, host="h", port=1, error_code=code) for k in request.coordinator_keys]
-        return Row(coordinators=rows)
-
-    return answer
 
 
 def committed(code: int, *rest: int) -> Any:
@@ -336,3 +269,44 @@ def test_a_missing_right_on_the_topic_is_named() -> None:
     brokers = ByScript(Metadata=each(described(code=29)))
     with pytest.raises(NotAuthorized, match="allow the principal Describe on topic orders "):
         ends(brokers)
+
+
+# --- what brokers say of themselves -----------------------------------------------------------------------------------
+
+
+def versions(version: int = 3, epoch: int = 7, **levels: int) -> Any:
+    """An answer to ApiVersions of a broker that knows features ``one`` and ``two``."""
+    told = [Row(name=name, max_version_level=level) for name, level in levels.items()]
+    known = [Row(name=name) for name in ("one", "two")]
+    rows = [Row(api_key=28, min_version=0, max_version=5)]
+    features = {"supported_features": known, "finalized_features": told, "finalized_features_epoch": epoch}
+    return Row(API_VERSION=version, api_keys=rows, **features if version >= 3 else {})
+
+
+def three_brokers(*_: Any) -> Any:
+    return Row(brokers=[Row(node_id=node) for node in range(3)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "features"),
+    [
+        pytest.param(versions(one=2), {"one": 2, "two": 0}, id="one is on"),
+        pytest.param(versions(epoch=-1), None, id="not known yet"),
+        pytest.param(versions(version=2), None, id="too old to tell"),
+    ],
+)
+def test_each_broker_tells_its_versions_and_which_features_are_on(answer: Any, features: dict[str, int] | None) -> None:
+    brokers = ByScript(Metadata=three_brokers, ApiVersions=each(answer))
+    assert wire_to(brokers).apis() == [BrokerApis({28: (0, 5)}, features)] * 3
+    assert brokers.nodes_asked("ApiVersions") == [0, 1, 2]
+
+
+def test_brokers_that_are_away_tell_nothing_and_the_others_are_heard() -> None:
+    def one_away(node: int, _: Any) -> Any:
+        if node == 1:
+            raise Unavailable("it is dead")
+        return versions()
+
+    assert len(wire_to(ByScript(Metadata=three_brokers, ApiVersions=one_away)).apis()) == 2
+    with pytest.raises(Unavailable, match="all dead"):
+        wire_to(ByScript(Metadata=three_brokers, ApiVersions=each(Unavailable("all dead")))).apis()
