@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, assert_never
 
+from tidegate.kafka.capabilities import Capabilities, GroupKind, Support, kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.reset.model import (
     ByDuration,
@@ -52,6 +53,7 @@ NOTHING_MATCHES: Final = "NothingMatches"
 TOPIC_RECREATED: Final = "TopicRecreated"
 NO_COMMITTED_OFFSET: Final = "NoCommittedOffset"
 NO_MATCHING_RECORD: Final = "NoMatchingRecord"
+UNSUPPORTED_BY_BROKERS: Final = "UnsupportedByBrokers"
 
 
 class PlanRefused(Exception):
@@ -73,7 +75,7 @@ class PlanRefused(Exception):
 class Asked:
     """What was asked for, and what it met before any log was looked at. ``other``: the offsets of ``FromGroup``.
 
-    ``managed``: ids of members that run the agent.
+    ``managed``: ids of members that run the agent. ``capabilities``: what the brokers take, of ``kinds_written``.
     """
 
     request: RunRequest
@@ -82,12 +84,19 @@ class Asked:
     scope: Scope
     other: Offsets | None = None
     managed: frozenset[str] = frozenset()
+    capabilities: Capabilities = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     reason: str
     message: str
+
+
+def kinds_written(group: Group) -> frozenset[GroupKind]:
+    """For which kinds of group every way of its reset commits: its own, and the marker's, which nobody ever joins."""
+    kind = kind_of(group)
+    return frozenset({GroupKind.EMPTY} if kind is None else {GroupKind.EMPTY, kind})
 
 
 # --- checks: the first that objects refuses the plan ------------------------------------------------------------------
@@ -208,6 +217,23 @@ def _topics_are_the_same_ones(asked: Asked) -> Refusal | None:
     )
 
 
+def _brokers_take_its_offsets(asked: Asked) -> Refusal | None:
+    """Every way ends with a commit from outside the group; where the brokers refuse it there is none to take."""
+    for kind, advice in (
+        (GroupKind.EMPTY, "no group can be reset there"),
+        (kind_of(asked.group), "stop its consumers, as without members it can be reset"),
+    ):
+        capability = asked.capabilities.get(kind) if kind is not None else None
+        if capability is not None and capability.support is Support.UNSUPPORTED:
+            groups = "groups without members" if kind is GroupKind.EMPTY else f"live groups of kind {kind}"
+            return Refusal(
+                UNSUPPORTED_BY_BROKERS,
+                f"the brokers take no offsets for {groups} from outside them ({capability.message}): {advice}, or "
+                "upgrade the brokers to Kafka 4.0 or newer",
+            )
+    return None
+
+
 CHECKS: Final[tuple[Callable[[Asked], Refusal | None], ...]] = (
     _group_type_is_supported,
     _group_is_no_streams_application,
@@ -219,6 +245,7 @@ CHECKS: Final[tuple[Callable[[Asked], Refusal | None], ...]] = (
     _partitions_exist,
     _something_matches,
     _topics_are_the_same_ones,
+    _brokers_take_its_offsets,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -9,7 +10,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import Findings, FromCluster, FromGroup, FromSnapshot, Plan, RunRequest, ToRecord
-from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, span_ends, with_spans
+from tidegate.reset.plan import Asked, Measured, PlanRefused, build_plan, check, kinds_written, span_ends, with_spans
 from tidegate.reset.scope import is_undecided, scope_of
 from tidegate.reset.targets import asked_time
 
@@ -53,7 +54,11 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     committed = kafka.committed(request.group_id)
     other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
     managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
-    asked = Asked(request, topics, group, scope_of(request, topics, group, committed, other), other, managed)
+    scope = scope_of(request, topics, group, committed, other)
+    asked = Asked(request, topics, group, scope, other, managed)
+    check(asked)
+    # Last, as it may have to be tried with a group of its own.
+    asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group)))
     check(asked)
     return asked, committed
 

@@ -19,6 +19,7 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, FakeMembership, void
 from tidegate.control.records import Hold, HoldKey
+from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
@@ -323,6 +324,31 @@ def test_every_kind_of_group_goes_on_from_its_targets(kind: Kind, tmp_path: Path
     assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, kind.way, 0)
     world.settle()
     world.check_reset()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize(("told", "reason"), [(None, "UnsupportedByBrokers"), (Support.UNKNOWN, "RefusedByKafka")])
+def test_a_reset_that_brokers_refuse_leaves_the_offsets_as_they_were(
+    kind: Kind, told: Support | None, reason: str, tmp_path: Path
+) -> None:
+    """Known beforehand, or found out only as it is applied."""
+    world = World(kind, tmp_path)
+    world.kafka.refuses, world.kafka.told_support = frozenset(GroupKind), told
+    before = world.kafka.committed(GROUP)
+    calls = len(world.kafka.calls)
+    world.create()
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.FAILED, reason)
+    if told is None:
+        assert not {"leave", "rebalance", "hold", "fence", "send"} & set(world.kafka.calls[calls:])
+    world.settle()
+    after = world.kafka.committed(GROUP)
+    assert all(after[p] >= before[p] for p in PARTITIONS)
+    assert not any(world.starts_at_target(p) for p in world.targets)
+    world.check_nothing_missing()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)

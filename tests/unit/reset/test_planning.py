@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
@@ -475,6 +476,50 @@ def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> N
     assert "Kafka Streams" in refused.message
 
 
+WITHOUT_MEMBERS = "without members it can be reset"
+
+
+@pytest.mark.parametrize(
+    ("refuses", "protocol", "says"),
+    [
+        pytest.param([GroupKind.CONSUMER], GroupType.CONSUMER, WITHOUT_MEMBERS, id="live, of KIP-848"),
+        pytest.param([GroupKind.CLASSIC], GroupType.CLASSIC, WITHOUT_MEMBERS, id="live, classic"),
+        pytest.param([GroupKind.EMPTY], None, "no group can be reset there", id="without members"),
+        pytest.param([GroupKind.EMPTY], GroupType.CLASSIC, "no group can be reset there", id="no place for the marker"),
+        pytest.param(list(GroupKind), GroupType.CLASSIC, "no group can be reset there", id="none at all"),
+    ],
+)
+def test_what_the_brokers_do_not_take_is_refused_before_anything_is_moved(
+    kafka: FakeKafka, refuses: list[GroupKind], protocol: GroupType | None, says: str
+) -> None:
+    kafka.refuses = frozenset(refuses)
+    if protocol is not None:
+        FakeConsumer(kafka, "g", ["orders"], protocol=protocol, auto_commit_s=None).start()
+    before = kafka.groups(["g"])
+
+    refused = refusal(kafka, request(ToEarliest()))
+
+    assert refused.reason == planned.UNSUPPORTED_BY_BROKERS
+    assert "UNKNOWN_MEMBER_ID" in refused.message
+    assert says in refused.message
+    assert not {"fence", "send", "alter", "leave", "rebalance"} & set(kafka.calls)
+    assert kafka.groups(["g"]) == before
+
+
+def test_what_brokers_refuse_of_other_groups_is_no_obstacle(kafka: FakeKafka) -> None:
+    kafka.refuses = frozenset({GroupKind.CONSUMER, GroupKind.STREAMS})
+    assert targets(kafka, request(ToEarliest(), ALL_ORDERS))
+    FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
+    assert targets(kafka, request(ToEarliest(), ALL_ORDERS))
+
+
+@pytest.mark.parametrize("support", [Support.UNKNOWN, Support.NOT_OFFERED])
+def test_what_is_not_known_of_the_brokers_forbids_nothing(kafka: FakeKafka, support: Support) -> None:
+    kafka.told_support = support
+    FakeConsumer(kafka, "g", ["orders"], protocol=GroupType.CONSUMER, auto_commit_s=None).start()
+    assert targets(kafka, request(ToEarliest(), ALL_ORDERS))
+
+
 def test_a_refusal_reaches_a_spark_driver_whole() -> None:
     sent = pickle.loads(pickle.dumps(PlanRefused("NothingMatches", "no partition matches pay*")))  # noqa: S301
     assert (sent.reason, sent.message) == ("NothingMatches", "no partition matches pay*")
@@ -493,6 +538,7 @@ def test_the_checks_read_aloud() -> None:
         "partitions exist",
         "something matches",
         "topics are the same ones",
+        "brokers take its offsets",
     ]
 
 
@@ -548,7 +594,8 @@ def test_spans_are_looked_up_where_most_is_moved() -> None:
 
 def test_few_requests_are_made(kafka: FakeKafka) -> None:
     make_plan(request(ToTimestamp(START + SECOND * 50), Selection("*")), kafka, NOW)
-    assert kafka.calls == ["topics", "groups", "committed", "offsets_at", "log_bounds", "record_times", "record_times"]
+    metadata = ["topics", "groups", "committed", "capabilities"]
+    assert kafka.calls == [*metadata, "offsets_at", "log_bounds", "record_times", "record_times"]
 
 
 def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None:
