@@ -63,7 +63,10 @@ def page(definition: Schema) -> str:
     spec = definition["spec"]
     names, version = spec["names"], spec["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
-    columns = ", ".join(column["name"] for column in version["additionalPrinterColumns"])
+    columns = ", ".join(
+        column["name"] + (" (with `-o wide`)" if column.get("priority") else "")
+        for column in version["additionalPrinterColumns"]
+    )
     lines = [
         f"<!-- Made from crds/{definition['metadata']['name']}.yaml by docs/generate_reference.py; do not edit. -->",
         f"# {names['kind']}",

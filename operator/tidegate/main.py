@@ -330,6 +330,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
                 observer=observer,
                 open_kafka=KafkaClient,
                 executor=executor,
+                patient_executor=patient_executor,
                 clock=clock,
                 metrics=metrics,
                 idle_tick_s=settings.idle_tick_s,

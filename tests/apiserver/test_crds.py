@@ -202,6 +202,19 @@ STATUSES: dict[str, dict[str, Any]] = {
         "clusterId": "Q0tV0gT6Sxe9Gq8dRk1zJw",
         "brokers": 3,
         "features": {"consumerProtocol": True, "streamsProtocol": True, "nativePause": False},
+        "capabilities": {
+            "resettable": "empty, classic?",
+            "resets": [
+                {"groups": "Empty", "support": "Supported", "reason": "KnownVersions", "message": "Tested."},
+                {
+                    "groups": "Classic",
+                    "support": "Unknown",
+                    "reason": "NotAuthorized",
+                    "message": "No right.",
+                },
+                {"groups": "Streams", "support": "NotOffered", "reason": "NoSuchGroups", "message": ""},
+            ],
+        },
         "conditions": settled(),
     },
     "ConsumerGroupPause": {

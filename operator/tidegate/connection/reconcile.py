@@ -23,6 +23,7 @@ from tidegate.connection.credentials import (
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.status import Trouble
+from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
@@ -59,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through."""
+    """What the reconciler acts through. ``patient_executor``: for what may take many seconds."""
 
     kube: Kube
     files: ConnectionFiles
@@ -68,6 +69,7 @@ class Parts:
     observer: Observer
     open_kafka: Callable[[Connection], Kafka]
     executor: Executor
+    patient_executor: Executor
     clock: Clock
     metrics: Metrics
     idle_tick_s: float
@@ -85,7 +87,8 @@ class ConnectionReconciler:
             return Pass(body, self._parts.idle_tick_s)
         seen = await self._see(body)
         self._remember(body, seen)
-        body = await self._say(body, seen)
+        capabilities = await self._capabilities(body) if isinstance(seen, Cluster) else None
+        body = await self._say(body, seen, capabilities)
         return Pass(body, self._again_after(uid_of(body), seen))
 
     async def forget(self, body: Object) -> None:
@@ -131,6 +134,18 @@ class ConnectionReconciler:
             except KafkaFailure as failure:
                 return status.trouble_of(failure)
         return snapshot.cluster
+
+    async def _capabilities(self, body: Object) -> Capabilities | None:
+        """``None``: nothing new. The client remembers them, so that most passes ask nobody."""
+        live = self._live(body)
+        if live is None:
+            return None
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._parts.patient_executor, live.kafka.capabilities, tuple(GroupKind))
+        except KafkaFailure:
+            # The cluster answered a moment ago; whether it still does is for the next look.
+            return None
 
     async def _secret(self, namespace: str, name: str) -> Any:
         try:
@@ -183,13 +198,13 @@ class ConnectionReconciler:
         else:
             self._parts.live.troubled(live, seen.reason, seen.message)
 
-    async def _say(self, body: Object, seen: Cluster | Trouble) -> Object:
+    async def _say(self, body: Object, seen: Cluster | Trouble, capabilities: Capabilities | None) -> Object:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
         before = read_status(ConnectionStatus, body)
         live = self._live(body)
         topics = live.topics if live is not None else None
-        after = status.status_of(before, seen, topics, generation=generation, now=parts.clock.now())
+        after = status.status_of(before, seen, topics, capabilities, generation=generation, now=parts.clock.now())
         if after == before:
             return body
         said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)

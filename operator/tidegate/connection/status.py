@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.control.topics import TopicsChecked
+from tidegate.kafka.capabilities import Capabilities, Capability, GroupKind, Support
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
 from tidegate.resources.conditions import (
     CONTROL_TOPICS,
+    MAX_MESSAGE,
     READY,
     find_condition,
     ready,
@@ -18,7 +20,14 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
-from tidegate.resources.connection import ConnectionStatus, FeaturesStatus
+from tidegate.resources.connection import (
+    CapabilitiesStatus,
+    CapabilityStatus,
+    CapabilitySupport,
+    ConnectionStatus,
+    FeaturesStatus,
+    GroupsKind,
+)
 
 CONNECTED: Final = "Connected"
 INVALID_SPEC: Final = "InvalidSpec"
@@ -47,10 +56,43 @@ def trouble_of(failure: KafkaFailure) -> Trouble:
             return Trouble(KAFKA_UNAVAILABLE, str(failure), needs_help=False)
 
 
+def capabilities_of(before: CapabilitiesStatus | None, found: Capabilities) -> CapabilitiesStatus:
+    """What is known of the brokers, in the order of ``GroupKind``. Where nothing but words is new, they stay."""
+    told = {row.groups.value: row for row in before.resets} if before is not None else {}
+    rows = []
+    for kind in GroupKind:
+        if kind not in found:
+            continue
+        capability = found[kind]
+        said = told.get(kind.value)
+        same = said is not None and (said.support.value, said.reason) == (capability.support.value, capability.reason)
+        message = said.message if said is not None and same else capability.message[:MAX_MESSAGE]
+        rows.append(
+            CapabilityStatus(
+                groups=GroupsKind(kind.value),
+                support=CapabilitySupport(capability.support.value),
+                reason=capability.reason,
+                message=message,
+            )
+        )
+    return CapabilitiesStatus(resettable=_resettable(found), resets=tuple(rows))
+
+
+def _resettable(found: Capabilities) -> str:
+    marks = {Support.SUPPORTED: "", Support.UNKNOWN: "?"}
+    named = [f"{kind.value.lower()}{marks[found[kind].support]}" for kind in GroupKind if _may_be(found.get(kind))]
+    return ", ".join(named) or "none"
+
+
+def _may_be(capability: Capability | None) -> bool:
+    return capability is not None and capability.support in (Support.SUPPORTED, Support.UNKNOWN)
+
+
 def status_of(
     before: ConnectionStatus,
     seen: Cluster | Trouble,
     topics: TopicsChecked | None = None,
+    capabilities: Capabilities | None = None,
     *,
     generation: int,
     now: datetime,
@@ -58,6 +100,7 @@ def status_of(
     """The new status; equal to ``before`` when there is nothing new to say.
 
     ``topics``: about the control and ack topics, where a pause needs them; what is said of them stays otherwise.
+    ``capabilities``: likewise, what the brokers allow, as far as it was found out.
     """
     if topics is not None:
         told = with_condition(
@@ -81,6 +124,9 @@ def status_of(
             cluster_id=seen.cluster_id,
             brokers=len(seen.brokers),
             features=features,
+            capabilities=(
+                before.capabilities if capabilities is None else capabilities_of(before.capabilities, capabilities)
+            ),
             conditions=ready(
                 before.conditions,
                 reason=CONNECTED,

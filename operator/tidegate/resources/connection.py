@@ -23,7 +23,7 @@ from tidegate.resources.base import (
     topic,
     unique,
 )
-from tidegate.resources.conditions import Conditions
+from tidegate.resources.conditions import MAX_MESSAGE, Conditions
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SERVER: Final = rf"([A-Za-z0-9]([A-Za-z0-9._-]{{0,252}})?|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
@@ -285,10 +285,47 @@ class FeaturesStatus(ResourceModel):
     native_pause: StrictBool = False
 
 
+class GroupsKind(StrEnum):
+    """Groups without members, and live ones by how their members join."""
+
+    EMPTY = "Empty"
+    CLASSIC = "Classic"
+    CONSUMER = "Consumer"
+    STREAMS = "Streams"
+
+
+class CapabilitySupport(StrEnum):
+    """``NOT_OFFERED``: the brokers have no such groups. ``UNKNOWN``: not found out, which keeps nothing from being
+    tried."""
+
+    SUPPORTED = "Supported"
+    UNSUPPORTED = "Unsupported"
+    NOT_OFFERED = "NotOffered"
+    UNKNOWN = "Unknown"
+
+
+class CapabilityStatus(ResourceModel):
+    """Whether offsets of one kind of group can be reset there, and how that is known."""
+
+    groups: GroupsKind
+    support: CapabilitySupport
+    reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)]
+
+
+class CapabilitiesStatus(ResourceModel):
+    """What the brokers allow. ``resettable``: the kinds of group that can be reset, in one line for people; those with
+    a question mark perhaps."""
+
+    resettable: str
+    resets: Annotated[tuple[CapabilityStatus, ...], Field(max_length=16)] = ()
+
+
 class ConnectionStatus(StatusModel):
     """``KafkaConnection.status``."""
 
     cluster_id: str | None = None
     brokers: Count | None = None
     features: FeaturesStatus | None = None
+    capabilities: CapabilitiesStatus | None = None
     conditions: Conditions = ()

@@ -15,6 +15,7 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
+from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
@@ -23,7 +24,7 @@ from tidegate.metrics import Metrics
 from tidegate.observe import Observer, Snapshot
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
-from tidegate.resources.connection import ConnectionStatus
+from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus
 
 CREATED = "2026-01-01T00:00:00Z"
 NAME = "ns/kafka"
@@ -51,6 +52,7 @@ class World:
                 observer=self.observer,
                 open_kafka=self._open,
                 executor=self.executor,
+                patient_executor=self.executor,
                 clock=self.clock,
                 metrics=self.metrics,
                 idle_tick_s=10,
@@ -148,6 +150,72 @@ def test_control_topics_that_somebody_needs_are_made_and_said_to_be_usable(world
     topics = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
     assert topics is not None
     assert (topics.status, topics.reason) == ("True", "Usable")
+
+
+def capabilities(world: World) -> CapabilitiesStatus:
+    found = read_status(ConnectionStatus, world.body).capabilities
+    assert found is not None
+    return found
+
+
+def test_what_the_brokers_allow_is_said_by_kind_of_group(world: World) -> None:
+    world.kafka.refuses = frozenset({GroupKind.CONSUMER})
+
+    world.look()
+
+    said = capabilities(world)
+    assert said.resettable == "empty, classic, streams"
+    assert [(row.groups, row.support) for row in said.resets] == [
+        ("Empty", "Supported"),
+        ("Classic", "Supported"),
+        ("Consumer", "Unsupported"),
+        ("Streams", "Supported"),
+    ]
+    assert "UNKNOWN_MEMBER_ID" in said.resets[2].message
+
+
+@pytest.mark.parametrize(
+    ("support", "resettable"),
+    [
+        (Support.UNKNOWN, "empty?, classic?, consumer?, streams?"),
+        (Support.NOT_OFFERED, "none"),
+        (Support.UNSUPPORTED, "none"),
+    ],
+)
+def test_what_is_not_known_is_not_said_to_be_forbidden(world: World, support: Support, resettable: str) -> None:
+    world.kafka.told_support = support
+    world.look()
+    assert capabilities(world).resettable == resettable
+    ready = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert ready is not None
+    assert ready.status == "True"
+
+
+def test_what_the_brokers_allow_stays_where_they_do_not_tell(world: World) -> None:
+    world.look()
+    before = capabilities(world)
+
+    world.kafka.fail("capabilities", Unavailable("nobody answers"))
+    world.look()
+    assert capabilities(world) == before
+
+    world.kafka.fail("cluster", Unavailable("nobody answers"))
+    world.look()
+    assert capabilities(world) == before
+
+
+def test_other_words_for_the_same_are_not_worth_a_write(world: World) -> None:
+    world.kafka.refuses = frozenset(GroupKind)
+    world.look()
+    before = world.body["metadata"]["resourceVersion"]
+
+    world.kafka.refusal = "the coordinator refused them once more"
+    world.look()
+    assert world.body["metadata"]["resourceVersion"] == before
+
+    world.kafka.refuses = frozenset({GroupKind.STREAMS})
+    world.look()
+    assert capabilities(world).resettable == "empty, classic, consumer"
 
 
 def test_no_series_outlives_its_connection(world: World) -> None:

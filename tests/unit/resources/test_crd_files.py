@@ -34,7 +34,7 @@ MODELS: dict[str, dict[str, type[ResourceModel]]] = {
 }
 
 COLUMNS = {
-    "KafkaConnection": ["Ready", "Brokers", "Cluster", "Age"],
+    "KafkaConnection": ["Ready", "Brokers", "Resettable", "Cluster", "Age"],
     "ConsumerGroupPause": ["Group", "Phase", "Paused", "Resumes", "Reason", "Age"],
     "OffsetResetPolicy": ["Group", "Reset", "Phase", "Replayed", "Skipped", "Ready", "Age"],
 }
