@@ -16,7 +16,7 @@ from devstack import prerequisites
 from devstack.errors import StackError
 from devstack.kafka_security import KafkaSecurity, create_security
 from devstack.processes import RunFolder, Service, close_run, eventually, free_ports, sweep, tail
-from devstack.toolcache import DEV, kafka_libs
+from devstack.toolcache import DEV, KAFKA_VERSION, kafka_libs
 
 # What the stack says about new topics and groups; everything not named here is as Kafka ships it.
 BROKER_DEFAULTS: Mapping[str, str] = {
@@ -82,6 +82,7 @@ class KafkaCluster:
         detached: bool = False,
         heap: str | None = None,
         host: str = LOOPBACK,
+        version: str = KAFKA_VERSION,
     ) -> Self:
         """Start `brokers` brokers and wait until they serve.
 
@@ -89,25 +90,26 @@ class KafkaCluster:
         that is there), otherwise it is in a temporary folder. ``security="sasl_ssl"`` adds a SASL_SSL and an SSL
         listener (`KafkaSecurity`), `authorizer` Kafka's own. `detached`: they outlive this process. `heap`: of each
         broker, as ``-Xmx`` takes it. `host`: where they listen, and what they tell clients: an address of this machine,
-        such as one that pods reach. Raises `StackError` with the log's end, and `MissingPrerequisiteError`.
+        such as one that pods reach. `version`: the release of Kafka. Raises `StackError` with the log's end, and
+        `MissingPrerequisiteError`.
         """
         if security not in ("plaintext", "sasl_ssl"):
             raise ValueError(f"security is plaintext or sasl_ssl, not {security!r}")
         prerequisites.linux()
         prerequisites.java()
-        kafka_libs()
+        libs = kafka_libs(version)
         sweep()
         # A port may be taken between looking and binding; the next attempt draws others.
         for attempts_left in (2, 1, 0):
             run = RunFolder.create("kafka", at=directory)
             heap = heap or ("512m" if brokers == 1 else "320m")
             layout, secured = _lay_out(
-                run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached, heap, host
+                run, brokers, properties or {}, security == "sasl_ssl", authorizer, detached, heap, host, libs
             )
             bootstrap = ",".join(f"{host}:{broker.ports['PLAINTEXT']}" for broker in layout)
             cluster = cls(bootstrap, run, layout, secured, keeps_data=directory is not None, host=host)
             try:
-                _format(layout, run, secured)
+                _format(layout, run, secured, libs)
                 for broker in layout:
                     broker.service.start()
                 cluster.wait_ready()
@@ -303,6 +305,7 @@ def _lay_out(
     detached: bool,
     heap: str,
     host: str,
+    libs: Path,
 ) -> tuple[tuple[_Broker, ...], KafkaSecurity | None]:
     """Draw the ports and write each broker's properties."""
     listeners = ("PLAINTEXT", "CONTROLLER", *(("SASL_SSL", "SSL") if secured else ()))
@@ -346,7 +349,7 @@ def _lay_out(
         config.touch(mode=0o600)
         config.write_text("".join(f"{key}={value}\n" for key, value in {**shared, **own, **properties}.items()))
         log = run.logs / f"{name}.log"
-        command = [*_java(heap, log), "kafka.Kafka", str(config)]
+        command = [*_java(heap, log, libs=libs), "kafka.Kafka", str(config)]
         service = Service(name, command, run, detached=detached)
         brokers.append(_Broker(node, of_one, config, run.data / name, log, service))
     return tuple(brokers), security
@@ -367,7 +370,7 @@ _AS_ITS_SCRIPT: Final = (
 """``KAFKA_JVM_PERFORMANCE_OPTS`` as ``kafka-run-class.sh`` sets it."""
 
 
-def _java(heap: str, log: Path, options: Sequence[str] = _QUICK) -> list[str]:
+def _java(heap: str, log: Path, options: Sequence[str] = _QUICK, *, libs: Path | None = None) -> list[str]:
     return [
         prerequisites.java().path,
         f"-Xmx{heap}",
@@ -375,7 +378,7 @@ def _java(heap: str, log: Path, options: Sequence[str] = _QUICK) -> list[str]:
         f"-Dlog4j2.configurationFile={DEV / 'kafka' / 'log4j2.properties'}",
         f"-Dtidegate.log={log}",
         "-cp",
-        f"{kafka_libs()}/*",
+        f"{libs or kafka_libs()}/*",
     ]
 
 
@@ -386,7 +389,7 @@ def _new_cluster_id() -> str:
     return text
 
 
-def _format(brokers: tuple[_Broker, ...], run: RunFolder, security: KafkaSecurity | None) -> None:
+def _format(brokers: tuple[_Broker, ...], run: RunFolder, security: KafkaSecurity | None, libs: Path) -> None:
     """Prepare the data folders of new brokers, all for one cluster id."""
     new = [broker for broker in brokers if not (broker.data / "meta.properties").exists()]
     cluster_id = _new_cluster_id()
@@ -398,7 +401,7 @@ def _format(brokers: tuple[_Broker, ...], run: RunFolder, security: KafkaSecurit
         log = run.logs / f"{broker.data.name}-format.log"
         # A quorum of fixed voters: the initial controllers need not be named again.
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(broker.config), *scram]
-        command = [*_java("128m", log), "kafka.tools.StorageTool", *arguments]
+        command = [*_java("128m", log, libs=libs), "kafka.tools.StorageTool", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
             raise StackError(f"formatting {broker.data} failed: {done.stdout}{done.stderr}")

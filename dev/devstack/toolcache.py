@@ -29,6 +29,7 @@ from devstack.errors import StackError
 DEV = Path(__file__).resolve().parent.parent
 
 KAFKA_VERSION = "4.3.1"
+OLD_KAFKA_VERSION = "3.9.2"
 KUBERNETES_VERSION = "v1.36.3"
 ETCD_VERSION = "v3.7.3"
 COREDNS_VERSION = "v1.15.0"
@@ -163,17 +164,20 @@ class Tool:
         return self.folder() / self.name
 
 
-def _maven(name: str, label: str, pom: Path, seconds: tuple[int, int]) -> Tool:
+def _maven(name: str, label: str, pom: Path, seconds: tuple[int, int], *definitions: str) -> Tool:
+    """``definitions``: properties of the pom that are to be others, as ``kafka.version=3.9.2``."""
+
     def build(build: Build) -> None:
         prerequisites.java()
         mvn = prerequisites.maven().path
         # Maven writes its resolution state next to the pom it was given; a copy keeps the tree clean.
         copied = build.folder / "pom.xml"
         shutil.copyfile(pom, copied)
-        options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime"]
+        given = [f"-D{definition}" for definition in definitions]
+        options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime", *given]
         build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
 
-    return Tool(name, label, "Maven", seconds, (pom, MAVEN_COPY), build)
+    return Tool(name, label, "Maven", seconds, (pom, MAVEN_COPY, *definitions), build)
 
 
 # The compiler's time goes to garbage collection and debug information, which the linker drops anyway.
@@ -266,9 +270,16 @@ SPARK_OPERATOR_FILES = Tool(
 )
 
 
-def kafka_libs() -> Path:
-    """The folder of Kafka's jars: ``java -cp '<folder>/*' kafka.Kafka``, ConsumerGroupCommand, ConsumerPerformance."""
-    return KAFKA.folder()
+def kafka_broker(version: str) -> Tool:
+    """The jars of a broker of another release, without the command-line tools."""
+    pom = DEV / "kafka" / "broker" / "pom.xml"
+    return _maven(f"kafka-{version}", f"Kafka {version} (jars)", pom, (10, 60), f"kafka.version={version}")
+
+
+def kafka_libs(version: str = KAFKA_VERSION) -> Path:
+    """The folder of Kafka's jars: ``java -cp '<folder>/*' kafka.Kafka``; of ``KAFKA_VERSION`` also those of
+    ConsumerGroupCommand and ConsumerPerformance."""
+    return (KAFKA if version == KAFKA_VERSION else kafka_broker(version)).folder()
 
 
 def spark_jars() -> tuple[Path, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from devstack.errors import StackError
-from devstack.toolcache import Build, Toolcache
+from devstack.toolcache import Build, Toolcache, kafka_broker
 
 STACK = Path(__file__).resolve().parents[2] / "dev" / "stack.py"
 
@@ -30,6 +30,12 @@ def test_an_artifact_is_built_once_for_each_content(tmp_path: Path) -> None:
     assert other != first
     assert builds == ["a", "b"]
     assert (first / "file").read_text() == "ok"
+
+
+def test_each_release_of_kafka_has_jars_of_its_own() -> None:
+    old, new = kafka_broker("3.9.2"), kafka_broker("4.4.0")
+    assert (old.name, new.name) == ("kafka-3.9.2", "kafka-4.4.0")
+    assert old.made_from != new.made_from
 
 
 def test_builds_at_the_same_time_make_it_once(tmp_path: Path) -> None:
