@@ -30,6 +30,8 @@ def test_a_reachable_cluster_is_ready_and_described(
     assert status["brokers"] == 1
     assert status["features"]["consumerProtocol"] is True
     assert status["features"]["nativePause"] is False
+    assert status["capabilities"]["resettable"] == "empty, classic, consumer, streams"
+    assert {row["reason"] for row in status["capabilities"]["resets"]} == {"KnownVersions"}
     assert status["observedGeneration"] == body["metadata"]["generation"]
     assert "finalizers" not in body["metadata"]
     assert "annotations" not in body["metadata"]

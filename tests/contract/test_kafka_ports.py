@@ -11,6 +11,7 @@ import pytest
 from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, new_group, until
 from support import fake_kafka
 from tidegate.kafka import membership
+from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
@@ -65,6 +66,12 @@ def test_cluster_has_an_id_brokers_and_features(world: World) -> None:
     assert [b.node_id for b in cluster.brokers] == sorted({b.node_id for b in cluster.brokers})
     assert cluster.brokers[0].port > 0
     assert cluster.features.consumer_protocol
+
+
+@pytest.mark.parametrize("kinds", [list(GroupKind), [GroupKind.CLASSIC], []], ids=len)
+def test_what_brokers_take_is_told_for_the_kinds_that_are_asked_for(world: World, kinds: list[GroupKind]) -> None:
+    found = world.kafka.capabilities(kinds)
+    assert {kind: capability.support for kind, capability in found.items()} == dict.fromkeys(kinds, Support.SUPPORTED)
 
 
 def test_topics_have_their_partitions_and_internal_ones_are_left_out(world: World) -> None:

@@ -23,11 +23,15 @@ from confluent_kafka.admin import (
 )
 
 from devstack import KafkaCluster
+from support.probes import probe_of
 from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import OffsetWriter
+from tidegate.kafka.probe import PREFIX
+from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import transactional_id
 from tidegate.reset.marker import marker_group
 
@@ -60,14 +64,12 @@ def secured() -> Iterator[KafkaCluster]:
 def grant(secured: KafkaCluster) -> Grant:
     admin = AdminClient({"bootstrap.servers": secured.bootstrap})
 
-    def bindings(principal: str, rights: tuple[Right, ...]) -> list[AclBinding]:
-        return [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW)
+    def allow(principal: str, *rights: Right, pattern: ResourcePatternType = ResourcePatternType.LITERAL) -> None:
+        bindings = [
+            AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
             for kind, name, operation in rights
         ]
-
-    def allow(principal: str, *rights: Right) -> None:
-        for future in admin.create_acls(bindings(principal, rights)).values():
+        for future in admin.create_acls(bindings).values():
             future.result(20)
 
     return allow
@@ -224,6 +226,35 @@ def test_a_certificate_that_is_refused_is_an_error_of_its_own(trusted: bool, sai
     connection = Connection(security.ssl_bootstrap, tls=True, ca_file=security.ca if trusted else None)
     with closing(KafkaClient(connection)) as kafka, pytest.raises(NotAuthenticated, match=said):
         kafka.cluster()
+
+
+def test_a_probe_needs_the_rights_that_are_documented_and_without_them_says_so(
+    connections: dict[str, Connection], grant: Grant, secured: KafkaCluster
+) -> None:
+    connection, principal = connections["tls"], "User:CN=tidegate"
+
+    def allow(kind: ResourceType, operation: AclOperation) -> None:
+        grant(principal, (kind, PREFIX, operation), pattern=ResourcePatternType.PREFIXED)
+
+    with closing(KafkaClient(connection)) as kafka, closing(Wire(connection)) as wire:
+        probe = probe_of(connection, wire, kafka)
+        grant(principal, (ResourceType.TOPIC, TOPIC, AclOperation.READ))
+        for kind, operation in (
+            (ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE),
+            (ResourceType.GROUP, AclOperation.READ),
+        ):
+            for group in GroupKind:
+                found = probe.of(group)
+                assert (found.support, found.reason) == (Support.UNKNOWN, "NotAuthorized"), found
+                assert PREFIX in found.message
+            allow(kind, operation)
+        allow(ResourceType.GROUP, AclOperation.DELETE)
+
+        assert {kind: probe.of(kind).support for kind in GroupKind} == dict.fromkeys(GroupKind, Support.SUPPORTED)
+
+    with closing(Wire(Connection(secured.bootstrap))) as everything:
+        left = {row.group_id: row.type for row in everything.list_groups() if row.group_id.startswith(PREFIX)}
+        assert left == {}
 
 
 @pytest.mark.parametrize("missing", range(4), ids=["group", "marker-group", "topic", "transactional-id"])

@@ -1,0 +1,167 @@
+"""What brokers take of a producer from outside a group: what probes find, what they leave, what is refused then."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from devstack import KafkaCluster
+from devstack.toolcache import OLD_KAFKA_VERSION
+from support.clients import ClientKind, GroupProtocol
+from support.needs import starts
+from support.probes import probe_of
+from support.reset_trial import Cell, run_trial
+from support.stack_fixtures import MakeTopic, Unique
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT, PROBED, GroupKind, Support
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.probe import PREFIX
+from tidegate.kafka.wire import Wire
+from tidegate.kafka.writer import KafkaOffsetWriter, silent_logger
+from tidegate.reset.model import Owners, RunRequest, Selection, ToEarliest
+from tidegate.reset.plan import UNSUPPORTED_BY_BROKERS
+from tidegate.reset.planning import PlanRefused, make_plan
+
+YES, NO, NOT_OFFERED, _ = Support
+
+
+def groups_of_probes(bootstrap: str) -> set[str]:
+    with closing(Wire(Connection(bootstrap))) as wire:
+        return {row.group_id for row in wire.list_groups() if row.group_id.startswith(PREFIX)}
+
+
+# --- on the newest tested broker --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", GroupKind)
+def test_a_probe_finds_what_the_versions_say_and_leaves_no_group(
+    kind: GroupKind, kafka: KafkaCluster, make_topic: MakeTopic
+) -> None:
+    make_topic(1)
+    connection = Connection(kafka.bootstrap)
+    with closing(KafkaClient(connection)) as client, closing(Wire(connection)) as wire:
+        found = probe_of(connection, wire, client).of(kind)
+        assert (found.support, found.reason) == (YES, PROBED), found
+        assert client.capabilities([kind])[kind].support is YES
+    assert groups_of_probes(kafka.bootstrap) == set()
+
+
+def test_offsets_go_out_in_a_version_that_names_topics(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition, group = TopicPartition(make_topic(1), 0), unique("group")
+    connection = Connection(kafka.bootstrap, properties={"debug": "protocol", "log_level": "7"})
+    log = silent_logger()
+    log.addHandler(caplog.handler)
+    level = log.level
+    log.setLevel(logging.DEBUG)
+    try:
+        with closing(Wire(connection)) as wire:
+            writer = KafkaOffsetWriter(connection, wire, group, transaction_timeout_s=20)
+            with writer.transaction() as transaction:
+                transaction.send(group, {partition: 0})
+            assert writer._producer is not None
+            writer._producer.poll(0)  # hands out what was logged
+    finally:
+        log.setLevel(level)
+        log.removeHandler(caplog.handler)
+    sent = {int(version) for version in re.findall(r"Sent TxnOffsetCommitRequest \(v(\d+)", caplog.text)}
+    assert sent == {NEWEST_COMMIT_SENT}
+
+
+# --- on other releases ------------------------------------------------------------------------------------------------
+
+KIP_848: Mapping[str, str] = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+UNVERIFIED: Mapping[str, str] = {"transaction.partition.verification.enable": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """``takes``: for groups without members, and for live classic, KIP-848 and streams groups."""
+
+    version: str
+    takes: tuple[Support, Support, Support, Support]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.version, *self.properties])
+
+
+OLD = Release(OLD_KAFKA_VERSION, (YES, YES, NO, NOT_OFFERED), KIP_848)
+"""In continuous integration, as the one whose versions promise what it does not keep."""
+
+OTHERS = (
+    Release("3.6.2", (YES, YES, NOT_OFFERED, NOT_OFFERED)),
+    Release("3.7.2", (YES, YES, NOT_OFFERED, NOT_OFFERED)),
+    Release("3.7.2", (NO, NO, NO, NOT_OFFERED), KIP_848),
+    Release("3.7.2", (YES, YES, NO, NOT_OFFERED), {**KIP_848, **UNVERIFIED}),
+    Release("3.8.1", (YES, YES, NO, NOT_OFFERED), KIP_848),
+    Release("3.9.2", (YES, YES, NOT_OFFERED, NOT_OFFERED)),
+    Release("4.0.1", (YES, YES, YES, NOT_OFFERED)),
+    Release("4.1.2", (YES, YES, YES, NOT_OFFERED)),
+    Release("4.2.2", (YES, YES, YES, YES)),
+    Release("4.4.0", (YES, YES, YES, YES)),
+)
+
+
+@pytest.fixture(scope="module", params=[OLD, *(pytest.param(r, marks=pytest.mark.nightly) for r in OTHERS)], ids=str)
+@starts("kafka")
+def release(request: pytest.FixtureRequest) -> Iterator[tuple[Release, KafkaCluster]]:
+    wanted: Release = request.param
+    with KafkaCluster.start(properties=wanted.properties, version=wanted.version) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
+        yield wanted, cluster
+
+
+TOPIC = "orders"
+
+
+def test_a_release_takes_what_is_documented(release: tuple[Release, KafkaCluster]) -> None:
+    expected, cluster = release
+    with closing(KafkaClient(Connection(cluster.bootstrap))) as client:
+        found = client.capabilities(list(GroupKind))
+    assert tuple(found[kind].support for kind in GroupKind) == expected.takes, found
+    assert groups_of_probes(cluster.bootstrap) == set()
+
+
+def test_a_live_group_is_reset_there_or_refused(release: tuple[Release, KafkaCluster]) -> None:
+    expected, cluster = release
+    if expected.takes[1] is YES:
+        cell = Cell(kind=ClientKind.LIBRDKAFKA, protocol=GroupProtocol.CLASSIC, members=2, auto_commit_interval_s=1.0)
+        [outcome] = run_trial(cluster.bootstrap, cell, [Owners.UNKNOWN], rest_s=(0.0, 0.5))
+        assert outcome.is_good, str(outcome)
+    for kind, takes in zip(GroupKind, expected.takes, strict=True):
+        if takes is NO:
+            check_refused(cluster, kind)
+
+
+def check_refused(cluster: KafkaCluster, kind: GroupKind) -> None:
+    connection, partition = Connection(cluster.bootstrap), TopicPartition(TOPIC, 0)
+    group = f"refused-{kind.value.lower()}"
+    request = RunRequest(
+        run_uid="uid",
+        run_id="run",
+        group_id=group,
+        connection=connection,
+        selections=(Selection(TOPIC),),
+        target=ToEarliest(),
+    )
+    with closing(KafkaClient(connection)) as client, closing(Wire(connection)) as wire:
+        client.writer(group, transaction_timeout_s=10).alter(group, {partition: 0})
+        with probe_of(connection, wire, client).member(kind, group, TOPIC) as leave:
+            before = client.groups([group])
+            with pytest.raises(PlanRefused) as refused:
+                make_plan(request, client, datetime.now(UTC))
+            assert refused.value.reason == UNSUPPORTED_BY_BROKERS, refused.value
+            assert client.groups([group]) == before
+            assert leave()
+        assert client.committed(group) == {partition: 0}

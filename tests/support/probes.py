@@ -1,0 +1,19 @@
+"""Probes of what brokers allow, made whatever their versions say."""
+
+from __future__ import annotations
+
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.probe import TRANSACTION_S, KafkaProbe
+from tidegate.kafka.wire import Wire
+
+
+def probe_of(connection: Connection, wire: Wire, kafka: KafkaClient) -> KafkaProbe:
+    """As ``KafkaClient`` makes one."""
+    return KafkaProbe(
+        connection.control_topic,
+        wire,
+        lambda: Wire(connection),
+        lambda name: kafka.writer(name, transaction_timeout_s=TRANSACTION_S),
+        kafka.topics,
+    )
