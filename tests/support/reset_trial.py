@@ -57,6 +57,8 @@ from tidegate.reset.model import (
     Progress,
     RunRequest,
     RunResult,
+    Selection,
+    Target,
     Way,
 )
 from tidegate.reset.pacing import Tuning
@@ -90,6 +92,7 @@ class Cell:
     heartbeat_spread: float = 0.0
     stagger_s: float = 0.0
     agent: bool = False
+    session_s: float | None = None
 
     @property
     def client(self) -> str:
@@ -425,9 +428,9 @@ class Outcome:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Make a topic and wait until every broker of the stack tells it."""
+    """Make a topic, with as many replicas as the brokers give it by default, and wait until it is told of."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, -1)])[topic].result(30)
     deadline = time.monotonic() + 20
     while len(getattr(admin.list_topics(timeout=10).topics.get(topic), "partitions", ())) != partitions:
         if time.monotonic() > deadline:
@@ -448,11 +451,12 @@ class Trial:
         seed: int = 0,
         commits: bool = True,
         config: Mapping[str, str | int | float | bool | list[str]] | None = None,
+        name: str = "trial",
     ) -> None:
         self.bootstrap = bootstrap
         self.cell = cell
         self.folder = folder
-        self.group = self.topic = f"trial-{uuid.uuid4().hex[:10]}"
+        self.group = self.topic = f"{name}-{uuid.uuid4().hex[:10]}"
         self.partitions: list[Partition] = [(self.topic, n) for n in range(cell.partitions)]
         self.random = random.Random(seed)
         self._processes = processes or min(cell.members, 2)
@@ -465,6 +469,8 @@ class Trial:
         self._ended: set[str] = set()
         self._released: float | None = None
         """When the last run first made an owner leave, if that is how it began."""
+        self.kept: Path | None = None
+        """Where the history was kept last."""
         self._runs: list[ResetRun] = []
         self._stack = contextlib.ExitStack()
         self.kafka = KafkaClient(Connection(bootstrap))
@@ -525,6 +531,7 @@ class Trial:
             hold_s=cell.hold_s,
             heartbeat_spread=cell.heartbeat_spread,
             stagger_s=cell.stagger_s,
+            session_s=cell.session_s,
             config=self._config,
             agent=cell.agent,
         )
@@ -615,16 +622,20 @@ class Trial:
         """A run's request that names each partition's offset. ``settings`` go into ``ApplySettings``."""
         self._number += 1
         name = name or f"r{self._number}"
-        given = ApplySettings(in_flight=timedelta(seconds=self.cell.in_flight_s))
         offsets = tuple(PartitionOffset(*p, o) for p, o in sorted(targets.items()))
         self.tell(ResetBegin(time.time(), name, tuple(Place(*p, o) for p, o in sorted(targets.items()))))
+        return self.ask(name, FromFile(offsets, "trial"), **settings)
+
+    def ask(self, name: str, target: Target, selections: tuple[Selection, ...] = (), **settings: Any) -> RunRequest:
+        """A run's request of which the history knows nothing yet. ``settings`` go into ``ApplySettings``."""
+        given = ApplySettings(in_flight=timedelta(seconds=self.cell.in_flight_s))
         return RunRequest(
             run_uid=f"{self.group}/{name}",
             run_id=name,
             group_id=self.group,
             connection=Connection(self.bootstrap),
-            selections=(),
-            target=FromFile(offsets, "trial"),
+            selections=selections,
+            target=target,
             settings=replace(given, **settings),
         )
 
@@ -757,9 +768,9 @@ class Trial:
 
     def keep_history(self, history: History | None = None) -> Path:
         """Write it where it stays when the trial is over; returns where."""
-        path = HISTORIES / f"{self.group}.jsonl"
-        write(path, history or self.history(drained=False))
-        return path
+        self.kept = HISTORIES / f"{self.group}.jsonl"
+        write(self.kept, history or self.history(drained=False))
+        return self.kept
 
     def complaints(self, timeout: float = 60) -> tuple[str, ...]:
         """What is wrong with the whole trial, once all that was produced is read; if anything, its history is kept.
