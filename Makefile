@@ -57,6 +57,11 @@ property-seed: setup build ## replay one seed of the random sequences on real Ka
 nightly: kubectl setup build ## what takes too long for CI; its outcome goes to docs/benchmarks/nightly.md (PARTS="seeds pods")
 	@$(BIN)/python tests/nightly.py $(PARTS)
 
+.PHONY: campaign
+campaign: setup build ## random schedules on three brokers, judged; into docs/benchmarks/campaign.md (SEEDS=0-49)
+	@test -n "$(SEEDS)" || { echo "which seeds? make campaign SEEDS=0-49" >&2; exit 2; }
+	@$(RUN) $(BIN)/python -m support.campaign $(SEEDS) $(ARGS)
+
 .PHONY: bench
 bench: setup build ## all benchmarks, or one: NAME=standstill
 	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)

@@ -749,6 +749,11 @@ class Trial:
         """Add to the history what no consumer and no producer tells; from any thread."""
         self._told.append(operation)
 
+    @property
+    def told(self) -> tuple[Operation, ...]:
+        """What was added by `tell`."""
+        return tuple(self._told)
+
     def history(self, *, drained: bool) -> History:
         """All that has happened up to now. `drained`: the producer was stopped, and everything was read since."""
         options = self.fleet.options
@@ -763,7 +768,7 @@ class Trial:
         ends = tuple(Place(*p, end) for p, end in sorted(self.producer.ends().items()))
         events = self._told_before_restart + self.fleet.events()
         consumed = recorded.of_fleet(self.records(), events)
-        operations = [*self.producer.sends(), *list(self._told), *consumed]
+        operations = [*self.producer.sends(), *self.told, *consumed]
         return in_order([begin, *operations, End(time.time(), ends, drained)], self.group)
 
     def keep_history(self, history: History | None = None) -> Path:

@@ -1,0 +1,99 @@
+"""``make campaign SEEDS=0-49``: try the schedules of these seeds, and write the page.
+
+Exit code 1: at least one of these seeds has a verdict that is not true. 2: the seeds cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Final
+
+from devstack import KafkaCluster
+from support.campaign.outcome import Outcome, Results, Truth
+from support.campaign.page import page
+from support.campaign.schedule import BROKERS, Schedule, draw
+from support.campaign.trial import PROPERTIES, Performance
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+PAGE: Final = PROJECT / "docs" / "benchmarks" / "campaign.md"
+RESULTS: Final = PAGE.with_suffix(".jsonl")
+TRIED: Final = ("operator", "agents", "dev", "tests/support")
+"""Whose last commit a trial is of: what is tried, and what it is tried with."""
+AT_ONCE: Final = 3
+
+
+def seeds(text: str) -> list[int]:
+    """``0-49,60``. Raises ``ValueError``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        found += range(int(first), int(last if dash else first) + 1)
+    if not found:
+        raise ValueError(f"no seeds in {text!r}")
+    return sorted(set(found))
+
+
+def tried_commit() -> str:
+    """The last commit of `TRIED`, and whether the tree differs from it there."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(PROJECT), *arguments, "--", *TRIED]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("log", "-1", "--format=%h") + (" with changes" if git("status", "--porcelain") else "")
+
+
+def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int) -> None:
+    """Those that leave the brokers alone side by side, then the others one by one."""
+    alone = [schedule for schedule in schedules if schedule.wants_brokers_alone]
+    together = [schedule for schedule in schedules if not schedule.wants_brokers_alone]
+    with KafkaCluster.start(BROKERS, PROPERTIES) as cluster:
+        for wanted, workers in ((together, at_once), (alone, 1)):
+            with ThreadPoolExecutor(workers) as pool:
+                performances = [Performance(schedule, cluster, commit) for schedule in wanted]
+                under_way = {pool.submit(one.perform): one for one in performances}
+                for future in as_completed(under_way):
+                    outcome = _outcome(future, under_way[future])
+                    results.add(outcome)
+                    print(f"{outcome.schedule}\n{outcome}\n", flush=True)
+
+
+def _outcome(future: Future[Outcome], performance: Performance) -> Outcome:
+    error = future.exception()
+    return performance.broken(error) if error is not None else future.result()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See above."""
+    parser = argparse.ArgumentParser("campaign", description=__doc__)
+    parser.add_argument("seeds", help="such as 0-49 or 3,7,20-29")
+    parser.add_argument("--again", action="store_true", help="also those that were tried at this commit already")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"trials side by side ({AT_ONCE})")
+    parser.add_argument("--show", action="store_true", help="print the schedules, and try none")
+    options = parser.parse_args(arguments)
+    try:
+        schedules = [draw(seed) for seed in seeds(options.seeds)]
+    except ValueError as error:
+        print(f"SEEDS: {error}", file=sys.stderr)
+        return 2
+    if options.show:
+        print(*schedules, sep="\n")
+        return 0
+    results, commit = Results(RESULTS), tried_commit()
+    wanted = [s for s in schedules if options.again or not results.has(s.seed, s.digest, commit)]
+    if wanted:
+        try_all(wanted, results, commit, options.at_once)
+    PAGE.write_text(page(results), encoding="utf-8")
+    asked = {schedule.seed for schedule in schedules}
+    bad = [outcome for outcome in results if outcome.seed in asked and outcome.truth is not Truth.TRUE]
+    print(*bad, f"{len(asked) - len(bad)} of {len(asked)} verdicts true; {PAGE.relative_to(PROJECT)}", sep="\n")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""A writer of the campaign, a process that may be killed and frozen: ``python -m support.campaign.writer``.
+
+``job FOLDER DOCUMENT``: carries out the run that is stored there. ``backfill BOOTSTRAP GROUP TOPIC NUMBERS``: sends
+the owners of these partitions back to their start, as discovery does, and prints the result as JSON. Exit code 0:
+the run is over. 3: another writer has taken over. An exception of its own: as Python ends with one.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from tidegate.discovery.backfill import Asker, Backfills
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.reset import job
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import RunResult
+from tidegate.reset.store import StaleAttempt
+from tidegate.reset.stores import DirectoryRunStore
+
+TAKEN_OVER = 3
+RESULT: TypeAdapter[RunResult] = TypeAdapter(RunResult)
+
+
+def main(what: str, *arguments: str) -> int:
+    """See above."""
+    try:
+        if what == "job":
+            folder, document = arguments
+            store = DirectoryRunStore(Path(folder), document)
+            with closing(KafkaClient(store.load().request.connection)) as kafka:
+                job.execute(store, kafka, SystemClock())
+        else:
+            bootstrap, group, topic, numbers = arguments
+            connection = Connection(bootstrap)
+            partitions = [TopicPartition(topic, int(number)) for number in numbers.split(",")]
+            with closing(KafkaClient(connection)) as kafka:
+                asker = Asker(group, "campaign", "")
+                result = Backfills().carry_out(kafka, SystemClock(), connection, asker, group, partitions)
+            print(RESULT.dump_json(result).decode())
+    except StaleAttempt as taken_over:
+        print(taken_over, file=sys.stderr)
+        return TAKEN_OVER
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
