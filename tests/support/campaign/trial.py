@@ -8,17 +8,21 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, assert_never
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
 from support.campaign.carrying import Carried
 from support.campaign.outcome import NO_END, Ended, Outcome, Truth
 from support.campaign.schedule import BROKERS, Fault, FaultKind, Schedule, Step
 from support.clients import ConsumerFleet
+from support.deliveries import Partition
 from support.history import History, Hold, read
 from support.history_checker import judge
 from support.life_story import TargetKind
@@ -80,7 +84,11 @@ class Performance:
             trial.producer.stop()
             trial.fleet.wait_read_to(trial.producer.ends(), _FLOW_S)
             trial.committed()
-            return self._outcome(trial.history(drained=True))
+            outcome = self._outcome(trial.history(drained=True))
+        # Hundreds of topics, each there three times, would slow the brokers down.
+        with contextlib.suppress(KafkaException):
+            AdminClient({"bootstrap.servers": trial.bootstrap}).delete_topics([trial.topic])[trial.topic].result(30)
+        return outcome
 
     def broken(self, error: BaseException) -> Outcome:
         """What came of it when it failed with this error: its history up to there is judged as well."""
@@ -91,6 +99,7 @@ class Performance:
         schedule = self._schedule
         judgement = judge(history) if history is not None else None
         findings = [str(finding) for finding in judgement.findings] if judgement is not None else []
+        findings += self._untrue_counts(judgement.begun) if judgement is not None else []
         findings += self._troubles
         findings += [f"{run.name}: {run.message}" for run in self._ended if run.reason == NO_END]
         truth = Truth.UNTRUE if findings else Truth.BROKEN if broken else Truth.TRUE
@@ -116,6 +125,15 @@ class Performance:
             stale=sum(judgement.stale.values()) if judgement is not None else 0,
             took_s=round((datetime.now(UTC) - self._at).total_seconds(), 1),
         )
+
+    def _untrue_counts(self, begun: Mapping[str, Collection[Partition]]) -> list[str]:
+        """Of how many partitions a run says that they are read from its target on, and of how many the history does."""
+        said = {name: stored.result.begun for name, stored in self._documents.items() if stored.result is not None}
+        return [
+            f"untrue-count: {name} says that {count} partition(s) have begun, and it was {len(begun.get(name, ()))}"
+            for name, count in said.items()
+            if count is not None and count > len(begun.get(name, ()))
+        ]
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
