@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from support.campaign.__main__ import seeds
+from devstack import KafkaCluster
+from support.campaign import __main__ as command
+from support.campaign.__main__ import main, seeds
 from support.campaign.outcome import NO_END, Ended, Outcome, Results, Truth
 from support.campaign.page import page
-from support.campaign.schedule import FaultKind
+from support.campaign.schedule import FaultKind, draw
+from support.campaign.trial import Performance
 
 SUCCEEDED = Ended("r0", "shiftBy -40", "job", "Succeeded", "Applied", "4 partitions", "Handover", 1, 0, 1, 3.2)
 PUT_BACK = Ended(
@@ -105,3 +108,45 @@ def test_seeds_are_named_in_ranges() -> None:
     for bad in ("", "a", "3-", "5-2"):
         with pytest.raises(ValueError, match=r"seeds|invalid literal"):
             seeds(bad)
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Results:
+    """Of a project of its own, in which everything was tried at this commit."""
+    monkeypatch.setattr(command, "PROJECT", tmp_path)
+    monkeypatch.setattr(command, "PAGE", tmp_path / "campaign.md")
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "campaign.jsonl")
+    monkeypatch.setattr(command, "tried_commit", lambda: GOOD.commit)
+    results = Results(command.RESULTS)
+    for outcome in (GOOD, UNTRUE):
+        results.add(replace(outcome, digest=draw(outcome.seed).digest))
+    return results
+
+
+def test_an_untrue_verdict_is_an_error_of_the_command(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["7"]) == 0
+    assert main(["7-8"]) == 1
+
+    said = capsys.readouterr().out
+    assert "1 of 1 verdicts true; campaign.md" in said
+    assert "1 of 2 verdicts true; campaign.md" in said
+    assert "lost-write: t-0 at 4" in said
+    assert command.PAGE.read_text() == page(results)
+
+
+def test_seeds_that_cannot_be_read_are_refused(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["5-2"]) == 2
+    assert "SEEDS: no seeds in '5-2'" in capsys.readouterr().err
+
+
+def test_the_schedules_are_shown_without_being_tried(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["900-901", "--show"]) == 0
+    assert capsys.readouterr().out == f"{draw(900)}\n{draw(901)}\n"
+
+
+def test_a_trial_that_fails_is_broken() -> None:
+    schedule = draw(3)
+    outcome = Performance(schedule, KafkaCluster.attach("127.0.0.1:1"), "abc1234").broken(ValueError("no broker"))
+
+    assert (outcome.truth, outcome.findings, outcome.history) == (Truth.BROKEN, ("ValueError: no broker",), "")
+    assert (outcome.seed, outcome.schedule, outcome.digest) == (3, str(schedule), schedule.digest)
