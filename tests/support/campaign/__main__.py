@@ -6,10 +6,12 @@ Exit code 1: at least one of these seeds has a verdict that is not true. 2: the 
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
@@ -48,24 +50,29 @@ def tried_commit() -> str:
     return git("log", "-1", "--format=%h") + (" with changes" if git("status", "--porcelain") else "")
 
 
-def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int) -> None:
-    """Those that leave the brokers alone side by side, then the others one by one."""
+def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int, until: float) -> None:
+    """Those that leave the brokers alone side by side, then the others one by one. ``until``: by the monotonic clock,
+    when no more of them are begun."""
+
+    def tried(performance: Performance) -> Outcome | None:
+        return performance.perform() if time.monotonic() < until else None
+
     alone = [schedule for schedule in schedules if schedule.wants_brokers_alone]
     together = [schedule for schedule in schedules if not schedule.wants_brokers_alone]
     with KafkaCluster.start(BROKERS, PROPERTIES) as cluster:
         for wanted, workers in ((together, at_once), (alone, 1)):
             with ThreadPoolExecutor(workers) as pool:
                 performances = [Performance(schedule, cluster, commit) for schedule in wanted]
-                under_way = {pool.submit(one.perform): one for one in performances}
-                for future in as_completed(under_way):
-                    outcome = _outcome(future, under_way[future])
-                    results.add(outcome)
-                    print(f"{outcome.schedule}\n{outcome}\n", flush=True)
-
-
-def _outcome(future: Future[Outcome], performance: Performance) -> Outcome:
-    error = future.exception()
-    return performance.broken(error) if error is not None else future.result()
+                under_way = {pool.submit(tried, one): one for one in performances}
+                try:
+                    for future in as_completed(under_way):
+                        error = future.exception()
+                        outcome = future.result() if error is None else under_way[future].broken(error)
+                        if outcome is not None:
+                            results.add(outcome)
+                            print(f"{outcome.schedule}\n{outcome}\n", flush=True)
+                finally:
+                    pool.shutdown(cancel_futures=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,6 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("seeds", help="such as 0-49 or 3,7,20-29")
     parser.add_argument("--again", action="store_true", help="also those that were tried at this commit already")
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"trials side by side ({AT_ONCE})")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no trial after so long")
     parser.add_argument("--show", action="store_true", help="print the schedules, and try none")
     options = parser.parse_args(arguments)
     try:
@@ -87,11 +95,13 @@ def main(arguments: Sequence[str]) -> int:
     results, commit = Results(RESULTS), tried_commit()
     wanted = [s for s in schedules if options.again or not results.has(s.seed, s.digest, commit)]
     if wanted:
-        try_all(wanted, results, commit, options.at_once)
+        try_all(wanted, results, commit, options.at_once, time.monotonic() + 60 * options.minutes)
     PAGE.write_text(page(results), encoding="utf-8")
-    asked = {schedule.seed for schedule in schedules}
-    bad = [outcome for outcome in results if outcome.seed in asked and outcome.truth is not Truth.TRUE]
-    print(*bad, f"{len(asked) - len(bad)} of {len(asked)} verdicts true; {PAGE.relative_to(PROJECT)}", sep="\n")
+    asked = {schedule.seed: schedule.digest for schedule in schedules}
+    tried = [outcome for outcome in results if asked.get(outcome.seed) == outcome.digest]
+    bad = [outcome for outcome in tried if outcome.truth is not Truth.TRUE]
+    verdicts = f"{len(tried)} of {len(asked)} seeds tried, {len(tried) - len(bad)} verdicts true"
+    print(*bad, f"{verdicts}; {PAGE.relative_to(PROJECT)}", sep="\n")
     return 1 if bad else 0
 
 

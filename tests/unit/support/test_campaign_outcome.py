@@ -128,8 +128,8 @@ def test_an_untrue_verdict_is_an_error_of_the_command(results: Results, capsys: 
     assert main(["7-8"]) == 1
 
     said = capsys.readouterr().out
-    assert "1 of 1 verdicts true; campaign.md" in said
-    assert "1 of 2 verdicts true; campaign.md" in said
+    assert "1 of 1 seeds tried, 1 verdicts true; campaign.md" in said
+    assert "2 of 2 seeds tried, 1 verdicts true; campaign.md" in said
     assert "lost-write: t-0 at 4" in said
     assert command.PAGE.read_text() == page(results)
 
