@@ -658,13 +658,15 @@ class GroupReset:
 
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
+        # Looked at first, for all may have to be made to leave until the group settles.
+        not_left = {m.member_id for m in self._group().members} & set(intent.releasing)
         # A rebalance hides who owns what; one of a Barrier is our own hold, which can be taken over.
         group = self._settled_group(pending)
         if intent.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE:
             return pending
         # Of a cooperative group only the generations just after that have told what its owners kept all the same.
-        left = intent.way is Way.HANDOVER and not {m.member_id for m in group.members} & set(intent.releasing)
         # Those of a KIP-848 group may have been replaced between the look and the commit.
+        left = intent.way is Way.HANDOVER and not not_left
         if left and group.type is GroupType.CLASSIC and not is_cooperative(group):
             return _NOBODY
         seen = self._committed(pending)

@@ -434,7 +434,7 @@ def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
 CLASSIC_KINDS = [k for k in [*KINDS, GO, GO_OFTEN] if k.protocol is GroupType.CLASSIC and k.way is not Way.GATED]
 
 
-ABSENT = ("eager", "before-kip-429", "cooperative-go", "cooperative-go-often")
+ABSENT = ("eager", "static", "before-kip-429", "cooperative-go", "cooperative-go-often")
 
 
 @pytest.mark.parametrize("kind", [k for k in CLASSIC_KINDS if k.name in ABSENT], ids=lambda k: k.name)
