@@ -232,7 +232,8 @@ def _rebalance(stage: Stage) -> int:
     member = _began(stage, CommitMode.NONE)
     _commit_outside(stage)
     before, assigned = len(member.read()), member.assignments()
-    stage.world.kafka.membership.rebalance(stage.group)
+    with stage.world.kafka.membership.hold(stage.group):
+        pass
     until(stage.world, lambda: member.assignments() > assigned, "it has got its partition again")
     until(stage.world, lambda: _state(stage) is GroupState.STABLE, "the rebalance is over")
     stage.world.append(stage.partition, [datetime(2026, 11, 1, tzinfo=UTC)])

@@ -636,12 +636,12 @@ def test_leaving_in_the_name_of_a_member_that_is_gone(world: World) -> None:
     assert world.kafka.membership.leave(group_id, []) == frozenset()
 
 
-def test_a_rebalance_ends_by_itself_and_leaves_nothing_behind(world: World) -> None:
+def test_a_rebalance_that_was_begun_leaves_nothing_behind(world: World) -> None:
     name, group_id = world.create_topic(2), new_group()
     world.consumer(group_id, [name])
     before = described(world, group_id)
-    world.kafka.membership.rebalance(group_id)
-    assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
+    with world.kafka.membership.hold(group_id):
+        assert described(world, group_id).state is GroupState.PREPARING_REBALANCE
     until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the rebalance is over")
     after = described(world, group_id)
     assert [m.assignment for m in after.members] == [m.assignment for m in before.members]
@@ -722,13 +722,11 @@ def test_a_rebalance_hides_an_assignor_that_has_to_be_told_then(world: World, mo
     until(world, lambda: described(world, group_id).state is GroupState.STABLE, "the group goes on")
 
 
-def test_only_a_live_classic_group_can_be_rebalanced_or_held(world: World) -> None:
+def test_only_a_live_classic_group_can_be_held(world: World) -> None:
     name, vacant, modern = world.create_topic(1), new_group(), new_group()
     commit_plainly(world, vacant, {TopicPartition(name, 0): 1})
     world.consumer(modern, [name], protocol=GroupType.CONSUMER)
     for group_id in (new_group(), vacant, modern):
-        with pytest.raises(Refused):
-            world.kafka.membership.rebalance(group_id)
         with pytest.raises(Refused), world.kafka.membership.hold(group_id):
             pytest.fail("held")
     assert described(world, modern).state is GroupState.STABLE
@@ -745,7 +743,8 @@ def test_what_members_of_a_cooperative_group_had_as_they_joined(world: World) ->
         return described(world, group_id).state is GroupState.STABLE
 
     for group_id in (eager, cooperative):
-        world.kafka.membership.rebalance(group_id)
+        with world.kafka.membership.hold(group_id):
+            pass
         until(world, partial(is_over, group_id), "the rebalance is over")
 
     assert world.kafka.membership.owned_when_joining(cooperative) == {member.member_id: member.assignment}

@@ -263,6 +263,10 @@ class FakeKafka:
         """Put offsets into a group as an earlier member of it would have left them; no range check, as in Kafka."""
         self._write(self._group(group_id), offsets)
 
+    def rebalance(self, group_id: str) -> None:
+        """As where somebody joins a classic group and is gone before the others have rejoined."""
+        self._prepare(self._group(group_id))
+
     def set_group(self, group_id: str, type: GroupType, assignor: str = "") -> None:  # noqa: A002
         group = self._group(group_id)
         group.type, group.assignor = type, assignor
@@ -833,10 +837,6 @@ class FakeMembership:
         if group is None or group.type is not GroupType.CLASSIC or group.state is not GroupState.STABLE:
             return {}
         return {i: m.consumer.subscription_version for i, m in group.members.items()}
-
-    def rebalance(self, group_id: str) -> None:
-        self._kafka._called("rebalance")
-        self._kafka._prepare(self._classic(group_id))
 
     @contextlib.contextmanager
     def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> Iterator[FakeHold]:

@@ -82,9 +82,6 @@ class KafkaMembership:
         finally:
             joiner.close()
 
-    def rebalance(self, group_id: str) -> None:
-        self._start_rebalance(self._classic(group_id))
-
     @contextlib.contextmanager
     def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> Iterator[KafkaJoinHold]:
         group = self._classic(group_id)

@@ -230,10 +230,6 @@ class Membership(Protocol):
         """LeaveGroup v3+ in the members' names; returns the ids of those the coordinator still knew."""
         ...
 
-    def rebalance(self, group_id: str) -> None:
-        """Start one rebalance of a classic group, leaving nothing behind: join with a member id and leave at once."""
-        ...
-
     def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> AbstractContextManager[JoinHold]:
         """Start a rebalance of a classic group and hold it at its join. Leaving the context releases.
 

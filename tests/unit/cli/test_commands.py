@@ -305,7 +305,7 @@ def test_all_topics_are_those_the_group_reads(owned: Shell) -> None:
 
 
 def test_a_rebalance_is_waited_for_since_it_hides_what_the_group_reads(owned: Shell) -> None:
-    owned.kafka.membership.rebalance(GROUP)
+    owned.kafka.rebalance(GROUP)
     assert not any(m.assignment for m in owned.kafka.groups([GROUP])[GROUP].members)
 
     assert owned(f"--group {GROUP} --all-topics --pause") == 0
@@ -504,7 +504,7 @@ def test_a_rebalancing_group_is_said_to_be(shell: Shell) -> None:
     shell.kafka.clock.sleep(10)
     shell(f"--group {GROUP} --describe --state")
     assert shell.rows[0][1:5] == ["127.0.0.1:9092", "(0)", "range", "Stable"]
-    shell.kafka.membership.rebalance(GROUP)
+    shell.kafka.rebalance(GROUP)
 
     shell(f"--group {GROUP} --describe --state")
 

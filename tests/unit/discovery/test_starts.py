@@ -57,7 +57,7 @@ class Scene:
     def hand_out(self, consumer: FakeConsumer) -> None:
         """The group gets the new partition: its members look at the topic again."""
         if consumer.protocol is GroupType.CLASSIC:
-            self.kafka.membership.rebalance(GROUP)
+            self.kafka.rebalance(GROUP)
         else:
             self.kafka._retarget(self.kafka._group(GROUP))
         self.clock.sleep(4 * HEARTBEAT_S)
@@ -111,7 +111,7 @@ def test_an_owner_that_a_rebalance_hides_is_taken_for_one_that_was_there_first()
     consumer = scene.consumer()
     scene.expand()
     scene.hand_out(consumer)
-    scene.kafka.membership.rebalance(GROUP)
+    scene.kafka.rebalance(GROUP)
 
     start = scene.give()
 
@@ -128,7 +128,7 @@ def test_a_rebalance_that_begins_after_the_look_at_the_owners_hides_nothing(was_
     scene.expand()
     if was_owned:
         scene.hand_out(consumer)
-    scene.clock.after(0.001, lambda: scene.kafka.membership.rebalance(GROUP))
+    scene.clock.after(0.001, lambda: scene.kafka.rebalance(GROUP))
 
     start = scene.give()
 

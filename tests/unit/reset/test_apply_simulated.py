@@ -1263,7 +1263,7 @@ def test_an_owner_that_was_made_to_leave_in_a_rebalance_of_others_is_made_to_lea
     world.create()
 
     def rebalances() -> None:
-        world.kafka.membership.rebalance(GROUP)
+        world.kafka.rebalance(GROUP)
         world.clock.sleep(4)
 
     kafka: Any = Delayed(world.kafka, world.clock, {"leave": rebalances}, describe_s=0.0)
@@ -1451,7 +1451,7 @@ def test_owners_that_a_rebalance_hides_in_the_end_are_waited_for(
     look_back = GroupReset._look_back
 
     def in_a_rebalance(self: GroupReset) -> Any:
-        world.kafka.membership.rebalance(GROUP)
+        world.kafka.rebalance(GROUP)
         return look_back(self)
 
     monkeypatch.setattr(GroupReset, "_look_back", in_a_rebalance)
@@ -1474,7 +1474,7 @@ def test_a_successor_leaves_a_rebalance_alone_that_no_run_has_begun(tmp_path: Pa
         world.execute(Process(process.calls.index("kafka.control.hold") + 1, after=True))
     world.consumers[2].rejoin_delay_s = 12
     members = {c.member_id for c in world.consumers}
-    world.kafka.membership.rebalance(GROUP)
+    world.kafka.rebalance(GROUP)
     result = world.execute()
     assert result is not None
     assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)

@@ -301,7 +301,7 @@ def test_a_pattern_leaves_out_what_the_connection_does_not_allow(kafka: FakeKafk
 
 def test_while_a_rebalance_hides_the_subscription_the_scope_is_not_known(kafka: FakeKafka) -> None:
     FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
-    kafka.membership.rebalance("g")
+    kafka.rebalance("g")
     with pytest.raises(Unavailable):
         make_plan(request(ToEarliest()), kafka, NOW)
     assert list(targets(kafka, request(ToEarliest(), Selection("audit")))) == ["audit-0"]

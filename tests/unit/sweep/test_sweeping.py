@@ -270,7 +270,7 @@ def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
     clock.sleep(6)
     kafka.add_partitions("orders", 2)
     kafka.append(NEW, [START] * 10)
-    kafka.membership.rebalance("group")
+    kafka.rebalance("group")
     clock.sleep(12)
     assert [o for p, o in consumer.read if p == NEW] == []
     [live] = resets.live
