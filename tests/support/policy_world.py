@@ -16,7 +16,7 @@ from support.fake_kube import FakeKube
 from support.scripted_runner import ScriptedRunner
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.keeping import Keeper
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.metrics import Metrics
@@ -76,6 +76,7 @@ class World:
         self.kafka.create_topic("orders", 1)
         self.kafka.fill("orders", 100)
         self.kafka.commit_directly("payments", {T0: 50})
+        self.kafka.set_group("payments", GroupType.CLASSIC)
         self.runner = ScriptedRunner(self.carry_out)
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
@@ -254,6 +255,7 @@ class FleetWorld(World):
         super().__init__(folder)
         for group in (*FLEET[1:], "orders"):
             self.kafka.commit_directly(group, {T0: 50})
+            self.kafka.set_group(group, GroupType.CLASSIC)
 
     def carry_out(self, launch: Launch) -> None:
         assert launch.confines is not None

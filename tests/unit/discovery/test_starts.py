@@ -236,7 +236,7 @@ def test_an_owner_that_has_yet_to_give_the_partition_up_came_before(protocol: Gr
     new = TopicPartition("orders", 3)
     kafka.append(new, [START] * 10)
     if classic:
-        kafka.membership.rebalance(GROUP)
+        kafka.rebalance(GROUP)
     else:
         kafka._retarget(kafka._group(GROUP))
     clock.sleep(12)

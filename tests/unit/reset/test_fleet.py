@@ -15,7 +15,7 @@ import pytest
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.packed import pack
 from tidegate.reset import fleet_job
 from tidegate.reset.confined import ConfinedRunStore, Confines
@@ -104,6 +104,7 @@ class World:
         self.kafka.fill(TOPIC.topic, 100)
         for group in (*GROUPS, "orders"):
             self.kafka.commit_directly(group, {TOPIC: BEFORE})
+            self.kafka.set_group(group, GroupType.CLASSIC)
         self.policy = policy
 
     def create(self, run_id: str = "one", target: Target | None = None, **changes: Any) -> DirectoryRunStore:
