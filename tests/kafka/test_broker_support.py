@@ -26,7 +26,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.probe import PREFIX
 from tidegate.kafka.wire import Wire
 from tidegate.kafka.writer import KafkaOffsetWriter, silent_logger
-from tidegate.reset.model import Owners, RunRequest, Selection, ToEarliest
+from tidegate.reset.model import RunRequest, Selection, ToEarliest
 from tidegate.reset.plan import UNSUPPORTED_BY_BROKERS
 from tidegate.reset.planning import PlanRefused, make_plan
 
@@ -137,7 +137,7 @@ def test_a_live_group_is_reset_there_or_refused(release: tuple[Release, KafkaClu
     expected, cluster = release
     if expected.takes[1] is YES:
         cell = Cell(kind=ClientKind.LIBRDKAFKA, protocol=GroupProtocol.CLASSIC, members=2, auto_commit_interval_s=1.0)
-        [outcome] = run_trial(cluster.bootstrap, cell, [Owners.UNKNOWN], rest_s=(0.0, 0.5))
+        [outcome] = run_trial(cluster.bootstrap, cell, 1, rest_s=(0.0, 0.5))
         assert outcome.is_good, str(outcome)
     for kind, takes in zip(GroupKind, expected.takes, strict=True):
         if takes is NO:
