@@ -25,7 +25,9 @@ def produce(bootstrap: str, topic: str, partitions: int, each: int) -> None:
 
 @contextmanager
 def _client(bootstrap: str, group: str) -> Iterator[Consumer]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    )
     try:
         yield consumer
     finally:
@@ -37,6 +39,24 @@ def commit(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -
     with _client(bootstrap, group) as consumer:
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for done in until(lambda: _committed(consumer, wanted), f"group {group} has a coordinator", timeout_s=90):
+            assert done.error is None, done.error
+
+
+def leave_at(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """As an application that has subscribed to the topic commits before it ends: the group has had a member, so that a
+    reset need not watch for consumers that no group shows."""
+    with _client(bootstrap, group) as consumer:
+        consumer.subscribe([topic])
+
+        def assigned() -> bool:
+            consumer.poll(0.1)
+            return bool(consumer.assignment())
+
+        until(assigned, f"{group} is assigned {topic}", timeout_s=90)
+        for done in consumer.commit(
+            offsets=[TopicPartition(topic, partition, offset) for partition, offset in offsets.items()],
+            asynchronous=False,
+        ):
             assert done.error is None, done.error
 
 

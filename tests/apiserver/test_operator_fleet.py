@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from apiserver.offsets import commit, committed, live_group, produce
+from apiserver.offsets import commit, committed, leave_at, live_group, produce
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import Resources, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
@@ -32,7 +32,7 @@ class Groups:
 
     def empty(self, *names: str) -> None:
         for name in names:
-            commit(self.bootstrap, self[name], self.topic, AT_50)
+            leave_at(self.bootstrap, self[name], self.topic, AT_50)
 
     @contextlib.contextmanager
     def live(self, *names: str) -> Iterator[None]:

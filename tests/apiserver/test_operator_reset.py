@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from apiserver.offsets import commit, committed, live_group, produce
+from apiserver.offsets import committed, leave_at, live_group, produce
 from devstack import ApiServer, KafkaCluster
 from support.clients import ConsumerFleet
 from support.operator_process import OperatorProcess, Resources, condition_of, until, writes_in
@@ -26,7 +26,7 @@ class Group:
         self.stand_at(AT_50)
 
     def stand_at(self, offsets: dict[int, int]) -> None:
-        commit(self.bootstrap, self.name, self.topic, offsets)
+        leave_at(self.bootstrap, self.name, self.topic, offsets)
 
     @property
     def offsets(self) -> dict[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.offsets import commit, committed, produce
+from apiserver.offsets import committed, leave_at, produce
 from devstack import ApiServer, KafkaCluster, spark_jars
 from support.operator_process import OperatorProcess, Resources, until
 from support.stack_fixtures import MakeTopic, Unique
@@ -46,7 +46,7 @@ def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followe
 ) -> None:
     topic, group = make_topic(2), unique("group")
     produce(kafka.bootstrap, topic, 2, 100)
-    commit(kafka.bootstrap, group, topic, AT_50)
+    leave_at(kafka.bootstrap, group, topic, AT_50)
     resources.policy("p", group, {"id": "one", "to": {"offset": 10}})
 
     first = until(lambda: _driver(tmp_path / "runs"), "the first driver runs", timeout_s=60)
@@ -71,7 +71,7 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
 ) -> None:
     topic, group = make_topic(2), unique("group")
     produce(kafka.bootstrap, topic, 2, 100)
-    commit(kafka.bootstrap, group, topic, AT_50)
+    leave_at(kafka.bootstrap, group, topic, AT_50)
 
     def plan(*options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tidegate.cli.main", "plan", "p", "--namespace", resources.namespace, *options]
@@ -118,7 +118,7 @@ def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_policy(
     topic, base = make_topic(2), unique("payments")
     produce(kafka.bootstrap, topic, 2, 100)
     for name in ("a", "b", "c"):
-        commit(kafka.bootstrap, f"{base}-{name}", topic, AT_50)
+        leave_at(kafka.bootstrap, f"{base}-{name}", topic, AT_50)
     resources.fleet("p", [f"{base}-*"], {"id": "one", "to": {"offset": 10}, "failurePolicy": "All"})
 
     done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from apiserver.offsets import commit, committed, produce
+from apiserver.offsets import commit, committed, leave_at, produce
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
@@ -48,7 +48,7 @@ class World:
 
     def stand(self, *names: str, topic: str = "") -> None:
         for name in names:
-            commit(self.bootstrap, f"{self.base}-{name}", topic or self.topic, AT_50)
+            leave_at(self.bootstrap, f"{self.base}-{name}", topic or self.topic, AT_50)
 
     def at(self, name: str) -> dict[int, int]:
         return committed(self.bootstrap, f"{self.base}-{name}", self.topic, 2)
