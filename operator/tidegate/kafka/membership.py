@@ -246,8 +246,9 @@ def subscription(raw: bytes) -> Subscription:
     version = int.from_bytes(raw[:2], "big", signed=True)
     try:
         said = ConsumerProtocolSubscription.decode(raw)
-        owned = frozenset(TopicPartition(row.topic, n) for row in said.owned_partitions or () for n in row.partitions)
-        return Subscription(frozenset(said.topics or ()), owned, said.generation_id, version)
+        rows = (row for row in said.owned_partitions or () if row.topic)
+        owned = frozenset(TopicPartition(row.topic, n) for row in rows for n in row.partitions or ())
+        return Subscription(frozenset(t for t in said.topics or () if t), owned, said.generation_id, version)
     except (ValueError, TypeError, IndexError, struct.error):
         return Subscription(frozenset(), version=version)
 

@@ -43,7 +43,9 @@ def decide(seen: Seen) -> Decision:
         return _stuck(seen, status, Refusal(INVALID_SPEC, seen.invalid), 60.0)
     status = _with_deadline(seen, seen.spec, status)
     refusal = _refusal(seen.spec, seen.observed)
-    if refusal is not None:
+    # What was stopped already, by a version that did not look, is not started by a refusal.
+    stopped = refusal is not None and refusal.reason == UNSUPPORTED_GROUP and bool(status.workloads)
+    if refusal is not None and not stopped:
         return refuse(seen, status, refusal)
     over = _over(seen, seen.spec, status)
     if over is not None and status.workloads:
@@ -51,6 +53,9 @@ def decide(seen: Seen) -> Decision:
         if back is not None:
             return back
         status = status.model_copy(update={"workloads": ()})
+    if refusal is not None:
+        status = status.model_copy(update={"phase": PausePhase.DEGRADED})
+        return _stuck(seen, status, refusal, seen.tick.idle_s)
     if seen.observed is None and seen.unusable is not None:
         return _stuck(seen, status, seen.unusable, seen.tick.idle_s)
     if seen.waiting is not None or seen.observed is None:

@@ -8,6 +8,7 @@ where this writer died.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -367,7 +368,7 @@ class GroupReset:
             self._handed_over |= pending
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so no member is expected to commit yet.
-            if group.type is GroupType.SIMPLE and not (not_held or self._putting_back):
+            if not not_held and self._may_be_assigned(group, pending):
                 self._journal(Phase.VERIFYING, pending, choice, ())
                 self._watch_for_assigned(pending)
             return not_held
@@ -438,29 +439,32 @@ class GroupReset:
                 return _NOBODY
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
+    def _may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
+        """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
+        nothing else is known to have committed."""
+        return group.type is GroupType.SIMPLE and not self._putting_back and bool(self._before.keys() & partitions)
+
     def _watch_for_assigned(self, pending: Partitions) -> None:
         """Look for as long as a consumer may take until its next commit that has assigned itself partitions.
 
         Such a one (``Consumer.assign``) is no member: it can neither be seen nor made to leave, and commits on from
-        where it is. Only a group that has offsets and never had members is suspected. Raises ``DidNotHold``.
+        where it is. One that has started since has begun at the target. Raises ``DidNotHold``.
         """
-        targets = {p: self._targets[p] for p in pending}
-        moved = _NOBODY
+        before, old = self._before, _NOBODY
 
-        def has_moved() -> bool:
-            nonlocal moved
+        def is_overwritten() -> bool:
+            nonlocal old
             seen = self._committed(pending)
-            moved = frozenset(p for p, target in targets.items() if seen.get(p) != target)
-            return bool(moved) or has_subscribers()
+            old = frozenset(p for p in pending if Watched(before.get(p), self._targets[p], seen.get(p)).is_old)
+            return bool(old)
 
-        def has_subscribers() -> bool:
-            # They have begun at the target. The group stays theirs when they are gone.
-            return self._group().type is not GroupType.SIMPLE
-
-        self._pace.until(has_moved, max(self._tuning.watch_s, self._hold_s), 5 * self._tuning.look_s)
-        if moved and not has_subscribers():
+        # The targets are committed: a deadline that passes meanwhile undoes nothing.
+        with contextlib.suppress(DeadlinePassed):
+            self._pace.until(is_overwritten, max(self._tuning.watch_s, self._hold_s), 25 * self._tuning.look_s)
+        # Members that have joined since began at the target, too; the group stays theirs when they are gone.
+        if old and self._group().type is GroupType.SIMPLE:
             raise DidNotHold(
-                moved,
+                old,
                 "a consumer that is no member of the group, as after assign(), commits its own offsets over the "
                 "targets; stop it first",
             )
@@ -621,7 +625,7 @@ class GroupReset:
         unclear = self._passed_unseen(last) or self._unmanaged_since(last)
         if unclear:
             return unclear
-        if last.way is Way.DIRECT and not self._putting_back and self._group().type is GroupType.SIMPLE:
+        if last.way is Way.DIRECT and self._may_be_assigned(self._group(), everything):
             self._watch_for_assigned(everything)
             return _NOBODY
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.

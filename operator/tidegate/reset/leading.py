@@ -132,7 +132,7 @@ class Lead:
 
     def _next_held(self, guest: Guest) -> Generation:
         """What is committed while the join is held counts, until the targets are."""
-        with self._kafka.membership.hold(self._group_id, rebalance=False) as hold, _refusals():
+        with _refusals(), self._kafka.membership.hold(self._group_id, rebalance=False) as hold:
             guest.join()
             until = self._pace.clock.monotonic() + self._held_s
             self._ends_s += self._held_s

@@ -220,16 +220,16 @@ def _topics_are_the_same_ones(asked: Asked) -> Refusal | None:
 def _brokers_take_its_offsets(asked: Asked) -> Refusal | None:
     """Every way ends with a commit from outside the group; where the brokers refuse it there is none to take."""
     for kind, advice in (
-        (GroupKind.EMPTY, "no group can be reset there"),
-        (kind_of(asked.group), "stop its consumers, as without members it can be reset"),
+        (GroupKind.EMPTY, "No group can be reset there"),
+        (kind_of(asked.group), "Stop its consumers, as without members it can be reset"),
     ):
         capability = asked.capabilities.get(kind) if kind is not None else None
         if capability is not None and capability.support is Support.UNSUPPORTED:
             groups = "groups without members" if kind is GroupKind.EMPTY else f"live groups of kind {kind}"
             return Refusal(
                 UNSUPPORTED_BY_BROKERS,
-                f"the brokers take no offsets for {groups} from outside them ({capability.message}): {advice}, or "
-                "upgrade the brokers to Kafka 4.0 or newer",
+                f"the brokers take no offsets for {groups} from outside them ({capability.message}). {advice}; from "
+                "Kafka 4.0 on brokers take them",
             )
     return None
 

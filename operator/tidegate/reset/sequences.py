@@ -234,11 +234,13 @@ class Sequences:
             self._commits.commit(round_.targets, round_.number)
             seen = self._committed(round_)
             # Who was given a partition before the offset could be read has begun elsewhere, whatever is committed.
-            came_since = self._gates.not_held_by_all(epochs)
+            # A rebalance that has begun behind the gates hides the owners for a moment.
+            why = self._gates.wait_obeyed(epochs)
+            came_since = self._gates.not_held_by_all(epochs) if why is not None else frozenset()
         finally:
             self._gates.open()
         if came_since:
-            self.disobeyed = f"an owner of {min(came_since)} came after all others had obeyed, and did not"
+            self.disobeyed = why
         self._note_reopened({p: epoch for p, epoch in epochs.items() if p not in came_since})
         return came_since | frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
 

@@ -104,3 +104,13 @@ def test_an_assignment_has_no_user_data_and_a_version_that_the_member_reads(vers
     assert raw == bytes([0, written]) + ORDERS_1 + NOTHING
     assert assigned(raw) == share
     assert assigned(assignment(frozenset(), version)) == frozenset()
+
+
+def test_topics_without_a_name_are_left_out_of_a_subscription() -> None:
+    """No client sends them, and whoever may join can."""
+    named, nameless = b"\x00\x01t", b"\xff\xff"
+    numbers = (1).to_bytes(4, "big") + (0).to_bytes(4, "big")
+    two = (2).to_bytes(4, "big")
+    raw = b"\x00\x01" + two + nameless + named + b"\xff\xff\xff\xff" + two + nameless + numbers + named + numbers
+    said = subscription(raw)
+    assert (said.topics, said.owned) == (frozenset({"t"}), frozenset({TopicPartition("t", 0)}))

@@ -505,6 +505,18 @@ def test_a_streams_group_whose_members_nobody_can_see_is_never_called_paused(wor
     assert (world.phase, condition(world, "Stalled")[1], replicas(world)) == ("Pending", "UnsupportedGroup", 3)
 
 
+def test_a_streams_application_that_is_stopped_already_stays_so(world: World) -> None:
+    """An earlier version did not look: an upgrade starts nothing, and does not go on to say that it is paused."""
+    world.ask(**BY_SCALE)
+    world.passes()
+    world.kafka.set_group("payments", GroupType.STREAMS)
+    world.passes()
+    assert (world.phase, condition(world, "Stalled")[1], replicas(world)) == ("Degraded", "UnsupportedGroup", 0)
+    world.drop()
+    world.passes()
+    assert (world.body, replicas(world)) == (None, 3)
+
+
 def test_what_is_not_allowed_any_more_goes_back(world: World) -> None:
     world.ask(**BY_SCALE)
     world.passes()

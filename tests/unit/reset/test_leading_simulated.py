@@ -300,3 +300,12 @@ def test_partitions_of_the_group_that_are_not_in_the_run_stay_with_their_owners_
     assert all(OTHER in owned for owned in seen)
     assert seen[-1] == set(PARTITIONS)
     assert set(RESET) == set(PARTITIONS) - {OTHER}
+
+
+def test_a_group_that_fills_up_while_its_owners_are_held_is_handed_over(tmp_path: Path) -> None:
+    world = World(GO_OFTEN, tmp_path)
+    for consumer in world.consumers:
+        world.clock.after(40, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+    world.create(in_flight=timedelta(seconds=6))
+    _at(world, "guest.join", lambda: world.kafka.fail("hold", Refused("GROUP_MAX_SIZE_REACHED")))
+    assert execute(world).phase is Phase.SUCCEEDED

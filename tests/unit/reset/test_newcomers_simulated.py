@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.reset import job
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import Reopened, RunGates
-from tidegate.reset.model import Phase
+from tidegate.reset.model import Phase, Way
 from unit.reset.test_apply_simulated import (
     GROUP,
     KINDS,
@@ -183,3 +184,50 @@ def test_putting_back_takes_as_long_as_owners_are_held_and_watched(kind: str, tm
     result = job.settle(world.store, world.kafka, world.clock, reason="Superseded", message="another is asked for")
     assert result is not None
     assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Superseded")
+
+
+def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rebalance hides the owners for a moment; all of them run the agent."""
+    world = World(_kind("managed-eager"), tmp_path)
+    world.create()
+    obeyed = RunGates.wait_obeyed
+    came: list[FakeConsumer] = []
+
+    def wait_obeyed(self: RunGates, epochs: Mapping[TopicPartition, int]) -> str | None:
+        why = obeyed(self, epochs)
+        if not came:
+            came.append(_newcomer(world, "c3", **dict(world.kind.consumer)))
+        return why
+
+    monkeypatch.setattr(RunGates, "wait_obeyed", wait_obeyed)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.GATED, 1)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("aim", ["back", "ahead"])
+def test_a_consumer_that_assigns_itself_partitions_after_the_reset_begins_at_the_target(
+    aim: str, tmp_path: Path
+) -> None:
+    world = World(_kind("eager"), tmp_path)
+    if aim == "ahead":
+        world.aim_ahead()
+    _assigned_to_itself(world, every_s=math.inf)
+    world.create()
+    world.clock.after(2.0, lambda: world.kafka.commit_directly(GROUP, {p: o + 3 for p, o in world.targets.items()}))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+
+
+def test_a_deadline_that_passes_while_nobody_commits_undoes_nothing(tmp_path: Path) -> None:
+    world = World(_kind("eager"), tmp_path)
+    _assigned_to_itself(world, every_s=math.inf)
+    world.create(deadline=timedelta(seconds=4))
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
