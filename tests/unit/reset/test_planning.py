@@ -484,9 +484,9 @@ WITHOUT_MEMBERS = "without members it can be reset"
     [
         pytest.param([GroupKind.CONSUMER], GroupType.CONSUMER, WITHOUT_MEMBERS, id="live, of KIP-848"),
         pytest.param([GroupKind.CLASSIC], GroupType.CLASSIC, WITHOUT_MEMBERS, id="live, classic"),
-        pytest.param([GroupKind.EMPTY], None, "no group can be reset there", id="without members"),
-        pytest.param([GroupKind.EMPTY], GroupType.CLASSIC, "no group can be reset there", id="no place for the marker"),
-        pytest.param(list(GroupKind), GroupType.CLASSIC, "no group can be reset there", id="none at all"),
+        pytest.param([GroupKind.EMPTY], None, "No group can be reset there", id="without members"),
+        pytest.param([GroupKind.EMPTY], GroupType.CLASSIC, "No group can be reset there", id="no place for the marker"),
+        pytest.param(list(GroupKind), GroupType.CLASSIC, "No group can be reset there", id="none at all"),
     ],
 )
 def test_what_the_brokers_do_not_take_is_refused_before_anything_is_moved(
