@@ -429,9 +429,7 @@ def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
         # Whether one of them kept something is told only after they have left.
         assert twice <= UNDECIDABLE[kind.way] | AFTER_LEAVING
         return
-    # Where an open transaction holds the owners, the targets come after all that they have sent.
-    held = kind.owners is Owners.WAITING and kind.protocol is GroupType.CLASSIC and kind.way is Way.HANDOVER
-    assert twice <= (set() if held else UNDECIDABLE[kind.way])
+    assert twice <= UNDECIDABLE[kind.way]
 
 
 CLASSIC_KINDS = [k for k in [*KINDS, GO, GO_OFTEN] if k.protocol is GroupType.CLASSIC and k.way is not Way.GATED]

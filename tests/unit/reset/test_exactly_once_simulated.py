@@ -19,7 +19,7 @@ from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeT
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka.model import GroupState, GroupType
 from tidegate.reset import job
-from tidegate.reset.model import Owners, Phase, RunResult, Way
+from tidegate.reset.model import Phase, RunResult, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
     BACK,
     GO,
@@ -46,8 +46,6 @@ KINDS = (
     Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
     Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"),
     Kind("consumer-not-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("waits", False),)),
-    Kind("eager-waiting", Way.BARRIER, owners=Owners.WAITING),
-    Kind("static-waiting", Way.HANDOVER, owners=Owners.WAITING, consumer=(("static", True),)),
     GO_OFTEN,
 )
 
@@ -143,9 +141,6 @@ def executed(world: World, *, describe_s: float = 0.01) -> RunResult:
     return result
 
 
-HANDED_OVER = tuple(k for k in KINDS if k.way is Way.HANDOVER and k.owners is Owners.UNKNOWN)
-
-
 @pytest.mark.parametrize("habit", HABITS, ids=lambda h: h.name)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
@@ -171,7 +166,7 @@ def test_the_open_transaction_of_a_dead_owner_does_not_keep_a_run(kind: Kind, tm
     world.check_reset(at_most=result.rounds + 1)
 
 
-HANDED_OVER = tuple(k for k in KINDS if k.way is Way.HANDOVER and k.owners is Owners.UNKNOWN)
+HANDED_OVER = tuple(k for k in KINDS if k.way is Way.HANDOVER)
 
 
 @dataclass
@@ -328,9 +323,6 @@ def test_targets_that_show_late_are_waited_for_also_behind_open_transactions(
     world.kafka.visible_after = 10**6
     result = executed(world)
     assert result.phase is Phase.SUCCEEDED, result
-    if kind.owners is Owners.WAITING:
-        # Their targets come after all that they have sent.
-        assert (result.rounds, result.redone) == (1, 0)
     world.settle(80)
     world.check_reset(at_most=result.rounds + 1)
 
