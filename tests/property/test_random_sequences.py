@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,7 +24,8 @@ from kubernetes import client as kube
 
 from devstack import ApiServer, KafkaCluster
 from support.checker import ResetRun, check
-from support.clients import ConsumerFleet, Partition, SteadyProducer
+from support.clients import ConsumerFleet, Event, EventKind, Partition, SteadyProducer
+from support.deliveries import Delivery, stretches
 from support.life_story import MEMBERS, PARTITIONS, Disturbance, Mishap, Pause, Reset, Story, TargetKind, draw
 from support.operator_process import OperatorProcess, Resources, until
 from tidegate.reset.model import RunResult
@@ -67,6 +68,8 @@ class Life:
     complaints: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     """How each reset ended, in their order."""
+    told: list[str] = field(default_factory=list)
+    """Where there are complaints: the resets, and what the members read, owned and committed, and when."""
 
     def __str__(self) -> str:
         return "\n".join([str(self.story), f"resets ended: {', '.join(self.ended)}", *self.complaints])
@@ -119,13 +122,31 @@ class World:
             self._flow(fleet)
             acked = producer.stop()
             fleet.wait_read_to(producer.ends(), 90)
-            deliveries = fleet.records()
+            deliveries, events = fleet.records(), fleet.events()
         verdict = check(deliveries, acked, self.runs)
         if not verdict.ok:
             self.life.complaints += verdict.complaints()
         if verdict.unintended_duplicates and not story.may_read_again:
             self.life.complaints.append(f"{verdict.unintended_duplicates} records outside the requests were read again")
         self._check_once()
+        if self.life.complaints:
+            self.life.told = self._told(deliveries, events)
+
+    def _told(self, deliveries: Sequence[Delivery], events: Sequence[Event]) -> list[str]:
+        """What the members say happened: what each owned, read and committed, without which nobody finds the cause."""
+        told = [str(run) for run in self.runs]
+        told += [str(stretch) for stretch in stretches(deliveries)]
+        for event in events:
+            owned = " ".join(f"{topic}-{number}" for topic, number in event.partitions)
+            commits = " ".join(
+                f"{topic}-{number}@{commit.offset}{f' ({commit.error})' if commit.error else ''}"
+                for commit in event.commits
+                for topic, number in [commit.partition]
+                if commit.offset >= 0
+            )
+            if owned or commits or event.kind is not EventKind.COMMIT:
+                told.append(f"{event.t:.3f} {event.member} {event.kind} {owned}{commits} {event.error or ''}".rstrip())
+        return told
 
     def _flow(self, fleet: ConsumerFleet) -> None:
         fleet.wait_flowing(self.partitions, time.time(), 90)
@@ -268,5 +289,5 @@ def lives(
 @pytest.mark.parametrize("seed", _seeds())
 def test_random_sequence(seed: int, lives: Mapping[int, Future[Life]]) -> None:
     life = lives[seed].result(600)
-    print(life)
+    print(life, *life.told, sep="\n")
     assert not life.complaints, str(life)
