@@ -9,7 +9,9 @@ record at or after the target. It needs no break where the owner, going on, stoo
 of the run. Afterwards:
 
 * a record that continues the old position is **stale**: an owner had not let go yet. The last word wins: when the
-  sequence ends on the old position, or returns to it after the run had ended, the **target is lost**;
+  sequence ends on the old position, or returns to it after the run had ended, the **target is lost**. The same holds
+  of a member that goes on from where it was itself: one that hung while the group went on without it still has
+  records in hand when it wakes up;
 * a step back, not below the target, is a **re-read** (a crash, or an owner that was made to leave before it committed);
 * a record below the target, or a record at or after the target that the new sequence leaves out, means the target is
   lost.
@@ -274,6 +276,8 @@ class _Walk:
     idle_after_s: float
     log: _Log = field(init=False)
     cursor: _Cursor = field(init=False)
+    own: dict[str, int] = field(default_factory=dict)
+    """Each member's own position, whoever has read the partition since."""
     seen: set[int] = field(default_factory=set)
     left_out: list[tuple[int, int]] = field(default_factory=list)
     superseded: set[int] = field(default_factory=set)
@@ -325,6 +329,7 @@ class _Walk:
         for delivery in deliveries:
             before = self.cursor.position
             step = self.cursor.step(delivery.offset)
+            self.own[delivery.member] = delivery.offset + 1
             if step is not _Step.ON and delivery.offset in self.superseded:
                 # an earlier reset that the following one overtook, and that shows only now
                 self.superseded.discard(delivery.offset)
@@ -349,11 +354,12 @@ class _Walk:
         old = self.cursor.position
         skipped = self._leave_out(old, target)
         after = deliveries[effect.index :]
-        new = _After(self.log, target, old if effect.outcome is Outcome.JUMPED else None)
+        new = _After(self.log, target, old if effect.outcome is Outcome.JUMPED else None, dict(self.own))
         standstill = self._standstill(run, after[0].t) if after and after[0].offset == expected else None
         for delivery in after:
             if new.follow(delivery, self._over(run)):
                 self._charge(delivery.t)
+            self.own[delivery.member] = delivery.offset + 1
             self.last_t = delivery.t
         lost = self._lost(target, new, final=final)
         first = after[0].offset if after else None
@@ -376,7 +382,7 @@ class _Walk:
 
     def _effect(self, run: int, target: int, expected: int | None, deliveries: Sequence[Delivery]) -> _Effect | None:
         """Look for the break that lands on the target, and else for the last moment at which the owner stood there."""
-        cursor = copy.copy(self.cursor)
+        cursor, own = copy.copy(self.cursor), dict(self.own)
         passed: int | None = None
         by = self._over(run)
         if cursor.position is not None and self.log.first_at(cursor.position) == expected:
@@ -385,9 +391,12 @@ class _Walk:
         for i, delivery in enumerate(deliveries):
             fresh = cursor.position is None
             step = cursor.step(delivery.offset)
+            goes_on = self.log.continues(own.get(delivery.member), delivery.offset)
+            own[delivery.member] = delivery.offset + 1
             if delivery.offset == expected and (fresh or step is not _Step.ON):
                 return _Effect(i, Outcome.JUMPED)
-            ahead = ahead and step is not _Step.FORWARD
+            # Two that read the partition at once take turns here; neither has left anything out.
+            ahead = ahead and (step is not _Step.FORWARD or goes_on)
             at_target = self.log.first_at(delivery.offset + 1) == expected
             if ahead and at_target and delivery.t <= by:
                 passed = i + 1
@@ -474,12 +483,14 @@ class _After:
     log: _Log
     target: int
     old: int | None
+    own: dict[str, int]
     cursor: _Cursor = field(init=False)
     given: set[int] = field(default_factory=set)
     stale: int = 0
     below: int = 0
     returned: bool = False
-    ends_on_old: bool = False
+    ended_on: int | None = None
+    """Where the old sequence has come to, while the last record is one of it."""
 
     def __post_init__(self) -> None:
         self.cursor = _Cursor(self.log, self.target)
@@ -487,13 +498,17 @@ class _After:
     def follow(self, delivery: Delivery, end: float) -> bool:
         """One more delivery; `end`: after it nothing may continue the old position. True for a record read again."""
         offset = delivery.offset
-        if not self.log.continues(self.cursor.position, offset) and self._continues_old(offset):
-            self.old = offset + 1
+        own = self.own.pop(delivery.member, None)
+        old = next((old for old in (self.old, own) if self._continues(old, offset)), None)
+        if not self.log.continues(self.cursor.position, offset) and old is not None:
+            if old == self.old:
+                self.old = offset + 1
+            self.own[delivery.member] = offset + 1
             self.stale += 1
-            self.ends_on_old = True
+            self.ended_on = offset + 1
             self.returned = self.returned or delivery.t > end
             return False
-        self.ends_on_old = False
+        self.ended_on = None
         self.cursor.step(offset)
         if offset < self.target:
             self.below += 1
@@ -501,21 +516,21 @@ class _After:
         self.given.add(offset)
         return self.cursor.again(offset)
 
-    def _continues_old(self, offset: int) -> bool:
-        if self.old is None or not self.log.continues(self.old, offset):
+    def _continues(self, old: int | None, offset: int) -> bool:
+        if old is None or not self.log.continues(old, offset):
             return False
         # Once the new sequence has come past the old position, nobody can be going on from there.
-        return offset < self.target or self.cursor.position is None or self.old >= self.cursor.position
+        return offset < self.target or self.cursor.position is None or old >= self.cursor.position
 
     @property
     def position(self) -> int | None:
-        return self.old if self.ends_on_old else self.cursor.position
+        return self.cursor.position if self.ended_on is None else self.ended_on
 
     @property
     def reached(self) -> int:
         """The offset before which the new sequence has to be whole; where it ends on the old position, that one."""
         new = max(self.given, default=self.target - 1) + 1
-        return max(new, self.old) if self.ends_on_old and self.old is not None else new
+        return new if self.ended_on is None else max(new, self.ended_on)
 
 
 def _few(offsets: Sequence[int]) -> str:

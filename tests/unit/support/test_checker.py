@@ -65,6 +65,19 @@ ACCEPTED = [
         130, [run(110)], Outcome.JUMPED, 110, ok=True, clean=True, skipped=10,
     ),
     Case(
+        "who hung while the group went on without it wakes up with a record in hand",
+        BEFORE + reads(range(80, 150), 10.1, "b", every=0.01) + reads(range(110, 120), 11.0, "b")
+        + reads([100], 12.5) + reads(range(120, 150), 13.0, "b"),
+        150, [run(110)], Outcome.JUMPED, 110, ok=True, clean=False, stale=1, reread=20, jumps=(80,),
+    ),
+    Case(
+        "forward: who hung passes the target, and so does who reads in its place",
+        reads(range(90), 0.0) + reads(range(90, 101), 10.0, every=0.02)
+        + reads(range(60, 130), 10.135, "b", every=0.02),
+        130, [run(95)], Outcome.CONTINUED, 95, ok=True, clean=False, reread=35,
+        jumps=(60, 97, 61, 98, 62, 99, 63, 100, 64),
+    ),
+    Case(
         "to the earliest",
         BEFORE + reads(range(101), 11.0),
         101, [run(0)], Outcome.JUMPED, 0, ok=True, clean=True,
