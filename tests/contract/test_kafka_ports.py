@@ -12,7 +12,15 @@ from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, new_
 from support import fake_kafka
 from tidegate.kafka import membership
 from tidegate.kafka.capabilities import GroupKind, Support
-from tidegate.kafka.errors import Fenced, GroupNotEmpty, KafkaFailure, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import (
+    Fenced,
+    GroupNotEmpty,
+    GroupNotLive,
+    KafkaFailure,
+    Refused,
+    Unavailable,
+    UnknownPartitions,
+)
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
 
@@ -727,7 +735,7 @@ def test_only_a_live_classic_group_can_be_held(world: World) -> None:
     commit_plainly(world, vacant, {TopicPartition(name, 0): 1})
     world.consumer(modern, [name], protocol=GroupType.CONSUMER)
     for group_id in (new_group(), vacant, modern):
-        with pytest.raises(Refused), world.kafka.membership.hold(group_id):
+        with pytest.raises(GroupNotLive), world.kafka.membership.hold(group_id):
             pytest.fail("held")
     assert described(world, modern).state is GroupState.STABLE
 
@@ -882,7 +890,7 @@ def test_only_a_live_classic_group_takes_guests(world: World) -> None:
     commit_plainly(world, vacant, {TopicPartition(name, 0): 1})
     world.consumer(modern, [name], protocol=GroupType.CONSUMER)
     for group_id in (new_group(), vacant, modern):
-        with pytest.raises(Refused), world.kafka.membership.guest(group_id):
+        with pytest.raises(GroupNotLive), world.kafka.membership.guest(group_id):
             pytest.fail("a guest")
         assert world.kafka.membership.guests(group_id) == frozenset()
 

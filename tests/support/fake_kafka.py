@@ -38,6 +38,7 @@ from tidegate.kafka.errors import (
     CommitRefused,
     Fenced,
     GroupNotEmpty,
+    GroupNotLive,
     KafkaFailure,
     OutcomeUnknown,
     Refused,
@@ -872,7 +873,7 @@ class FakeMembership:
     def _classic(self, group_id: str) -> _GroupLogs:
         group = self._kafka._groups.get(group_id)
         if group is None or group.type is not GroupType.CLASSIC or not group.members:
-            raise Refused(f"group {group_id}: only a classic group with members can be rebalanced")
+            raise GroupNotLive(f"group {group_id}: only a classic group with members can be rebalanced")
         return group
 
 

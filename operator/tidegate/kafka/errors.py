@@ -46,5 +46,9 @@ class Refused(KafkaFailure):
     """The broker refused the request for a reason that trying again does not change."""
 
 
+class GroupNotLive(Refused):
+    """The group is no classic group with members, or no longer: there is no join that could be held."""
+
+
 class CommitRefused(Refused):
     """The group's coordinator takes no offsets of a producer that is no member of the group."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from tidegate.kafka.connections import Answer
-from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.errors import GroupNotLive, KafkaFailure, Refused, Unavailable
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Subscription, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka.rights import on_group
@@ -103,7 +103,7 @@ class KafkaMembership:
     def _classic(self, group_id: str) -> Group:
         group = self._reader.groups([group_id])[group_id]
         if group.type is not GroupType.CLASSIC or not group.has_members:
-            raise Refused(
+            raise GroupNotLive(
                 f"group {group_id} is {group.state} of type {group.type}: only a classic group with members can be "
                 "rebalanced"
             )

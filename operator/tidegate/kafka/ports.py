@@ -236,15 +236,16 @@ class Membership(Protocol):
         ``rebalance=False``: start none, hold the one that members' leaving starts. ``assignor``: the group's, for when
         a rebalance is under way, which hides it; raises ``Refused`` where it is needed and not told.
 
-        Should this process die, the coordinator lets go by itself after the pending id's session timeout.
+        Should this process die, the coordinator lets go by itself after the pending id's session timeout. Raises
+        ``GroupNotLive``.
         """
         ...
 
     def guest(self, group_id: str) -> AbstractContextManager[Guest]:
         """A member id for a guest in a live classic group; it has not joined yet. Leaving the context leaves.
 
-        Raises ``Refused`` where there is no such group or it takes no more members, ``NotAuthorized`` without Read on
-        the group.
+        Raises ``GroupNotLive``, ``Refused`` where the group takes no more members, ``NotAuthorized`` without Read on
+        it.
         """
         ...
 

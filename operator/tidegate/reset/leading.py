@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.kafka.assignments import claimed, not_held_by_others, share_out, without
-from tidegate.kafka.errors import NotAuthorized, Refused
+from tidegate.kafka.errors import GroupNotLive, NotAuthorized, Refused
 from tidegate.kafka.model import Generation, Group, GroupState, Member, Topic, TopicPartition
 from tidegate.kafka.ports import Guest, Kafka
 from tidegate.reset.joins import not_back
@@ -209,5 +209,7 @@ def _refusals() -> Iterator[None]:
     """What the group's coordinator does not let us do, it will not let us do the next time."""
     try:
         yield
+    except GroupNotLive:
+        raise
     except (Refused, NotAuthorized) as error:
         raise NotLed(str(error), for_good=True) from error

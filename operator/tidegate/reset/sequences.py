@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.kafka.errors import GroupNotLive, KafkaFailure, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Guest, JoinHold, Kafka
 from tidegate.reset.commits import RunCommits
@@ -176,7 +176,8 @@ class Sequences:
         """When the generation of the last round was seen, if an owner kept something in it (monotonic seconds)."""
         self.kept: Partitions = frozenset()
         """What owners have kept, or may have, although they were made to leave in the last round."""
-        self._leads = 0
+        self._failed_leads = 0
+        """How often in a row."""
         self.not_led: str | None = None
         """Why the group cannot be led."""
         self._stale_looks = 0
@@ -190,6 +191,14 @@ class Sequences:
         self.postponed, self.emptied, self.seen_at_return, self.kept = frozenset(), False, None, frozenset()
         self.went_on -= round_.pending
         self._joins.note(group)
+        try:
+            return self._carried_out(way, round_, group)
+        except GroupNotLive:
+            # Its members have left since the look at it, or are others now. Nothing was committed yet.
+            self.postponed = round_.pending
+            return round_.pending
+
+    def _carried_out(self, way: Way, round_: Round, group: Group) -> Partitions:
         match way:
             case Way.DIRECT:
                 return self._direct(round_, group)
@@ -377,11 +386,11 @@ class Sequences:
             if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number, hold=guest)
 
-        self._leads += 1
         try:
             lead.carry_out(in_barrier, stopped=lambda: self._times.stop_anew(round_.pending, clock.monotonic()))
         except NotLed as error:
-            if error.for_good or self._leads == MOST_LEADS:
+            self._failed_leads += 1
+            if error.for_good or self._failed_leads == MOST_LEADS:
                 self.not_led = str(error)
             if error.left is not None:
                 self._joins.note_left(error.left)
@@ -397,6 +406,7 @@ class Sequences:
                 f"group {self._group_id} was not led to the end: its coordinator has moved, or did not answer for too "
                 "long"
             ) from error
+        self._failed_leads = 0
         self._times.resume(round_.pending, clock.monotonic())
         self._end_join(group, clock.monotonic())
         return frozenset()

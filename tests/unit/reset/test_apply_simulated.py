@@ -910,6 +910,25 @@ def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tm
     world.check_reset(at_most=2)
 
 
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], GO_OFTEN], ids=lambda kind: kind.name)
+def test_a_group_whose_members_all_leave_before_the_join_is_held_is_reset(kind: Kind, tmp_path: Path) -> None:
+    """The next look finds it Empty, and nothing stands in the way any more."""
+    world = World(kind, tmp_path)
+    world.create()
+
+    def all_leave() -> None:
+        for consumer in world.consumers:
+            consumer.close()
+
+    process = Process()
+    holds = "guest" if kind.way is Way.LEADING else "hold"
+    kafka: Any = Delayed(Mortal(world.kafka, process, "kafka"), world.clock, {holds: all_leave}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    assert {p: world.kafka.committed(GROUP)[p] for p in world.targets} == world.targets
+
+
 def test_an_owner_that_keeps_its_position_when_it_becomes_unknown_in_a_rebalance_is_not_met_in_one(
     tmp_path: Path,
 ) -> None:
