@@ -212,8 +212,7 @@ class KafkaProbe:
             yield leave_now
         finally:
             if not left:
-                with contextlib.suppress(KafkaFailure):
-                    leave()
+                _try(leave)
 
     def _join_classic(self, group_id: str) -> Leave:
         """A generation of one, which is led to the end: only then is the group stable."""
@@ -223,7 +222,8 @@ class KafkaProbe:
             return bool(self._wire.leave_members(group_id, [(member_id, None)]))
 
         joiner = self._new_wire()
-        try:
+        with contextlib.ExitStack() as unless_joined, contextlib.closing(joiner):
+            unless_joined.callback(_try, leave)
             coordinator, _, _ = joiner.coordinator(group_id)
             session_ms = int(PENDING_SESSION_S * 1000)
             answer = joiner.send_join(coordinator, group_id, member_id, [_ASSIGNOR], session_ms)
@@ -238,12 +238,7 @@ class KafkaProbe:
                 self._wire.sync_as_leader(group_id, joined.generation_id, member_id, share),
                 f"assign the partitions of group {group_id}",
             )
-        except BaseException:
-            with contextlib.suppress(KafkaFailure):
-                leave()
-            raise
-        finally:
-            joiner.close()
+            unless_joined.pop_all()
         return leave
 
     def _join_consumer(self, group_id: str, topic: str) -> Leave:
@@ -325,3 +320,9 @@ def _refusal(writer: OffsetWriter, group_id: str, partition: TopicPartition) -> 
     except CommitRefused as refused:
         return refused
     return None
+
+
+def _try(leave: Leave) -> None:
+    """Where it fails, the coordinator forgets the member by itself within seconds."""
+    with contextlib.suppress(KafkaFailure):
+        leave()
