@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from devstack import KafkaCluster
-from support.campaign.outcome import Outcome, Results, Truth
+from support.campaign.outcome import CHANGED, Outcome, Results, Truth
 from support.campaign.page import page
 from support.campaign.schedule import BROKERS, Schedule, draw
 from support.campaign.trial import PROPERTIES, Performance
@@ -47,7 +47,7 @@ def tried_commit() -> str:
         command = ["git", "-C", str(PROJECT), *arguments, "--", *TRIED]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    return git("log", "-1", "--format=%h") + (" with changes" if git("status", "--porcelain") else "")
+    return git("log", "-1", "--format=%h") + (CHANGED if git("status", "--porcelain") else "")
 
 
 def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int, until: float) -> None:
@@ -97,8 +97,8 @@ def main(arguments: Sequence[str]) -> int:
     if wanted:
         try_all(wanted, results, commit, options.at_once, time.monotonic() + 60 * options.minutes)
     PAGE.write_text(page(results), encoding="utf-8")
-    asked = {schedule.seed: schedule.digest for schedule in schedules}
-    tried = [outcome for outcome in results if asked.get(outcome.seed) == outcome.digest]
+    asked = {(schedule.seed, schedule.digest, commit) for schedule in schedules}
+    tried = [outcome for outcome in results if (outcome.seed, outcome.digest, outcome.commit) in asked]
     bad = [outcome for outcome in tried if outcome.truth is not Truth.TRUE]
     verdicts = f"{len(tried)} of {len(asked)} seeds tried, {len(tried) - len(bad)} verdicts true"
     print(*bad, f"{verdicts}; {PAGE.relative_to(PROJECT)}", sep="\n")

@@ -10,6 +10,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 NO_END = "NoEnd"
+CHANGED = " with changes"
+"""Follows the commit where the tree had changes besides."""
 """The reason of a reset that was not over when nobody waited for it any more."""
 
 
@@ -88,11 +90,14 @@ class Results:
         return (self._of[seed] for seed in sorted(self._of))
 
     def has(self, seed: int, digest: str, commit: str) -> bool:
-        """Whether this very schedule was tried at this commit, and came to a verdict."""
+        """Whether this very schedule was tried at this commit, and came to a verdict.
+
+        What was tried with changes that are in no commit cannot be told apart, so it does not count.
+        """
         known = self._of.get(seed)
         if known is None or known.truth is Truth.BROKEN:
             return False
-        return (known.digest, known.commit) == (digest, commit)
+        return (known.digest, known.commit) == (digest, commit) and not commit.endswith(CHANGED)
 
     def add(self, outcome: Outcome) -> None:
         """Keep it, in the file as well: whatever ends the campaign, what was tried is known."""

@@ -70,6 +70,13 @@ def test_a_seed_is_tried_again_where_it_is_not_the_same(tmp_path: Path, known: O
     assert not results.has(GOOD.seed, GOOD.digest, GOOD.commit)
 
 
+def test_what_was_tried_with_changes_is_tried_again(tmp_path: Path) -> None:
+    results = Results(tmp_path / "campaign.jsonl")
+    results.add(replace(GOOD, commit="abc1234 with changes"))
+
+    assert not results.has(GOOD.seed, GOOD.digest, "abc1234 with changes")
+
+
 def test_only_the_newest_outcome_of_a_seed_is_kept(tmp_path: Path) -> None:
     results = Results(tmp_path / "campaign.jsonl")
     results.add(replace(UNTRUE, seed=7))
