@@ -20,6 +20,8 @@ from tidegate.control.ports import ControlTopics
 from tidegate.control.records import (
     Ack,
     AckKey,
+    Claim,
+    ClaimKey,
     Hold,
     HoldKey,
     PartitionKey,
@@ -359,6 +361,89 @@ def test_without_a_control_topic_discovery_has_nowhere_to_write(world: World) ->
     world.control.write_partitions({})
 
 
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def claim_of(run: str, *, lease_ms: int = 60_000, epoch: int | None = None, renews_ms: int | None = None) -> Claim:
+    return Claim(run, f"for {run}", lease_ms, epoch, renews_ms)
+
+
+def turns(control: ControlTopics) -> list[str]:
+    return [claimed.claim.run for claimed in control.read().claims.queue(GROUP)]
+
+
+def lapses(control: ControlTopics, claimed: ClaimKey) -> None:
+    """Let the topic's time go on, by records, until a claim has lapsed."""
+
+    def lapsed() -> bool:
+        control.claim(ClaimKey("another-group", uuid.uuid4().hex), claim_of("r"))
+        return claimed in {c.key for c in control.read().claims.lapsed(GROUP)}
+
+    until(lapsed, "the claim has lapsed")
+
+
+def test_a_claim_without_a_control_topic_is_refused_at_once(world: World) -> None:
+    with pytest.raises(Unavailable):
+        world.control.claim(ClaimKey(GROUP, "a"), claim_of("a"))
+    world.control.withdraw([ClaimKey(GROUP, "a")])
+
+
+def test_claims_are_in_the_order_in_which_they_were_written_for_everybody(world: World) -> None:
+    world.control.ensure()
+    another = world.another()
+    world.control.claim(ClaimKey(GROUP, "z"), claim_of("first"))
+    another.claim(ClaimKey(GROUP, "a"), claim_of("second"))
+    world.control.claim(ClaimKey("another-group", "b"), claim_of("elsewhere"))
+
+    [first, second] = world.control.read().claims.queue(GROUP)
+
+    assert (first.claim, second.claim) == (claim_of("first"), claim_of("second"))
+    assert first.epoch < second.epoch
+    assert first.until_ms - first.at_ms == 60_000
+    assert turns(another) == turns(world.another()) == ["first", "second"]
+
+
+def test_a_renewed_claim_keeps_its_place_and_a_withdrawn_one_is_gone(world: World) -> None:
+    world.control.ensure()
+    mine, other = ClaimKey(GROUP, "a"), ClaimKey(GROUP, "b")
+    world.control.claim(mine, claim_of("first"))
+    world.control.claim(other, claim_of("second"))
+    was = world.control.read().claims.get(mine)
+    assert was is not None
+
+    world.control.claim(mine, claim_of("first", epoch=was.epoch, renews_ms=was.at_ms))
+
+    renewed = world.control.read().claims.get(mine)
+    assert renewed is not None
+    assert (renewed.epoch, renewed.at_ms >= was.at_ms) == (was.epoch, True)
+    assert turns(world.another()) == ["first", "second"]
+    world.control.withdraw([mine, ClaimKey(GROUP, "never-claimed")])
+    assert turns(world.control) == turns(world.another()) == ["second"]
+
+
+def test_a_claim_lapses_by_the_clock_of_the_topic_and_cannot_be_renewed_then(world: World) -> None:
+    world.control.ensure()
+    mine = ClaimKey(GROUP, "a")
+    world.control.claim(mine, claim_of("slow", lease_ms=1))
+    world.control.claim(ClaimKey(GROUP, "b"), claim_of("next"))
+    was = world.control.read().claims.get(mine)
+    assert was is not None
+
+    lapses(world.control, mine)
+    world.control.claim(mine, claim_of("slow", lease_ms=60_000, epoch=was.epoch, renews_ms=was.at_ms))
+
+    assert turns(world.control) == turns(world.another()) == ["next"]
+
+
+def test_a_claim_that_nobody_could_read_is_not_written(world: World) -> None:
+    world.control.ensure()
+    with pytest.raises(Refused):
+        world.control.claim(ClaimKey(GROUP, "a"), claim_of("r", lease_ms=300_001))
+    with pytest.raises(Refused):
+        world.control.claim(ClaimKey(GROUP, "no/id"), claim_of("r"))
+    assert turns(world.control) == []
+
+
 # --- what nobody can read, and topics that go -------------------------------------------------------------------------
 
 
@@ -510,6 +595,21 @@ def test_a_control_topic_with_other_timestamps_tells_no_time(real: RealWorld) ->
         real.control.write_clock()
 
     assert real.control.read().clock_ms is None
+
+
+@pytest.mark.parametrize(
+    ("config", "partitions"), [({"message.timestamp.type": "CreateTime"}, 1), ({}, 2)], ids=["timestamps", "partitions"]
+)
+def test_a_control_topic_without_one_order_or_the_brokers_clock_takes_no_claims(
+    real: RealWorld, config: Mapping[str, str], partitions: int
+) -> None:
+    real.create(real.name, CONTROL_CONFIG | config, partitions)
+    real.create(acks_topic(real.name), ACKS_CONFIG)
+
+    with pytest.raises(Refused, match=real.name):
+        real.control.claim(ClaimKey(GROUP, "a"), claim_of("r"))
+
+    assert turns(real.control) == []
 
 
 def test_a_control_topic_that_somebody_else_made_anew_is_read_from_its_start(real: RealWorld) -> None:

@@ -11,6 +11,8 @@ from tidegate.control.gates import Gates
 from tidegate.control.records import (
     Ack,
     AckKey,
+    Claim,
+    ClaimKey,
     ClockKey,
     Hold,
     HoldKey,
@@ -49,7 +51,8 @@ class FakeControlTopics:
     """Implements `tidegate.control.ports.ControlTopics`. Thread-safe.
 
     `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
-    is set. `writes` lists what was written through this client: ("hold", "release", "partition" or "clock", key).
+    is set. `writes` lists what was written through this client: ("hold", "release", "partition", "clock", "claim" or
+    "withdraw", key).
     `now_ms` is the broker's clock.
     """
 
@@ -159,11 +162,27 @@ class FakeControlTopics:
             self._append("clock", ClockKey(), None, now_ms)
             return now_ms
 
+    def claim(self, key: ClaimKey, claim: Claim) -> None:
+        self._answer()
+        self._check({key: claim})
+        with self.topics.lock:
+            self._need_control(1)
+            self._append("claim", key, claim, self._now_ms())
+
+    def withdraw(self, keys: Iterable[ClaimKey]) -> None:
+        self._answer()
+        with self.topics.lock:
+            if self.topics.control_exists:
+                for key in keys:
+                    self._append("withdraw", key, None)
+
     def close(self) -> None:
         pass
 
     @staticmethod
-    def _check(records: Mapping[HoldKey, Hold] | Mapping[PartitionKey, PartitionSeen | None]) -> None:
+    def _check(
+        records: Mapping[HoldKey, Hold] | Mapping[PartitionKey, PartitionSeen | None] | Mapping[ClaimKey, Claim],
+    ) -> None:
         try:
             for key, value in records.items():
                 decode(encode_key(key), encode_value(value))

@@ -1,5 +1,5 @@
-"""What the two topics add up to: who holds which gate since when, what the owners have said to it, and which partitions
-were seen when. Pure."""
+"""What the two topics add up to: who holds which gate since when, what the owners have said to it, which partitions
+were seen when, and which run has which group. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidegate.control.records import Ack, AckKey, ClockKey, Hold, HoldKey, Key, PartitionKey, PartitionSeen, Value
+from tidegate.control.claims import Claims
+from tidegate.control.records import (
+    Ack,
+    AckKey,
+    Claim,
+    ClaimKey,
+    ClockKey,
+    Hold,
+    HoldKey,
+    Key,
+    PartitionKey,
+    PartitionSeen,
+    Value,
+)
 from tidegate.kafka.model import TopicPartition
 
 
@@ -41,6 +54,7 @@ class Gates:
     acks: Mapping[AckKey, Ack] = field(default_factory=dict)
     heard: bool = False
     clock_ms: int | None = None
+    claims: Claims = field(default_factory=Claims)
     _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
     _lent: bool = False
@@ -56,7 +70,10 @@ class Gates:
 
         ``at_ms``: its LogAppendTime, epoch milliseconds; ``None`` where its timestamp is not the broker's.
         """
+        self.claims.passes(at_ms)
         match key:
+            case ClaimKey():
+                self.claims.take(key, value if isinstance(value, Claim) else None, offset, at_ms)
             case HoldKey():
                 gate = AckKey(key.group, key.topic, key.partition)
                 if isinstance(value, Hold):
@@ -82,7 +99,8 @@ class Gates:
         """One that goes its own way from here, with these acks."""
         by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
         self._lent = True
-        return Gates(dict(self.holds), acks, heard, self.clock_ms, by_gate, self._partitions, True)
+        claims = self.claims.copy()
+        return Gates(dict(self.holds), acks, heard, self.clock_ms, claims, by_gate, self._partitions, True)
 
     def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
         """Who holds this gate; empty: it is open."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
+from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen
 
 
 class ControlTopics(Protocol):
@@ -70,6 +70,18 @@ class ControlTopics(Protocol):
         Raises ``Refused`` where the topic's timestamps are not the broker's (``topics.complaints`` says what mends it),
         and ``Unavailable`` also when the answer is missing.
         """
+        ...
+
+    def claim(self, key: ClaimKey, claim: Claim) -> None:
+        """Write a claim, or renew one; the next ``read`` tells what came of it.
+
+        Raises ``Refused`` where the topic's records have no one order, or timestamps that are not the broker's
+        (``topics.complaints`` says what mends it), and ``Unavailable`` also when the answer is missing.
+        """
+        ...
+
+    def withdraw(self, keys: Iterable[ClaimKey]) -> None:
+        """Write tombstones. Withdrawing what was not claimed does nothing, nor does it without a control topic."""
         ...
 
     def close(self) -> None: ...

@@ -18,6 +18,9 @@ from typing import Any, Final
 
 from tidegate.kafka.model import TopicPartition
 
+LONGEST_LEASE_MS: Final = 300_000
+"""Of a claim: nobody blocks a group for longer by one record."""
+
 INITIAL: Final = "initial"
 """``PartitionSeen``: it was there at the first discovery."""
 
@@ -43,6 +46,8 @@ _FORMS: Final = {
     "connection": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
     "member": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
     "reason": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
+    "claim": (re.compile(r"[a-zA-Z0-9-]{1,64}"), "1 to 64 letters, digits and '-'"),
+    "run": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
 }
 """By a text's name what it may be, and that in words."""
 
@@ -102,6 +107,30 @@ class ClockKey:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class ClaimKey:
+    """One claim on a group. ``claim``: any id that no other claim has, or has had."""
+
+    group: str
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run wants a group for itself, and is alive. ``tidegate.control.claims`` says who has it.
+
+    ``run``: whose it is, the same for every writer of a run. ``reason``: for a person. ``lease_ms``: how long it is
+    good for after its newest record. ``epoch``, ``renews_ms``: of a record that renews another, the offset of the
+    claim's first record, and the LogAppendTime of the one that it renews (epoch milliseconds).
+    """
+
+    run: str
+    reason: str
+    lease_ms: int
+    epoch: int | None = None
+    renews_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class AckKey:
     """One partition of one group."""
 
@@ -126,8 +155,8 @@ class Ack:
     member: str
 
 
-Key = HoldKey | PartitionKey | ClockKey | AckKey
-Value = Hold | PartitionSeen | Ack | None
+Key = HoldKey | PartitionKey | ClockKey | ClaimKey | AckKey
+Value = Hold | PartitionSeen | Claim | Ack | None
 
 
 def encode_key(key: Key) -> bytes:
@@ -145,6 +174,8 @@ def encode_key(key: Key) -> bytes:
             body = {"kind": "partition", "partition": key.partition, "topic": key.topic, "topic_id": key.topic_id}
         case ClockKey():
             body = {"kind": "clock"}
+        case ClaimKey():
+            body = {"claim": key.claim, "group": key.group, "kind": "claim"}
         case AckKey():
             body = {"group": key.group, "kind": "ack", "partition": key.partition, "topic": key.topic}
     return _json(body)
@@ -162,6 +193,9 @@ def encode_value(value: Value) -> bytes | None:
             return _json({INITIAL: True})
         case PartitionSeen():
             return _json({"seen_absent_ms": value.seen_absent_ms, "seen_ms": value.seen_ms})
+        case Claim():
+            renewal = {} if value.epoch is None else {"epoch": value.epoch, "renews_ms": value.renews_ms}
+            return _json({"lease_ms": value.lease_ms, "reason": value.reason, "run": value.run, **renewal})
         case Ack():
             return _json({"epoch": value.epoch, "member": value.member, "offset": value.offset})
 
@@ -194,6 +228,8 @@ def _key(body: Mapping[str, Any]) -> Key:
             return PartitionKey(_text(body, "topic"), _text(body, "topic_id"), number)
         case "clock":
             return ClockKey()
+        case "claim":
+            return ClaimKey(_text(body, "group"), _text(body, "claim"))
         case "ack":
             return AckKey(_text(body, "group"), _text(body, "topic"), _number(body, "partition", _INT32))
         case _:
@@ -208,6 +244,8 @@ def _value(key: Key, body: Mapping[str, Any]) -> Value:
             return _seen(body)
         case ClockKey():
             return None
+        case ClaimKey():
+            return _claim(body)
         case AckKey():
             epoch, offset = _number(body, "epoch", _INT64), _number(body, "offset", _INT64, least=-1)
             return Ack(epoch, offset, _text(body, "member"))
@@ -219,6 +257,13 @@ def _connection(body: Mapping[str, Any]) -> str:
         return _text(body, "connection")
     except Unreadable:
         return ""
+
+
+def _claim(body: Mapping[str, Any]) -> Claim:
+    run, reason, lease_ms = _text(body, "run"), _text(body, "reason"), _number(body, "lease_ms", LONGEST_LEASE_MS)
+    if body.get("epoch") is None:
+        return Claim(run, reason, lease_ms)
+    return Claim(run, reason, lease_ms, _number(body, "epoch", _INT64), _number(body, "renews_ms", _INT64))
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:

@@ -27,6 +27,8 @@ from tidegate.control.records import (
     CLOCK_VALUE,
     Ack,
     AckKey,
+    Claim,
+    ClaimKey,
     ClockKey,
     Hold,
     HoldKey,
@@ -352,10 +354,32 @@ class KafkaControlTopics:
         return {key: appended[encode_key(key)].offset for key in holds}
 
     def release(self, keys: Iterable[HoldKey]) -> None:
+        self._take_back(keys)
+
+    def _take_back(self, keys: Iterable[Key]) -> None:
         tombstones = dict(_encoded(key, None) for key in keys)
         with self._write_lock:
             if self._names[0] in self._describe():
                 self._write(self._names[0], tombstones)
+
+    def claim(self, key: ClaimKey, claim: Claim) -> None:
+        record = dict([_encoded(key, claim)])
+        with self._write_lock:
+            topic = self._describe().get(self._names[0])
+            if topic is not None and len(topic.partitions) != 1:
+                raise Refused(
+                    f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one"
+                )
+            [appended] = self._write(self._names[0], record).values()
+        if appended.at_ms is None:
+            raise Refused(f"claim group {key.group}: {self._without_clock}")
+
+    def withdraw(self, keys: Iterable[ClaimKey]) -> None:
+        self._take_back(keys)
+
+    @property
+    def _without_clock(self) -> str:
+        return f"the records of topic {self._names[0]} do not carry the broker's clock"
 
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
         left = iter([_encoded(key, seen) for key, seen in records.items()])
@@ -368,7 +392,7 @@ class KafkaControlTopics:
         with self._write_lock:
             at_ms = self._write(self._names[0], {key: CLOCK_VALUE})[key].at_ms
         if at_ms is None:
-            raise Refused(f"read the broker's clock: the records of topic {self._names[0]} do not carry it")
+            raise Refused(f"read the broker's clock: {self._without_clock}")
         return at_ms
 
     def _forget_stale_acks(self) -> None:

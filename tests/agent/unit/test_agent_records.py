@@ -56,7 +56,7 @@ def test_kinds_that_say_nothing_of_gates_change_none(vector: dict[str, Any]) -> 
     assert GateTable().take(key, value, 0) is (isinstance(value, Hold))
 
 
-@pytest.mark.parametrize("vector", VECTORS["unreadable"], ids=lambda v: v["name"])
+@pytest.mark.parametrize("vector", [*VECTORS["unreadable"], *VECTORS["operators"]], ids=lambda v: v["name"])
 def test_anything_else_is_told_from_it(vector: dict[str, Any]) -> None:
     with pytest.raises(Unreadable):
         decode(_bytes(vector["key"]), _bytes(vector["value"]))

@@ -12,6 +12,7 @@ import pytest
 from tidegate.control.records import (
     CLOCK_VALUE,
     AckKey,
+    ClaimKey,
     ClockKey,
     Hold,
     HoldKey,
@@ -25,7 +26,8 @@ from tidegate.control.records import (
 )
 
 VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
-KINDS = {HoldKey: "hold", PartitionKey: "partition", ClockKey: "clock", AckKey: "ack"}
+READ = [*VECTORS["readable"], *VECTORS["operators"]]
+KINDS = {HoldKey: "hold", PartitionKey: "partition", ClockKey: "clock", ClaimKey: "claim", AckKey: "ack"}
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -61,14 +63,14 @@ def test_a_connection_that_is_none_leaves_a_hold_that_is_nobodys(connection: Any
     assert decode(key, value) == (HoldKey("g", "t", 0, "h"), Hold("x", 5))
 
 
-@pytest.mark.parametrize("vector", VECTORS["readable"], ids=lambda v: v["name"])
+@pytest.mark.parametrize("vector", READ, ids=lambda v: v["name"])
 def test_a_record_of_the_contract_is_read_as_what_it_says(vector: dict[str, Any]) -> None:
     key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
 
     assert _as_vector(key, value, released=vector["value"] is None) == vector["record"]
 
 
-@pytest.mark.parametrize("vector", VECTORS["readable"], ids=lambda v: v["name"])
+@pytest.mark.parametrize("vector", READ, ids=lambda v: v["name"])
 def test_a_record_is_written_as_the_contract_has_it(vector: dict[str, Any]) -> None:
     key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
 
