@@ -77,6 +77,8 @@ class FakeClock:
     """Implements ``tidegate.reset.clock.Clock``: sleeping runs what falls due meanwhile, in order of time."""
 
     def __init__(self, start: datetime = START) -> None:
+        self.deaths: tuple[type[BaseException], ...] = ()
+        """What kills a process: raised by a repeated call, it ends that, and nobody else hears of it."""
         self._start = start
         self._elapsed = 0.0
         self._numbers = itertools.count()
@@ -91,9 +93,29 @@ class FakeClock:
     def sleep(self, seconds: float) -> None:
         until = self._elapsed + max(0.0, seconds)
         while self._events and self._events[0][0] <= until:
-            self._elapsed, _, event = heapq.heappop(self._events)
+            at, _, event = heapq.heappop(self._events)
+            # An event may have taken time itself.
+            self._elapsed = max(self._elapsed, at)
             event()
-        self._elapsed = until
+        self._elapsed = max(self._elapsed, until)
+
+    @contextlib.contextmanager
+    def repeat(self, seconds: float, call: Callable[[], None]) -> Iterator[None]:
+        over = False
+
+        def again() -> None:
+            nonlocal over
+            if over:
+                return
+            with contextlib.suppress(*self.deaths):
+                call()
+                self.after(seconds, again)
+
+        self.after(seconds, again)
+        try:
+            yield
+        finally:
+            over = True
 
     def after(self, seconds: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self._elapsed + seconds, next(self._numbers), event))

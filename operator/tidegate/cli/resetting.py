@@ -38,6 +38,7 @@ from tidegate.reset.model import (
     PartitionOffset,
     Phase,
     Plan,
+    Progress,
     RunRequest,
     RunResult,
     Selection,
@@ -211,7 +212,9 @@ class Resetting:
         try:
             with _alone(self.folder, prefix, request.group_id):
                 self._put_back_leftovers(prefix)
-                store = DirectoryRunStore(self.folder, f"{prefix}-{request.run_id}", clock=self.clock)
+                store = _Told(
+                    self.folder, f"{prefix}-{request.run_id}", self.clock, self._tell_waiting(request.group_id)
+                )
                 store.create(request)
                 result = self._carried_out(store)
                 plan = store.load().plan
@@ -224,6 +227,9 @@ class Resetting:
             raise _failed(result.message)
         self.screen.note(f"{request.group_id}: {result.message}")
         return plan.targets
+
+    def _tell_waiting(self, group: str) -> Callable[[str], None]:
+        return lambda waits_for: self.screen.note(f"{group}: waiting: {waits_for}")
 
     def _carried_out(self, store: DirectoryRunStore) -> RunResult:
         try:
@@ -255,6 +261,21 @@ class Resetting:
         )
         for note in plan.notes:
             self.screen.note(f"{plan.group_id}: {note}")
+
+
+class _Told(DirectoryRunStore):
+    """Tells once what the run waits for."""
+
+    def __init__(self, folder: Path, name: str, clock: Clock, tell: Callable[[str], None]) -> None:
+        super().__init__(folder, name, clock=clock)
+        self._tell = tell
+        self._told = ""
+
+    def append(self, progress: Progress, *, attempt: int) -> None:
+        super().append(progress, attempt=attempt)
+        if progress.waits_for not in ("", self._told):
+            self._told = progress.waits_for
+            self._tell(self._told)
 
 
 def named_partitions(arguments: tuple[TopicArgument, ...], topics: Mapping[str, Topic]) -> list[TopicPartition]:

@@ -21,9 +21,12 @@ from tidegate.reset import job
 from tidegate.reset.clock import Clock
 from tidegate.reset.gates import BY_DISCOVERY
 from tidegate.reset.model import ApplySettings, RunRequest, RunResult, Selection, ToEarliest
+from tidegate.reset.pacing import Tuning
 from tidegate.reset.stores import MemoryRunStore
 
 _DEADLINE: Final = timedelta(minutes=5)
+_TURN_LIMIT_S: Final = 15.0
+"""Other groups wait for this thread. A partition that was not sent back is soon tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class Backfills:
                 asked_by=f"the discovery of OffsetResetPolicy {asker.policy}",
                 connection_uid=asker.connection_uid,
             )
-            result = job.execute(MemoryRunStore(request), kafka, clock)
+            tuning = Tuning(turn_limit_s=_TURN_LIMIT_S)
+            result = job.execute(MemoryRunStore(request), kafka, clock, tuning=tuning)
         if result is None:
             raise RuntimeError("a run that needs no approval ends with a result")
         return result

@@ -9,7 +9,7 @@ where this writer died.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -24,6 +24,7 @@ from tidegate.kafka.errors import (
 )
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.ports import Kafka
+from tidegate.reset.claim import RENEW_S, ClaimLost, GroupClaim
 from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates, hold_of
@@ -115,6 +116,16 @@ class GroupReset:
         # What a predecessor was about to do it may have done.
         self._commits.unsure = bool(self._intents)
         self._times = Times()
+        self._claim = GroupClaim(
+            kafka,
+            self._pace,
+            self._group_id,
+            run.request.run_uid,
+            hold_of(run.request).reason,
+            self._tell_behind,
+        )
+        self._pace.still_ours = self._claim.check
+        self._told_behind = ("", -RENEW_S)
         self._gates = RunGates(
             kafka,
             self._pace,
@@ -156,31 +167,80 @@ class GroupReset:
         """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only.
 
         And ``KafkaFailure``, where gates may still be closed and could not be opened: then the run is not over.
+        Waits until no other run has the group, and has it until :meth:`release`.
         """
-        try:
-            result = self._applied()
-            self._open_gates()
-            return result
-        finally:
-            self._commits.close()
+        return self._claimed(self._applied)
 
     def take_over(self, reason: str, message: str) -> RunResult:
         """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``."""
-        try:
-            result = self._taken_over(reason, message)
-            self._open_gates()
-            return result
-        finally:
-            self._commits.close()
+        return self._claimed(lambda: self._taken_over(reason, message))
 
     def fence(self) -> None:
-        """Only end what a dead writer left open, so that nobody waits for it."""
+        """Only end what a dead writer left open, so that nobody waits for it. Another run that has the group has ended
+        the transaction by itself, and its own must not be."""
         try:
-            self._let_go_of_predecessors()
+            if self._pace.retrying(self._claim.take_now):
+                self._let_go_of_predecessors()
+            else:
+                self._pace.retrying(self._open_gates)
         finally:
             self._commits.close()
 
+    def release(self) -> None:
+        """Let other runs have the group. For when the result is stored: until then, a successor goes on with it."""
+        self._claim.release()
+
+    def _claimed(self, work: Callable[[], RunResult]) -> RunResult:
+        try:
+            with self._claim.kept():
+                result = work()
+                self._open_gates()
+            return result
+        except ClaimLost:
+            # The run's turn may not come again soon.
+            self._open_gates()
+            raise
+        finally:
+            self._claim.stop()
+            self._commits.close()
+
+    def _take_turn(self) -> RunResult | None:
+        """Wait until no other run has the group; how the run ends where that is not reached, or comes too late."""
+        try:
+            self._claim.take()
+            last = self._intents[-1] if self._intents else None
+            if last is None or last.claim is None or self._pace.retrying(lambda: self._is_there(last.claim)):
+                return None
+            why = "another run has had the group since, whose offsets are left as they are"
+        except _FAILURES as error:
+            why = f"{error}: {self._claim.behind}" if self._claim.behind else str(error)
+            if not self._intents:
+                return self._result(Phase.FAILED, _reason(error), f"{why}. Nothing was changed")
+        self._before = self._told_by_predecessors()
+        return self._result(
+            Phase.FAILED,
+            "NotPutBack",
+            f"The run was cut off and could not go on: {why}. What it had done is not known. {self._how_to_undo}",
+        )
+
+    def _is_there(self, epoch: int | None) -> bool:
+        return epoch is not None and self._claim.is_there(epoch)
+
+    def _tell_behind(self, behind: str) -> None:
+        """In the journal, now and then: which tells as well whether somebody has taken the run over."""
+        told, at_s = self._told_behind
+        now_s = self._clock.monotonic()
+        if told == behind and now_s - at_s < RENEW_S:
+            return
+        self._told_behind = (behind, now_s)
+        # Who waits does not let consumers wait for what a predecessor has closed.
+        self._open_gates()
+        self._tell_waiting(behind)
+
     def _applied(self) -> RunResult:
+        ended = self._take_turn()
+        if ended is not None:
+            return ended
         try:
             self._let_go_of_predecessors()
             self._pace.retrying(self._recall)
@@ -204,7 +264,12 @@ class GroupReset:
         return result if seen is None else replace(result, begun=seen.begun, waiting=len(seen.waiting))
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
+        if not self._intents:
+            return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
         self._pace.extend(self._tuning.rejoin_limit_s)
+        ended = self._take_turn()
+        if ended is not None:
+            return replace(ended, message=f"{message}. {ended.message}")
         return self._find_out(message) or self._put_back(reason, message)
 
     def _find_out(self, message: str) -> RunResult | None:
@@ -263,8 +328,7 @@ class GroupReset:
             return self._result(
                 Phase.FAILED,
                 "NotPutBack",
-                f"{message}. Putting the offsets back failed too: {error}. The offsets before the run are in its plan; "
-                f"apply them with `to: {{undo: {self._run.request.run_id}}}`",
+                f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
         note = f"; {len(still)} partition(s) had no commit before and keep the target" if still else ""
         if places and self._way is not Way.DIRECT:
@@ -272,6 +336,11 @@ class GroupReset:
         return self._result(
             Phase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
         )
+
+    @property
+    def _how_to_undo(self) -> str:
+        undo = f"`to: {{undo: {self._run.request.run_id}}}`"
+        return f"The offsets before the run are in its plan; apply them with {undo}"
 
     def _rounds(self, pending: Partitions) -> None:
         """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that committed nothing do not count."""
@@ -312,6 +381,7 @@ class GroupReset:
             try:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
                 self._open_gates(insist=False)
+                self._claim.confirm()
                 self._commits.fence(insist=False)
                 self._recall()
                 if not begun and self._commits.any:
@@ -336,6 +406,7 @@ class GroupReset:
 
     def _one_round(self, pending: Partitions) -> Partitions:
         """Returns the partitions that did not hold."""
+        self._claim.confirm()
         self._not_held = _NOBODY
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
@@ -426,6 +497,8 @@ class GroupReset:
         at_least = began + max(tuning.watch_at_least_s, self._hold_s)
         limit = began + max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         while True:
+            # What another run commits is not an owner's word.
+            self._claim.check()
             seen = self._committed(self._unverified)
             self._note_resumed(pending)
             replaced = self._replaced
@@ -591,7 +664,11 @@ class GroupReset:
             self._commits.any = True
             # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
             if not self._told_before:
-                self._before = {b.topic_partition: b.offset for entry in self._intents for b in entry.before}
+                self._before = self._told_by_predecessors()
+
+    def _told_by_predecessors(self) -> dict[TopicPartition, int]:
+        """Where the group stood before the run."""
+        return {b.topic_partition: b.offset for entry in self._intents for b in entry.before}
 
     def _left_to_do(self) -> Partitions:
         """What is still to be done of the run, after ``_recall``."""
@@ -698,7 +775,8 @@ class GroupReset:
                 f"{len(outside)} target(s) are outside the log by now, e.g. {first}: target {self._targets[first]}, "
                 f"log {bounds[first].earliest} to {bounds[first].latest}. Plan anew under another reset id"
             )
-        if self._run.request.manual_approval:
+        if self._run.request.manual_approval or self._claim.behind:
+            # Planned a while ago, before somebody approved it or before another run was done.
             self._check_directions()
 
     def _check_directions(self) -> None:
@@ -743,12 +821,16 @@ class GroupReset:
                 again=tuple(sorted(again)),
                 message=why,
                 putting_back=reason,
+                claim=self._claim.epoch,
             )
         )
         self._told_before = True
 
     def _tell_away(self, error: Unavailable) -> None:
         """Raises ``StaleAttempt`` where somebody has taken the run over: what is open in Kafka is not ours any more."""
+        self._tell_waiting(f"Kafka does not answer: {error}")
+
+    def _tell_waiting(self, waits_for: str) -> None:
         last = self._entries[-1] if self._entries else None
         self._append(
             Progress(
@@ -756,7 +838,7 @@ class GroupReset:
                 at=self._clock.now(),
                 attempt=self._attempt,
                 way=self._way,
-                waits_for=f"Kafka does not answer: {error}",
+                waits_for=waits_for,
             )
         )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -20,6 +23,13 @@ class Clock(Protocol):
         """Wait between two looks at something that is polled."""
         ...
 
+    def repeat(self, seconds: float, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call it each so many seconds, beside everything else, until the context is left.
+
+        One call may be under way even then.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -32,3 +42,17 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    @contextmanager
+    def repeat(self, seconds: float, call: Callable[[], None]) -> Iterator[None]:
+        over = threading.Event()
+
+        def again() -> None:
+            while not over.wait(seconds):
+                call()
+
+        threading.Thread(target=again, name="repeat", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -57,6 +57,9 @@ class _StoppableClock:
     def sleep(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
             self._check()
+
+    def repeat(self, seconds: float, call: Callable[[], None]) -> AbstractContextManager[None]:
+        return self._clock.repeat(seconds, call)
 
     def _check(self) -> None:
         if self._stopped.is_set():

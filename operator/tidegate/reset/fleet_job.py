@@ -364,7 +364,8 @@ def _release(group: RunStore) -> None:
 def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuning: Tuning | None = None) -> bool:
     """Reset one group by its stored plan, unless that is done; whether it stands at its targets.
 
-    ``hold``: a success is not its result yet. Raises as ``tidegate.reset.job.apply_run``.
+    ``hold``: a success is not its result yet, and it keeps its claim, which lapses: where it is put back later, that
+    tells whether another run has had the group meanwhile. Raises as ``tidegate.reset.job.apply_run``.
     """
     attempt = store.begin_attempt()
     run = store.load()
@@ -372,8 +373,9 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
         return run.result.phase is Phase.SUCCEEDED
     if hold and held_result(run) is not None:
         return True
+    reset = job.group_reset(store, attempt, kafka, clock, tuning)
     try:
-        result = job.group_reset(store, attempt, kafka, clock, tuning).apply()
+        result = reset.apply()
     except Fenced as fenced:
         raise StaleAttempt(str(fenced)) from fenced
     succeeded = result.phase is Phase.SUCCEEDED
@@ -383,6 +385,7 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
         store.append(line, attempt=attempt)
     else:
         store.finish(result, attempt=attempt)
+        reset.release()
     return succeeded
 
 

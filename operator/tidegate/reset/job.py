@@ -5,7 +5,7 @@ May be started again at any point, by anybody: each start is an attempt, which t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
 from typing import Final, TypeVar
@@ -13,12 +13,13 @@ from typing import Final, TypeVar
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.apply import GroupReset
+from tidegate.reset.claim import GroupClaim
 from tidegate.reset.clock import Clock
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.gates import open_gates_of
 from tidegate.reset.gathering import gather_counts
 from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
-from tidegate.reset.pacing import Tuning
+from tidegate.reset.pacing import Pace, Tuning
 from tidegate.reset.planning import PlanRefused, make_plan
 from tidegate.reset.store import RunStore, StaleAttempt
 
@@ -124,6 +125,7 @@ def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuni
     except Fenced as fenced:
         raise StaleAttempt(str(fenced)) from fenced
     store.finish(result, attempt=attempt)
+    reset.release()
     return result
 
 
@@ -137,9 +139,12 @@ def settle(
         return run.result
     if run.plan is None:
         result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
-    else:
-        result = group_reset(store, attempt, kafka, clock, tuning).take_over(reason, message)
+        store.finish(result, attempt=attempt)
+        return result
+    reset = group_reset(store, attempt, kafka, clock, tuning)
+    result = reset.take_over(reason, message)
     store.finish(result, attempt=attempt)
+    reset.release()
     return result
 
 
@@ -150,14 +155,18 @@ def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
         group_reset(store, run.attempt, kafka, clock, None).fence()
 
 
-def halt(kafka: Kafka, run_uid: str, group_ids: Iterable[str]) -> None:
+def halt(kafka: Kafka, clock: Clock, run_uid: str, runs: Mapping[str, str]) -> None:
     """End what a job left open in Kafka, without asking the run's document: open transactions, then closed gates.
 
-    Raises ``KafkaFailure``: then it has to be done again.
+    ``runs``: the uid of each group's run, by group. A group that another run has is left to that one, which has ended
+    the job's transaction. Raises ``KafkaFailure``: then it has to be done again.
     """
-    for group_id in group_ids:
-        with closing(kafka.writer(group_id, transaction_timeout_s=_HALT_TRANSACTION_S)) as writer:
-            writer.fence()
+    for group_id, uid in runs.items():
+        claim = GroupClaim(kafka, Pace(clock, Tuning(), None), group_id, uid, "a run that is ended", lambda _: None)
+        if claim.take_now():
+            with closing(kafka.writer(group_id, transaction_timeout_s=_HALT_TRANSACTION_S)) as writer:
+                writer.fence()
+        claim.release()
     open_gates_of(kafka.control, run_uid)
 
 

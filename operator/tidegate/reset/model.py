@@ -544,6 +544,8 @@ class Progress:
     message: str = ""
     putting_back: str = ""
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
+    claim: int | None = None
+    """Under which claim on the group a round is done, by its epoch; ``None``: by a version that knew none."""
     waits_for: str = ""
     """Why nothing goes on for now, for a person; the next line takes the place of this one."""
     searched: Searched | None = None

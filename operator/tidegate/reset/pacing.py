@@ -46,6 +46,8 @@ class Tuning:
     """How long managed owners may take to obey, over their drain time-out; one silent for so long runs no agent."""
     open_limit_s: float = 30.0
     """How long a writer tries to open its gates while Kafka is away; then its successor has to."""
+    turn_limit_s: float | None = None
+    """How long a run waits for its turn with the group; absent: until its deadline."""
     margin_s: float = 0.5
     """Added to ``inFlight``."""
     transaction_s: float = 5.0
@@ -66,12 +68,16 @@ class NotReady(Exception):
 
 
 class Pace:
-    """Waiting within a run's deadline. ``deadline``: by the clock's wall time; ``None``: no end."""
+    """Waiting within a run's deadline. ``deadline``: by the clock's wall time; ``None``: no end.
+
+    ``still_ours``: raises where the run has to stop for another reason.
+    """
 
     def __init__(self, clock: Clock, tuning: Tuning, deadline: datetime | None) -> None:
         self.clock = clock
         self.tuning = tuning
         self._deadline = deadline
+        self.still_ours: Callable[[], None] = lambda: None
 
     @property
     def has_deadline(self) -> bool:
@@ -82,7 +88,8 @@ class Pace:
         self._deadline = self.clock.now() + timedelta(seconds=seconds)
 
     def check(self) -> None:
-        """Raises ``DeadlinePassed``."""
+        """Raises ``DeadlinePassed``, and what ``still_ours`` raises."""
+        self.still_ours()
         if self._deadline is not None and self.clock.now() > self._deadline:
             raise DeadlinePassed(f"the run's deadline {self._deadline:%Y-%m-%dT%H:%M:%SZ} has passed")
 

@@ -795,10 +795,12 @@ class PolicyReconciler:
         confines, live = self._confines(body, current.id), self._connection(body, seen)
 
         def halt() -> None:
-            groups = [confines.group_id]
+            uid = confines.run_uid
+            runs = {confines.group_id: uid}
             if confines.patterns is not None:
                 groups = [g for g in sorted(live.kafka.group_ids()) if not confines.outside(g)]
-            job.halt(live.kafka, confines.run_uid, groups)
+                runs = {g: group_run_uid(uid, g) for g in groups}
+            job.halt(live.kafka, self._parts.clock, uid, runs)
 
         async with asyncio.timeout(limit_s):
             await self._patiently(halt)

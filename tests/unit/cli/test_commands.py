@@ -19,7 +19,7 @@ from tidegate.cli.options import parse_options
 from tidegate.cli.releasing import PAUSES_COME_BACK, RESETS_MAY_RUN
 from tidegate.cli.resetting import Resetting
 from tidegate.cli.screen import Screen
-from tidegate.control.records import Hold, HoldKey
+from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
@@ -111,14 +111,10 @@ def test_a_run_that_fails_ends_with_1_and_keeps_its_store(shell: Shell) -> None:
 
 
 def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute = job.execute
-
-    def cut_off(store: RunStore, kafka: FakeKafka, clock: Clock) -> RunResult | None:
-        execute(store, kafka, clock)
+    def cut_off(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(DirectoryRunStore, "finish", lambda *_, **__: None)
-    monkeypatch.setattr(job, "execute", cut_off)
+    monkeypatch.setattr(DirectoryRunStore, "finish", cut_off)
     with pytest.raises(MemoryError):
         shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
     assert shell.kafka.committed(GROUP)[ORDERS[0]] == 77
@@ -132,27 +128,32 @@ def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatc
 
 
 def test_an_interrupted_run_is_put_back(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute = job.execute
-
-    def interrupted(store: RunStore, kafka: FakeKafka, clock: Clock) -> RunResult | None:
-        execute(store, kafka, clock)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(job, "execute", interrupted)
     finish = DirectoryRunStore.finish
-    monkeypatch.setattr(
-        DirectoryRunStore,
-        "finish",
-        lambda store, result, *, attempt: (
-            None if result.reason == "Applied" else finish(store, result, attempt=attempt)
-        ),
-    )
+
+    def interrupted(store: DirectoryRunStore, result: RunResult, *, attempt: int) -> None:
+        if result.reason == "Applied":
+            raise KeyboardInterrupt
+        finish(store, result, attempt=attempt)
+
+    monkeypatch.setattr(DirectoryRunStore, "finish", interrupted)
 
     code = shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
 
     assert code == 1
     assert "It was interrupted" in shell.out
     assert shell.kafka.committed(GROUP)[ORDERS[0]] == 10
+
+
+def test_a_reset_waits_for_that_of_somebody_else_and_says_whose(shell: Shell) -> None:
+    shell.kafka.control.ensure()
+    shell.kafka.control.claim(ClaimKey(GROUP, "1"), Claim("reset/5f/replay", "replay by shop/p", 30_000))
+
+    code = shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
+
+    assert code == 0, shell.out
+    assert shell.err.count("waiting: group payments is taken by another run (replay by shop/p)") == 1
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 77
+    assert not shell.kafka.control.read().claims.queue(GROUP)
 
 
 def test_two_resets_of_one_group_do_not_run_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,29 +206,35 @@ def _settings(kind: Kind, number: int) -> dict[str, Any]:
     return settings
 
 
+def start_members(kafka: FakeKafka, kind: Kind) -> list[FakeConsumer]:
+    """The three of a group of this kind."""
+    return [
+        FakeConsumer(
+            kafka,
+            GROUP,
+            [TOPIC],
+            client_id=f"c{n}",
+            protocol=kind.protocol,
+            assignor=kind.assignor,
+            phase_s=0.7 * n,
+            **_settings(kind, n),
+        ).start()
+        for n in range(3)
+    ]
+
+
 class World:
     """A topic that is written to all the time, and a group of three that reads it."""
 
     def __init__(self, kind: Kind, folder: Path, *, targets: dict[TopicPartition, int] | None = None) -> None:
         self.kind = kind
         self.clock = FakeClock()
+        self.clock.deaths = (Killed,)
         self.kafka = FakeKafka(self.clock)
         self.kafka.create_topic(TOPIC, len(PARTITIONS))
         self.producing = True
         self._produce()
-        self.consumers = [
-            FakeConsumer(
-                self.kafka,
-                GROUP,
-                [TOPIC],
-                client_id=f"c{n}",
-                protocol=kind.protocol,
-                assignor=kind.assignor,
-                phase_s=0.7 * n,
-                **_settings(kind, n),
-            ).start()
-            for n in range(3)
-        ]
+        self.consumers = start_members(self.kafka, kind)
         self.clock.sleep(12)
         committed = self.kafka.committed(GROUP)
         self.targets = targets or {p: committed[p] - BACK for p in RESET}

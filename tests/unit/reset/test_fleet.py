@@ -18,6 +18,7 @@ from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.packed import pack
 from tidegate.reset import fleet_job
+from tidegate.reset.claim import GroupClaim
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
 from tidegate.reset.fleet_job import Parts, SideBySide, patiently, plan_together
@@ -36,8 +37,10 @@ from tidegate.reset.model import (
     ToOffset,
     Undo,
 )
+from tidegate.reset.pacing import Pace, Tuning
 from tidegate.reset.planning import PlanRefused
-from tidegate.reset.store import ForeignRun, Run, StaleAttempt
+from tidegate.reset.request import NOT_PUT_BACK
+from tidegate.reset.store import ForeignRun, Run, RunNotFound, StaleAttempt
 from tidegate.reset.stores import (
     CONFIG_MAP_LIMIT_BYTES,
     INLINE_LIMIT_BYTES,
@@ -297,6 +300,35 @@ def test_taken_over_anywhere_all_stand_where_they_stood_or_where_they_were_sent(
         ends.add(result.phase)
     # Before anything was done, between, and after the decision.
     assert ends == {Phase.FAILED, Phase.ROLLED_BACK, Phase.SUCCEEDED}
+
+
+def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tmp_path: Path) -> None:
+    world, step = World(tmp_path / "0", FailurePolicy.ALL), 0
+    while not (step and is_held(world)):
+        step += 1
+        world = World(tmp_path / str(step), FailurePolicy.ALL)
+        world.create()
+        with pytest.raises(Killed):
+            world.execute(Mortal(step, after=True))
+    other = GroupClaim(world.kafka, Pace(world.clock, Tuning(), None), GROUPS[0], "other/1", "", lambda _: None)
+    other.take()
+    world.kafka.commit_directly(GROUPS[0], {TOPIC: 77})
+    other.release()
+
+    result = world.settle()
+
+    assert (result.phase, result.reason) == (Phase.FAILED, NOT_PUT_BACK)
+    assert "group payments-a: the policy was deleted. The run was cut off" in result.message
+    assert "another run has had the group since" in result.message
+    assert world.offsets == all_at(BEFORE) | {GROUPS[0]: 77}
+
+
+def is_held(world: World) -> bool:
+    try:
+        last = world.group(GROUPS[0]).load().last
+    except RunNotFound:
+        return False
+    return last is not None and last.held is not None
 
 
 def test_nothing_is_applied_before_the_fleets_plan_is_approved(tmp_path: Path) -> None:
