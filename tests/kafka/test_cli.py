@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -29,11 +30,16 @@ from devstack import KafkaCluster
 from support.obedient_consumer import ObedientConsumer
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.control.topics import acks_topic
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.writer import transactional_id
+from tidegate.reset import job
+from tidegate.reset.clock import SystemClock
 from tidegate.reset.marker import marker_group
+from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.stores import DirectoryRunStore
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 4
@@ -222,17 +228,75 @@ def test_what_a_reset_that_was_killed_holds_is_released_though_its_folder_is_los
         until(lambda: 10 in consumer.delivered[first], "it goes on", timeout_s=120)
 
 
+def test_a_command_and_an_operators_run_of_one_group_go_one_after_the_other(
+    cli: Cli, kafka: KafkaCluster, topic: str, group: str, control_topic: str, committed: KafkaClient, tmp_path: Path
+) -> None:
+    """Both begin at the same moment, and want the same partitions elsewhere."""
+    partitions = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+    connection = Connection(kafka.bootstrap, control_topic=control_topic)
+    request = RunRequest(
+        run_uid="5f-policy/replay",
+        run_id="replay",
+        group_id=group,
+        connection=connection,
+        selections=(),
+        target=FromFile(tuple(PartitionOffset(topic, p.partition, 2) for p in partitions), "test"),
+        asked_by="OffsetResetPolicy shop/payments",
+    )
+    store = DirectoryRunStore(tmp_path, "operators")
+    store.create(request)
+
+    def operators_run() -> RunResult | None:
+        with closing(KafkaClient(connection)) as client:
+            return job.execute(store, client, SystemClock())
+
+    with (
+        unmanaged(kafka.bootstrap, group, topic, dict.fromkeys(range(PARTITIONS), 9)),
+        ThreadPoolExecutor(1) as pool,
+        cli.start(*_to_offset(group, topic, 4)) as process,
+    ):
+        # A command takes a while to start: its run has begun when it has a document.
+        [document] = until(lambda: list(cli.runs.glob("*.json")), "the command's run")
+        operators = pool.submit(operators_run)
+        stores = {4: DirectoryRunStore(cli.runs, document.stem), 2: store}
+        until(
+            lambda: any(
+                "is taken by another run" in line.waits_for for s in stores.values() for line in s.load().journal
+            ),
+            "one says that it waits behind the other",
+        )
+        out, err = process.communicate(timeout=120)
+        result = operators.result(120)
+        assert result is not None
+        last = committed.committed(group)
+
+    runs = {offset: s.load() for offset, s in stores.items()}
+    assert process.returncode == 0, out + err
+    assert [run.result.phase for run in runs.values() if run.result is not None] == [Phase.SUCCEEDED] * 2
+    began = {offset: next(line.at for line in run.journal if line.round) for offset, run in runs.items()}
+    ended = {offset: run.result.finished_at for offset, run in runs.items() if run.result is not None}
+    first, second = sorted(began, key=began.__getitem__)
+    assert ended[first] <= began[second]
+    assert last == dict.fromkeys(partitions, second)
+
+
 def _to_offset(group: str, topic: str, offset: int) -> tuple[str, ...]:
     return ("--group", group, "--topic", topic, "--reset-offsets", "--to-offset", str(offset), "--execute")
 
 
-def _allow(cluster: KafkaCluster, user: str, group: str, topic: str) -> None:
+def _allow(cluster: KafkaCluster, user: str, group: str, topic: str, control_topic: str) -> None:
     """What docs/reference/permissions.md says that a reset needs."""
     rights = (
         (ResourceType.GROUP, group, AclOperation.READ),
         (ResourceType.GROUP, marker_group(group), AclOperation.READ),
         (ResourceType.TOPIC, topic, AclOperation.READ),
         (ResourceType.TRANSACTIONAL_ID, transactional_id(group), AclOperation.WRITE),
+        (ResourceType.TOPIC, control_topic, AclOperation.WRITE),
+        *(
+            (ResourceType.TOPIC, name, operation)
+            for name in (control_topic, acks_topic(control_topic))
+            for operation in (AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ)
+        ),
     )
     bindings = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
@@ -259,10 +323,11 @@ def test_a_java_clients_properties_reach_a_secured_cluster(
     group = unique("group")
     settings = {"bootstrap.servers": kafka_secure.bootstrap, "group.id": group}
     topic = next(topics_of(kafka_secure, unique))()
-    _allow(kafka_secure, security.username, group, topic)
+    control_topic = f"__{unique('control')}"
+    _allow(kafka_secure, security.username, group, topic, control_topic)
     with closing(Consumer(settings)) as consumer:
         consumer.commit(offsets=[ClientTopicPartition(topic, 0, 7)], asynchronous=False)
-    cli = Cli(security.sasl_ssl_bootstrap, tmp_path / "state", f"__{unique('control')}")
+    cli = Cli(security.sasl_ssl_bootstrap, tmp_path / "state", control_topic)
     login = ("--command-config", str(properties))
 
     assert group in cli(*login, "--list")
