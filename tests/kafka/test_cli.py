@@ -231,7 +231,9 @@ def test_what_a_reset_that_was_killed_holds_is_released_though_its_folder_is_los
 def test_a_command_and_an_operators_run_of_one_group_go_one_after_the_other(
     cli: Cli, kafka: KafkaCluster, topic: str, group: str, control_topic: str, committed: KafkaClient, tmp_path: Path
 ) -> None:
-    """Both begin at the same moment, and want the same partitions elsewhere."""
+    """Both begin at the same moment, and want the same partitions elsewhere: one of them back, the other one ahead, so
+    that neither passes the other's target.
+    """
     partitions = [TopicPartition(topic, n) for n in range(PARTITIONS)]
     connection = Connection(kafka.bootstrap, control_topic=control_topic)
     request = RunRequest(
@@ -251,14 +253,14 @@ def test_a_command_and_an_operators_run_of_one_group_go_one_after_the_other(
             return job.execute(store, client, SystemClock())
 
     with (
-        unmanaged(kafka.bootstrap, group, topic, dict.fromkeys(range(PARTITIONS), 9)),
+        unmanaged(kafka.bootstrap, group, topic, dict.fromkeys(range(PARTITIONS), 5)),
         ThreadPoolExecutor(1) as pool,
-        cli.start(*_to_offset(group, topic, 4)) as process,
+        cli.start(*_to_offset(group, topic, 8)) as process,
     ):
         # A command takes a while to start: its run has begun when it has a document.
         [document] = until(lambda: list(cli.runs.glob("*.json")), "the command's run")
         operators = pool.submit(operators_run)
-        stores = {4: DirectoryRunStore(cli.runs, document.stem), 2: store}
+        stores = {8: DirectoryRunStore(cli.runs, document.stem), 2: store}
         until(
             lambda: any(
                 "is taken by another run" in line.waits_for for s in stores.values() for line in s.load().journal

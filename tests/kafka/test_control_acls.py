@@ -34,6 +34,10 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset import job
+from tidegate.reset.clock import SystemClock
+from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.stores import MemoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.retention.ports import Commit
 from tidegate.retention.records import GroupLog
@@ -97,6 +101,15 @@ class Stage:
         key = AckKey(self.group, self.topic, 0)
         producer.produce(self.acks, encode_value(Ack(epoch, 0, "m")), encode_key(key))
         assert producer.flush(20) == 0
+
+    def produce(self, records: int) -> None:
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap})
+        for number in range(records):
+            producer.produce(self.topic, str(number))
+        assert producer.flush(20) == 0
+
+    def committed(self) -> dict[TopicPartition, int]:
+        return dict(self._opened(Connection(self._cluster.bootstrap)).committed(self.group))
 
     def commit(self) -> None:
         with (
@@ -253,6 +266,55 @@ def test_a_missing_right_is_named_and_what_grants_it(missing: Right, left: str, 
         assert f"allow the principal {needed} on {option}{name}" in text
         assert f"--operation {needed} --{option}{name})" in text
         assert PASSWORD not in text
+
+
+CLAIMING = (Right("Read", TOPIC, "T"), Right("Write", TOPIC, "T"), Right("Read", TOPIC, "T_acks"))
+MAKING = tuple(Right(operation, TOPIC, name) for name in ("T", "T_acks") for operation in ("Create", "DescribeConfigs"))
+RESETTING = (
+    Right("Read", GROUP, "G"),
+    Right("Read", GROUP, "tidegate.G"),
+    Right("Read", TOPIC, "O"),
+    Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.G"),
+)
+
+
+def reset(stage: Stage, rights: tuple[Right, ...]) -> RunResult:
+    """To offset 2, where the group stands at 0, by a user with these rights."""
+    stage.produce(3)
+    stage.commit()
+    kafka, live = stage.user(*rights)
+    target = FromFile((PartitionOffset(stage.topic, 0, 2),), "test")
+    request = RunRequest("policy/forward", "forward", stage.group, live.connection, (), target)
+    result = job.execute(MemoryRunStore(request), kafka, SystemClock())
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize("rights", [CLAIMING, CLAIMING + MAKING], ids=["topics-there", "topics-missing"])
+def test_the_documented_rights_are_enough_for_a_reset(rights: tuple[Right, ...], stage: Stage) -> None:
+    if rights == CLAIMING:
+        stage.make_control_topics()
+
+    result = reset(stage, (*RESETTING, *rights))
+
+    assert result.phase is Phase.SUCCEEDED, result
+    assert stage.committed() == {stage.partition: 2}
+
+
+@pytest.mark.parametrize("missing", [*CLAIMING, *MAKING], ids=lambda right: str(right).replace(" ", "-"))
+def test_a_reset_without_a_right_to_claim_changes_nothing_and_names_it(missing: Right, stage: Stage) -> None:
+    rights = CLAIMING + MAKING
+    if missing in CLAIMING:
+        stage.make_control_topics()
+        rights = CLAIMING
+    left = (Right("Describe", TOPIC, missing.name),)
+
+    result = reset(stage, (*RESETTING, *left, *(right for right in rights if right != missing)))
+
+    assert (result.phase, result.reason) == (Phase.FAILED, "NotAuthorized")
+    assert f"allow the principal {missing.operation} on topic {stage.named(missing.name)}" in result.message
+    assert result.message.endswith("Nothing was changed")
+    assert stage.committed() == {stage.partition: 0}
 
 
 def test_a_consumer_can_neither_open_nor_close_a_gate(stage: Stage) -> None:

@@ -43,7 +43,7 @@ Grant = Callable[..., None]
 
 
 def rights_for(group: str) -> tuple[Right, ...]:
-    """What docs/reference/permissions.md says that a reset needs."""
+    """What docs/reference/permissions.md says that a reset's transaction needs."""
     return (
         (ResourceType.GROUP, group, AclOperation.READ),
         (ResourceType.GROUP, marker_group(group), AclOperation.READ),

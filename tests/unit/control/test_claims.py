@@ -71,6 +71,27 @@ def test_a_clock_that_goes_back_revives_nothing() -> None:
     assert names(claims) == []
 
 
+def test_a_clock_that_was_ahead_for_a_while_lets_nobody_wait_until_it_is_as_late_again() -> None:
+    ahead_ms = 1_000 * LEASE_MS
+    claims = Claims()
+    claims.passes(0)
+    claims.passes(ahead_ms)
+    claims.take(key("a"), claim("a"), 2, 0)
+    claims.take(key("b"), claim("b"), 3, 1)
+    claims.take(key("b"), claim("b", epoch=3, renews_ms=1), 4, LEASE_MS)
+    assert names(claims) == ["a", "b"]
+    claims.passes(LEASE_MS + 1)
+    assert names(claims) == ["b"]
+
+
+def test_a_renewal_in_time_counts_for_who_comes_late_though_the_clock_was_ahead_meanwhile() -> None:
+    claims = Claims()
+    claims.take(key("a"), claim("a", epoch=0, renews_ms=1_000 * LEASE_MS), 2, 10)
+    assert names(claims) == ["a"]
+    claims.passes(LEASE_MS + 11)
+    assert names(claims) == []
+
+
 def test_who_withdraws_lets_the_next_one_go() -> None:
     claims = Claims()
     claims.take(key("a"), claim("a"), 0, 0)
