@@ -48,7 +48,11 @@ def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
     if code in FENCED:
         return Fenced(text)
     if code in NOT_AUTHORIZED:
-        return NotAuthorized(f"{text}{to_grant(needs, NOT_AUTHORIZED[code])}")
+        refused: Resource | None = NOT_AUTHORIZED[code]
+        if refused is Resource.CLUSTER:
+            # A producer that may write to no topic at all is refused its id, as if that took a right on the cluster.
+            refused = None
+        return NotAuthorized(f"{text}{to_grant(needs, refused)}")
     if code in UNREACHABLE or error.retriable():
         return Unavailable(text)
     return Refused(text)
