@@ -157,15 +157,17 @@ class GroupClaim:
 
     def renew(self) -> None:
         """Once; what goes wrong is told by ``check`` where it matters."""
-        with self._lock:
-            if not self._held or self._over or self._lost:
-                return
-            try:
+        if not self._lock.acquire(blocking=False):
+            return  # it is being renewed, or given back
+        try:
+            if self._held and not self._over and not self._lost:
                 self._renew()
-            except KafkaFailure:
-                pass  # again soon
-            except ClaimLost as lost:
-                self._lost = str(lost)
+        except KafkaFailure:
+            pass  # again soon
+        except ClaimLost as lost:
+            self._lost = str(lost)
+        finally:
+            self._lock.release()
 
     def check(self) -> None:
         """Raises ``ClaimLost`` where that is known."""
