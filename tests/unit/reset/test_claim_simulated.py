@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -347,6 +348,28 @@ def test_a_run_that_nobody_overtook_goes_on_however_long_it_was_away(tmp_path: P
 
     assert a.result.phase is Phase.SUCCEEDED
     assert world.claims() == []
+
+
+def test_a_run_of_a_version_without_claims_is_gone_on_with(tmp_path: Path) -> None:
+    """Its journal names no claim, and there is none in the topic."""
+    world = World(EAGER, tmp_path)
+    a = world.run("a", P[:2])
+    dying = Process()
+    world.begin(a, process=dying)
+    world.clock.sleep(3)
+    dying.dead = True
+    world.clock.sleep(1)
+    [file] = tmp_path.glob("*.json")
+    document = json.loads(file.read_text())
+    claimed = [entry for entry in document["journal"] if entry.pop("claim", None) is not None]
+    assert claimed
+    file.write_text(json.dumps(document))
+    world.kafka.control.withdraw([c.key for c in world.kafka.control.read().claims.queue(GROUP)])
+
+    world.begin(a)
+    world.clock.sleep(60)
+
+    assert a.result.phase is Phase.SUCCEEDED, a.result
 
 
 def test_who_lost_its_claim_stops_with_its_gates_open(tmp_path: Path) -> None:
