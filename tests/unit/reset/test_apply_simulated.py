@@ -926,9 +926,8 @@ def test_a_group_whose_members_all_leave_before_the_join_is_held_is_reset(kind: 
         for consumer in world.consumers:
             consumer.close()
 
-    process = Process()
     holds = "guest" if kind.way is Way.LEADING else "hold"
-    kafka: Any = Delayed(Mortal(world.kafka, process, "kafka"), world.clock, {holds: all_leave}, describe_s=0.0)
+    kafka: Any = Delayed(world.kafka, world.clock, {holds: all_leave}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert result.phase is Phase.SUCCEEDED, result

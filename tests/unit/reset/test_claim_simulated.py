@@ -129,6 +129,13 @@ class World:
 
         self.clock.start(work, after_s=after_s)
 
+    def begin_and_die(self, run: Run) -> None:
+        """The process that carries it out dies in the midst of it."""
+        process = Process()
+        self.begin(run, process=process)
+        self.clock.sleep(3)
+        process.dead = True
+
     def starts_at(self, partition: TopicPartition, offset: int) -> int:
         return sum(
             b.partition == partition and b.offset == offset and b.at_s >= self.began_s
@@ -354,10 +361,7 @@ def test_a_run_of_a_version_without_claims_is_gone_on_with(tmp_path: Path) -> No
     """Its journal names no claim, and there is none in the topic."""
     world = World(EAGER, tmp_path)
     a = world.run("a", P[:2])
-    dying = Process()
-    world.begin(a, process=dying)
-    world.clock.sleep(3)
-    dying.dead = True
+    world.begin_and_die(a)
     world.clock.sleep(1)
     [file] = tmp_path.glob("*.json")
     document = json.loads(file.read_text())
@@ -455,10 +459,7 @@ def test_what_a_backfill_of_the_policy_left_behind_the_next_one_has(tmp_path: Pa
 def test_a_fence_and_a_halt_leave_the_transaction_of_who_has_the_group(tmp_path: Path) -> None:
     world = World(EAGER, tmp_path)
     a = world.run("a", P[:2])
-    dying = Process()
-    world.begin(a, process=dying)
-    world.clock.sleep(3)
-    dying.dead = True
+    world.begin_and_die(a)
     world.clock.sleep(2 * LEASE_S)
     other = _claim(world, "b/1")
     assert other.take_now()
