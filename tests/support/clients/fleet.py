@@ -505,9 +505,11 @@ class ConsumerFleet:
             raise FleetError(f"an exception ended {'; '.join(died)}")
 
     def _troubles(self) -> str:
+        last = {e.member: f"{e.member}: {e.kind} at {e.t:.3f}" for e in self._events if e.kind is not EventKind.COMMIT}
+        silent = [f"{member}: nothing yet" for member in sorted(self._alive - last.keys())]
         errors = [f"{e.member}: {e.error}" for e in self._events if e.kind in (EventKind.ERROR, EventKind.DIED)][-5:]
-        logs = [line for i in range(len(self._processes)) for line in self.log(i).splitlines()[-5:]]
-        return "\n".join([*errors, *logs])
+        logs = [line for i in range(len(self._processes)) for line in self.log(i).splitlines()[-15:]]
+        return "\n".join([f"now: {time.time():.3f}", *last.values(), *silent, *errors, *logs])
 
 
 def _event(told: Mapping[str, Any]) -> Event:
