@@ -1314,6 +1314,8 @@ class FakeConsumer:
     def _assigned(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """The answer to our join."""
         self._generation, self._joining = generation, False
+        # Java: Heartbeat.resetTimeouts. So a rebalance makes the heartbeats of all members fall together.
+        self._next_heartbeat_s = self.kafka.clock.monotonic() + self.heartbeat_s
         keeps = self.keeps_position or self.assignor in COOPERATIVE
         gone = self._positions.keys() - partitions
         if self.assignor in COOPERATIVE and self.gives_up_after_s and gone:

@@ -180,6 +180,8 @@ class Sequences:
         """How often in a row."""
         self.not_led: str | None = None
         """Why the group cannot be led."""
+        self._missed = 0
+        """In how many rounds the join was let go just as owners had committed once more."""
         self._stale_looks = 0
         self.disobeyed: str | None = None
         """Why gates were no use."""
@@ -277,13 +279,21 @@ class Sequences:
 
         Each member commits for the last time before it rejoins, and starts from the committed offsets after. So the
         targets are committed again whenever such a commit replaced one, until the join is let go with all in place.
+        What was read is old by then, by several answers of Kafka's: owners that commit and rejoin in between go on from
+        where they were. After a rebalance the heartbeats of all members fall together, so all of them may, in one round
+        after the other. So a round that follows such a one lets go only when their heartbeats should be over, and from
+        then on seldom.
         """
         tuning, clock = self._pace.tuning, self._pace.clock
+        held_s, again_s = self._held_for(), self._hold_s
+        if self._missed:
+            held_s += min(1.5 * tuning.heartbeat_s * 2 ** (self._missed - 1), self._joins.standstill_s / 2)
+            again_s = max(again_s, tuning.heartbeat_s / 3)
         with self._hold() as hold:
             started = clock.monotonic()
             self._times.stop(round_.pending, started)
 
-            earliest = started + self._held_for()
+            earliest = started + held_s
 
             def let_go() -> bool:
                 nonlocal earliest
@@ -293,7 +303,7 @@ class Sequences:
                         return True
                     # Somebody has yet to let go, and what he has in hand counts from then. When that is does not show
                     # while the join is held; what he commits after it is seen in the watch.
-                    earliest = clock.monotonic() + self._hold_s
+                    earliest = clock.monotonic() + again_s
                 hold.keep()
                 return False
 
@@ -307,7 +317,9 @@ class Sequences:
         self._commits.wait_visible(round_.pending)
         seen = self._committed(round_)
         self._times.resume(round_.pending, clock.monotonic())
-        return round_.overwritten_at_release(seen)
+        overwritten = round_.overwritten_at_release(seen)
+        self._missed += bool(overwritten)
+        return overwritten
 
     def _handover(self, round_: Round, group: Group) -> Partitions:
         """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.

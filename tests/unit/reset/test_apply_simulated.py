@@ -672,6 +672,30 @@ def test_owners_of_a_long_heartbeat_are_waited_for(tmp_path: Path) -> None:
     world.check_reset()
 
 
+@pytest.mark.parametrize("heartbeat_s", [3.0, 10.0])
+@pytest.mark.parametrize("far_s", [0.1, 0.3, 0.45, 0.6, 0.8, 1.0])
+def test_owners_that_rejoin_at_once_are_caught_however_far_away_kafka_is(
+    far_s: float, heartbeat_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of their offsets is that old when the join is let go, and after a rebalance all their heartbeats
+    fall together: all of them may commit and rejoin in between, in one round after the other."""
+    world = World(Kind("far", Way.BARRIER, consumer=(("heartbeat_s", heartbeat_s),)), tmp_path)
+    world.create()
+    blink = FakeHold.blink
+
+    def late(hold: FakeHold) -> bool:
+        world.clock.sleep(far_s)
+        return blink(hold)
+
+    monkeypatch.setattr(FakeHold, "blink", late)
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result.message
+    assert result.rounds <= (2 if heartbeat_s == 3 else 4)
+    world.settle(60)
+    world.check_reset(at_most=result.rounds)
+
+
 @pytest.mark.parametrize("cut_short", [0, 2])
 def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_path: Path) -> None:
     """It speaks a new subscription and yet carries its position through the rebalance: its next commit shows it.

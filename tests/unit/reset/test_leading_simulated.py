@@ -91,7 +91,7 @@ def test_a_full_group_is_not_led_and_handed_over_as_before(tmp_path: Path) -> No
     world.kafka.max_size = 3
     # It keeps its position a few times only.
     for consumer in world.consumers:
-        world.clock.after(20, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+        world.clock.after(10, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
     world.create()
 
     result = execute(world)
@@ -110,7 +110,7 @@ def test_what_the_coordinator_does_not_let_us_do_is_not_tried_again(
 ) -> None:
     world = World(GO_OFTEN, tmp_path)
     for consumer in world.consumers:
-        world.clock.after(20, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+        world.clock.after(10, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
     world.kafka.fail(call, error)
     world.create()
 
