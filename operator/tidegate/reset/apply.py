@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from tidegate.kafka.errors import (
@@ -29,7 +30,7 @@ from tidegate.reset.clock import Clock
 from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates, hold_of
 from tidegate.reset.joins import Joins
-from tidegate.reset.model import PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
+from tidegate.reset.model import MAX_UNREAD, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
@@ -37,6 +38,7 @@ from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import Choice, choose_way, is_cooperative
 from tidegate.reset.ways import Owners as OwnersSeen
+from tidegate.visible import visible
 
 MAX_ROUNDS: Final = 8
 """Facts X4n: 3 of 54 runs needed a second round, none a third."""
@@ -44,6 +46,8 @@ MAX_ROUNDS: Final = 8
 _REBALANCING: Final = frozenset({Way.BARRIER, Way.LEADING, Way.HANDOVER})
 
 _NOBODY: Final = frozenset[TopicPartition]()
+
+_WHOSE_CHARS: Final = 200
 
 
 class DidNotHold(Exception):
@@ -82,6 +86,11 @@ class _LookBack:
     begun: int
     waiting: Mapping[TopicPartition, Member | None]
     absent: tuple[Member, ...]
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The first of ``waiting`` for people, each on one line of bounded length: client ids are anybody's text."""
+        return tuple(visible(_whose(*each))[:_WHOSE_CHARS] for each in islice(self.waiting.items(), MAX_UNREAD))
 
 
 class GroupReset:
@@ -261,7 +270,9 @@ class GroupReset:
         except KafkaFailure:
             seen = None
         result = self._result(Phase.SUCCEEDED, APPLIED, self._summary(seen))
-        return result if seen is None else replace(result, begun=seen.begun, waiting=len(seen.waiting))
+        if seen is None:
+            return result
+        return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
         if not self._intents:
@@ -862,9 +873,7 @@ class GroupReset:
             names = ", ".join(f"{m.client_id} at {m.host}" for m in seen.absent[:3])
             said.append(f"{len(seen.absent)} member(s) not back yet: {names}")
         if seen is not None and seen.waiting:
-            partition, owner = next(iter(seen.waiting.items()))
-            by = f" by {owner.client_id} at {owner.host}" if owner is not None else ", as the group is rebalancing"
-            said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {partition}{by}")
+            said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {seen.unread[0]}")
         return "; ".join(said)
 
     def _result(self, phase: Phase, reason: str, message: str) -> RunResult:
@@ -879,6 +888,11 @@ class GroupReset:
             standstill=self._times.standstill(),
             before=_as_tuple(self._before),
         )
+
+
+def _whose(partition: TopicPartition, owner: Member | None) -> str:
+    by = f" by {owner.client_id} at {owner.host}" if owner is not None else ", as the group is rebalancing"
+    return f"{partition}{by}"
 
 
 def _turned(planned: int, now: int, target: int) -> bool:

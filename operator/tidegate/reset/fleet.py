@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from itertools import islice
 from statistics import median
 from typing import Final
 
@@ -19,6 +20,7 @@ from tidegate.reset.apply import APPLIED
 from tidegate.reset.binding import digest_of_end
 from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model import (
+    MAX_UNREAD,
     EvidenceSettings,
     FailurePolicy,
     FleetCounts,
@@ -305,6 +307,7 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         standstill=_standstill(r.standstill for r in results),
         begun=_sum(r.begun for r in results if r.phase is Phase.SUCCEEDED),
         waiting=_sum(r.waiting for r in results if r.phase is Phase.SUCCEEDED),
+        unread=tuple(islice(_unread(groups), MAX_UNREAD)),
         counts=counted,
         ends=tuple((n, digest_of_end(run.digest, run.result)) for n, run in sorted(groups.items()) if run.result),
     )
@@ -333,6 +336,12 @@ def _sum(counted: Iterator[int | None]) -> int | None:
     """``None`` where one is not known, or there is none."""
     known = list(counted)
     return sum(n for n in known if n is not None) if known and None not in known else None
+
+
+def _unread(groups: Mapping[str, Run]) -> Iterator[str]:
+    for name, run in sorted(groups.items()):
+        if run.result is not None and run.result.phase is Phase.SUCCEEDED:
+            yield from (f"group {name}: {partition}" for partition in run.result.unread)
 
 
 def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:

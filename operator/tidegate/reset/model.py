@@ -581,6 +581,10 @@ class Standstill:
     max_s: float
 
 
+MAX_UNREAD = 10
+"""Partitions that a result names of those it counts as waiting."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """How a run ended. ``phase`` is final. ``reason`` is PascalCase, for the condition."""
@@ -601,6 +605,8 @@ class RunResult:
 
     Both are ``None`` where a run has not succeeded, or could not look.
     """
+    unread: tuple[str, ...] = ()
+    """The first ``MAX_UNREAD`` of those, each with its owner, as people read it; in a fleet with its group."""
     before: tuple[PartitionOffset, ...] = ()
     counts: FleetCounts | None = None
     ends: tuple[tuple[str, str], ...] = ()

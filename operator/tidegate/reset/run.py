@@ -28,6 +28,7 @@ from tidegate.reset.request import (
 from tidegate.reset.runner import RunnerState, RunnerStatus
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import (
+    READ_FROM_TARGET,
     RESET,
     Condition,
     find_condition,
@@ -71,6 +72,9 @@ RUN_LOST: Final = "RunLost"
 FOREIGN_RUN: Final = "ForeignRun"
 FORGED: Final = "Forged"
 JOB_FAILED: Final = "JobFailed"
+READING: Final = "Reading"
+NOT_KNOWN_YET: Final = "NotKnownYet"
+NOT_LOOKED_AT: Final = "NotLookedAt"
 ABANDONED: Final = "Abandoned"
 
 DEADLINE_GRACE: Final = timedelta(seconds=5)
@@ -279,6 +283,18 @@ class _Draft:
     def reset_is(self, value: bool | None, reason: str, message: str) -> None:
         self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
 
+    def read_is(self, value: bool | None, reason: str, message: str) -> None:
+        self._set(
+            with_condition(
+                self.status.conditions, READ_FROM_TARGET, value, reason=reason, message=message, **self._stamp()
+            )
+        )
+
+    def show(self, reset: ResetStatus) -> None:
+        """Put another reset into ``status.reset``, and forget what was said of the one there before."""
+        self.status = self.status.model_copy(update={"reset": reset})
+        self._set(without_condition(self.status.conditions, READ_FROM_TARGET))
+
     def run(self, **changes: object) -> None:
         """Change ``status.reset``."""
         if self.status.reset is None:
@@ -402,7 +418,7 @@ def _ran_before(draft: _Draft, past: RunHistory) -> Decision:
             config_map=past.plan, records_replayed=past.records_replayed, records_skipped=past.records_skipped
         ),
     )
-    draft.status = draft.status.model_copy(update={"reset": reset})
+    draft.show(reset)
     draft.tell(EventType.WARNING, ALREADY_RAN, message, f"{past.id}/{seen.generation}/{ALREADY_RAN}")
     _conclude(draft, past.phase, ALREADY_RAN, message)
     return draft.decide()
@@ -416,7 +432,7 @@ def _begin(draft: _Draft, wanted: ResetSpec) -> Decision:
     if start is None:
         raise ValueError("a run that is to begin needs to know with what")
     reset = ResetStatus(id=wanted.id, run_uid=run_uid(seen.uid, wanted.id), phase=ResetPhase.PENDING)
-    draft.status = draft.status.model_copy(update={"reset": reset})
+    draft.show(reset)
     if start.refusal is not None and start.refusal.reason in (UNDO_RUN_NOT_FOUND, NOTHING_TO_UNDO):
         # Its id asks for nothing else, and runs that have ended stay as they are: whoever waits for it need not.
         message = f"{start.refusal.message}. Nothing was changed"
@@ -789,8 +805,33 @@ def _finish(draft: _Draft, current: ResetStatus, run: Run, result: RunResult) ->
         waiting=result.waiting,
         digest=run.digest or current.digest,
     )
+    if result.phase is Phase.SUCCEEDED:
+        _tell_reading(draft, run.request, result)
     _tell_phases(draft, run)
     return _end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result)
+
+
+def _tell_reading(draft: _Draft, request: RunRequest, result: RunResult) -> None:
+    """Whether its consumers read from the targets, as far as that was known at its end: nobody looks afterwards."""
+    of = f"when reset {request.run_id} of {_whose(request)} ended"
+    if result.begun is None or result.waiting is None:
+        draft.read_is(None, NOT_LOOKED_AT, f"{of}, Kafka did not tell which partitions were read from their targets")
+    elif result.waiting:
+        more = result.waiting - len(result.unread)
+        named = f": {', '.join(result.unread)}{f' and {more:,} more' if more else ''}" if result.unread else ""
+        draft.read_is(
+            None,
+            NOT_KNOWN_YET,
+            f"{of}, {result.waiting:,} partition(s) were not known to be read from their targets{named}. Consumers "
+            "that commit rarely, have stopped polling, or are held by a pause are among them",
+        )
+    else:
+        draft.read_is(
+            True,
+            READING,
+            f"{of}, {result.begun:,} partition(s) were read from their targets; any others had no owner, or no records "
+            "to read",
+        )
 
 
 def _end(

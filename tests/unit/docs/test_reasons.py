@@ -16,7 +16,8 @@ A_WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
 NO_REASONS = {
-    *("Ready", "Reconciling", "Stalled", "Reset", "Retained", "BackedUp", "ControlTopics"),  # types of conditions
+    *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget"),  # types of conditions
+    *("Retained", "BackedUp", "ControlTopics"),
     *("AdmissionReview", "ConfigMap", "DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"),
     *("SparkApplication", "SubjectAccessReview", "TokenReview"),
     *("ConsumerGroupPause", "KafkaConnection", "OffsetResetPolicy"),

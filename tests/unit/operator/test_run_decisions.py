@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -572,6 +573,54 @@ def test_the_result_is_in_status_and_history() -> None:
     assert [(h.id, h.phase.value, h.plan, h.digest) for h in status.history] == [
         ("one", "Succeeded", DOCUMENT, digest_of_end(digest_of(APPLYING), SUCCESS))
     ]
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "reason", "said"),
+    [
+        ({"begun": 3, "waiting": 0}, "True", "Reading", "3 partition(s) were read from their targets"),
+        ({"begun": None, "waiting": None}, "Unknown", "NotLookedAt", "Kafka did not tell"),
+        (
+            {"begun": 1, "waiting": 3, "unread": ("t-1 by billing at /10.0.0.7", "t-2, as the group is rebalancing")},
+            "Unknown",
+            "NotKnownYet",
+            "3 partition(s) were not known to be read from their targets: t-1 by billing at /10.0.0.7, t-2, as the "
+            "group is rebalancing and 1 more. Consumers",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_condition_says_who_has_not_read_from_a_target(
+    known: dict[str, Any], status: str, reason: str, said: str
+) -> None:
+    result = replace(SUCCESS, **known)
+
+    decided = decide(under_way(run=replace(APPLYING, result=result))).status
+
+    condition = find_condition(decided.conditions, "ReadFromTarget")
+    assert condition is not None
+    assert (condition.status, condition.reason) == (status, reason)
+    assert said in condition.message
+
+
+def test_of_a_run_that_changed_nothing_no_condition_says_who_reads() -> None:
+    result = replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
+
+    decided = decide(under_way(run=replace(APPLYING, result=result))).status
+
+    assert find_condition(decided.conditions, "ReadFromTarget") is None
+
+
+def test_the_next_reset_forgets_who_read_after_the_last() -> None:
+    past = decide(under_way(run=replace(APPLYING, result=SUCCESS))).status
+    assert find_condition(past.conditions, "ReadFromTarget") is not None
+
+    request = replace(REQUEST, run_id="two", run_uid="uid/two")
+    decided = decide(seen(spec=spec_of("two"), status=past, start=Start(request=request))).status
+
+    assert decided.reset is not None
+    assert decided.reset.id == "two"
+    assert find_condition(decided.conditions, "ReadFromTarget") is None
 
 
 def test_the_history_keeps_the_last_ten() -> None:

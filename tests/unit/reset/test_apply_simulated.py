@@ -1564,6 +1564,8 @@ def test_the_result_says_who_is_not_known_to_read_from_its_target(tmp_path: Path
     assert result is not None
     assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, len(RESET))
     assert "3 partition(s) not known to be read from there yet, e.g. orders-0 by c0 at /127.0.0.1" in result.message
+    assert result.unread[0] == "orders-0 by c0 at /127.0.0.1"
+    assert [row.split(" by ")[0] for row in result.unread] == [str(p) for p in sorted(RESET)]
 
 
 def test_a_run_that_could_not_look_any_more_says_nothing_of_who_goes_on(tmp_path: Path) -> None:
