@@ -63,7 +63,9 @@ def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, 
         # franz-go commits what it has handed out with the next poll: the last batch is read again, as in any
         # rebalance of its own.
         assert verdict.again_elsewhere <= (cell.partitions if cell.kind is ClientKind.FRANZ_GO else 0), str(outcome)
-        assert (verdict.stale, verdict.wrong_starts) == (0, 0), str(outcome)
+        assert verdict.stale == 0, str(outcome)
+        # Where an owner committed once more just before the join ended, the partition may have gone to somebody else.
+        assert verdict.wrong_starts <= len(outcome.done_again), str(outcome)
     if outcome.way == Way.GATED:
         read_twice = (verdict.again, verdict.again_elsewhere, verdict.stale)
         assert (read_twice, verdict.wrong_starts, outcome.rounds) == ((0, 0, 0), 0, 1), str(outcome)
