@@ -367,6 +367,7 @@ class GroupReset:
             if not self._putting_back:
                 self._redone += len(overwritten)
             try:
+                pending |= self._overwritten_elsewhere(pending)
                 pending = self._one_round(pending)
                 overwritten = pending - self._sequences.postponed
                 self._away = None
@@ -471,6 +472,20 @@ class GroupReset:
             # Their owners go on, and what they commit later no longer tells.
             self._journal(Phase.VERIFYING, pending, choice, (), again=again)
         return again
+
+    def _overwritten_elsewhere(self, pending: Partitions) -> Partitions:
+        """Which partitions of earlier rounds were overwritten while nobody watched them, before another round begins.
+
+        A round may last long enough for their owners to go on from there to beyond the targets, which no look after
+        it can tell from progress.
+        """
+        others = self._unverified - pending
+        seen = self._committed(others) if others else {}
+        verdicts = {p: Watched(None, self._targets[p], seen.get(p)).verdict for p in others}
+        overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
+        if not self._putting_back:
+            self._redone += len(overwritten)
+        return overwritten
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from tidegate.reset.model import (
     FromFile,
     PartitionOffset,
     Phase,
+    Progress,
     RunRequest,
     RunResult,
     Selection,
@@ -712,7 +713,8 @@ def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_pat
     )
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 3)
+    # Kafka is away for long enough for all their commits to be seen before the next round, which does them all again.
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 2 if cut_short else 3)
     assert result.redone == len(RESET)
     world.settle()
     world.check_reset(at_most=2)
@@ -916,6 +918,38 @@ def test_a_commit_to_a_group_that_is_emptied_again_is_seen_on_partitions_of_earl
     assert result.redone >= 2, result
     world.settle(30)
     world.check_reset(at_most=4)
+
+
+def test_what_is_overwritten_as_another_round_begins_is_done_again_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner goes on from there to beyond the target while the other round lasts, and later looks cannot tell."""
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    first, second = RESET[:2]
+    append = DirectoryRunStore.append
+    late: list[TopicPartition] = []
+
+    def commit_late(store: DirectoryRunStore, progress: Progress, *, attempt: int) -> None:
+        append(store, progress, attempt=attempt)
+        if progress.phase is not Phase.VERIFYING or len(late) == 2:
+            return
+        if not late:
+            late.append(first)
+            world.kafka.commit_directly(GROUP, {first: world.targets[first] - 5})
+        elif progress.again:
+            late.append(second)
+            target = world.targets[second]
+            world.kafka.commit_directly(GROUP, {second: target - 5})
+            world.clock.after(0.05, lambda: world.kafka.commit_directly(GROUP, {second: target + 40}))
+
+    monkeypatch.setattr(DirectoryRunStore, "append", commit_late)
+    result = world.execute()
+    assert result is not None
+    assert late == [first, second]
+    assert (result.phase, result.redone) == (Phase.SUCCEEDED, 2), result
+    world.settle()
+    world.check_reset(at_most=3)
 
 
 def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tmp_path: Path) -> None:
