@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -264,19 +265,8 @@ def _in_flight_is_waited_for(kind: ClientKind, bootstrap: str, folder: Path) -> 
         _until(lambda: min(trial.committed().values()) > 80, 30)
         committed = trial.committed()
         targets = {p: committed[p] - 50 for p in trial.partitions[::2]}
-        seen: list[tuple[float, dict[Partition, int]]] = []
-        over = threading.Event()
-
-        def look() -> None:
-            while not over.wait(0.05):
-                at = time.time()
-                seen.append((at, trial.committed()))
-
-        looker = threading.Thread(target=look)
-        looker.start()
-        outcome = trial.reset(targets)
-        over.set()
-        looker.join()
+        with _looks(trial) as seen:
+            outcome = trial.reset(targets)
         assert outcome.is_good, str(outcome)
         for partition, target in targets.items():
             anew = next(
@@ -313,11 +303,17 @@ def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
         # Ahead of what is committed, so that a late commit is below the target.
         targets = {p: bounds[TopicPartition(*p)].latest for p in trial.partitions[::2]}
         assert all(targets[p] - committed[p] > 20 for p in targets)
-        result = trial.execute(trial.request(targets))
+        request = trial.request(targets)
+        with _looks(trial) as seen:
+            result = trial.execute(request)
         after = trial.committed()
         if result.phase is Phase.SUCCEEDED:
-            assert result.redone > 0, result
+            # Late commits may all have come while the members' join was held: then none of them was over a target.
+            late = {p for p in targets if _fell(target=targets[p], committed=[offsets[p] for _, offsets in seen])}
+            assert result.redone > 0 or not late, f"nobody noticed late commits of {late}: {result}"
             assert all(after[p] >= targets[p] for p in targets), f"{after} below {targets}"
+            verdict = trial.judge(trial.touched_at(request), targets)
+            assert verdict.is_clean, verdict
         else:
             assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten"), result
             assert all(after[p] >= committed[p] for p in targets)
@@ -574,6 +570,31 @@ def _until(condition: Callable[[], bool], seconds: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
+
+
+@contextmanager
+def _looks(trial: Trial) -> Iterator[list[tuple[float, dict[Partition, int]]]]:
+    """What is committed, looked at again and again while the block lasts: epoch seconds and offsets, oldest first."""
+    seen: list[tuple[float, dict[Partition, int]]] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            at = time.time()
+            seen.append((at, trial.committed()))
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield seen
+        finally:
+            over.set()
+        looking.result()
+
+
+def _fell(target: int, committed: Sequence[int]) -> bool:
+    """Whether the target, or what leads on from it, was committed, and something before it later."""
+    return any(before >= target > after for before, after in pairwise(committed))
 
 
 def _produce(bootstrap: str, topic: str, partitions: int, records: int) -> None:

@@ -831,7 +831,10 @@ def run_trial(
 
 
 class _Mortal:
-    """A run store whose process dies by SIGKILL ``delay_s`` after the journal got its first entry of a phase."""
+    """A run store whose process dies by SIGKILL ``delay_s`` after the journal got its first entry of a phase.
+
+    At the latest it dies where it would write the result: how long a run takes is up to the members.
+    """
 
     def __init__(self, store: DirectoryRunStore, phase: Phase, delay_s: float) -> None:
         self._store = store
@@ -847,6 +850,9 @@ class _Mortal:
             if self._delay_s == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             threading.Timer(self._delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    def finish(self, result: RunResult, *, attempt: int) -> None:  # noqa: ARG002 - the store's
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def execute_and_die(folder: Path, run_uid: str, phase: Phase, delay_s: float = 0.0) -> None:
