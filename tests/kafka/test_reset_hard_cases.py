@@ -447,6 +447,7 @@ def a_run_past_its_deadline_puts_everything_back(bootstrap: str, folder: Path) -
     with Trial(bootstrap, cell, folder, commits=False) as trial:
         writer = trial.kafka.writer(trial.group, transaction_timeout_s=5)
         before = dict.fromkeys(trial.partitions[:3], 30)
+        trial.fleet.wait_read_to(before)  # an application commits only what it was given, and so it is judged
         trial.tell(Commit(time.time(), None, tuple(CommitRow(*p, o) for p, o in before.items())))
         with writer.transaction() as transaction:
             transaction.send(trial.group, {TopicPartition(*p): o for p, o in before.items()})
