@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, FakeProducer
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
@@ -35,7 +35,24 @@ class WorldConsumer(Protocol):
 
     def commit(self, offsets: Offsets) -> object: ...
 
+    def metadata(self) -> Any:
+        """By which a producer names it as it sends its offsets; as the consumer knows itself."""
+        ...
+
     def close(self) -> None: ...
+
+
+class WorldProducer(Protocol):
+    """An application's transactional producer."""
+
+    def send_offsets(self, group_id: str, offsets: Offsets, member: Any | None) -> bool:
+        """Add them to the transaction, which begins if none is open; whether they are taken. If not, it is aborted.
+
+        ``member``: what a consumer's ``metadata`` told; without one the producer names the group only.
+        """
+        ...
+
+    def end(self, *, commit: bool) -> None: ...
 
 
 class World(Protocol):
@@ -70,6 +87,10 @@ class World(Protocol):
     ) -> WorldConsumer:
         """Start a consumer; returns when the group is stable. ``assignor``: of a classic group, the client's default
         without."""
+        ...
+
+    def producer(self, *, timeout_s: float = 60.0) -> WorldProducer:
+        """``timeout_s``: how long its transactions may be open."""
         ...
 
     def close(self) -> None: ...
@@ -147,6 +168,9 @@ class FakeWorld:
         ).start()
         _wait_stable(self, group_id)
         return consumer
+
+    def producer(self, *, timeout_s: float = 60.0) -> FakeProducer:
+        return FakeProducer(self._kafka, timeout_s=timeout_s)
 
     def close(self) -> None:
         self._kafka.close()
@@ -228,6 +252,9 @@ class RealWorld:
         _wait_stable(self, group_id)
         return consumer
 
+    def producer(self, *, timeout_s: float = 60.0) -> _RealProducer:
+        return _RealProducer(self._bootstrap, timeout_s)
+
     def close(self) -> None:
         for consumer in self._consumers:
             consumer.close()
@@ -283,11 +310,57 @@ class _RealConsumer:
                 if error.args[0].code() != KafkaError.STALE_MEMBER_EPOCH or time.monotonic() > deadline:
                     raise
 
+    def metadata(self) -> object:
+        return self._consumer.consumer_group_metadata()
+
     def close(self) -> None:
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join(10)
             self._consumer.close()
+
+
+class _RealProducer:
+    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+        self._bootstrap = bootstrap
+        self._is_open = False
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"contract-{uuid.uuid4().hex}",
+                "transaction.timeout.ms": int(timeout_s * 1000),
+                # librdkafka wants it to be no longer than the transaction's.
+                "socket.timeout.ms": int(min(timeout_s, 20) * 1000),
+            }
+        )
+        self._producer.init_transactions(20)
+
+    def send_offsets(self, group_id: str, offsets: Offsets, member: Any | None) -> bool:
+        if not self._is_open:
+            self._producer.begin_transaction()
+            self._is_open = True
+        rows = [ClientTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
+        try:
+            self._producer.send_offsets_to_transaction(rows, member or self._nobody(group_id), 20)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self.end(commit=False)
+            return False
+        return True
+
+    def _nobody(self, group_id: str) -> object:
+        """Of a consumer that has joined no group: generation -1, and no member id."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group_id})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def end(self, *, commit: bool) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._producer.commit_transaction(20) if commit else self._producer.abort_transaction(20)
 
 
 def new_group() -> str:

@@ -187,6 +187,7 @@ class _GroupLogs:
 
 @dataclass(slots=True, eq=False)
 class _Transaction:
+    transactional_id: str
     epoch: int
     offsets: dict[str, dict[TopicPartition, _Commit]] = field(default_factory=lambda: defaultdict(dict))
     ended: bool = False
@@ -493,13 +494,22 @@ class FakeKafka:
         left = self._open.pop(transactional_id, None)
         if left is not None:
             left.ended = True
-        for transaction in list(self._ending):
-            self._show(transaction)
+        self._complete(transactional_id)
         self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
         return self._epochs[transactional_id]
 
+    def _complete(self, transactional_id: str) -> None:
+        """Who sends to its next transaction, or takes the id over, waits until the one before has taken effect."""
+        for transaction in [t for t in self._ending if t.transactional_id == transactional_id]:
+            self._show(transaction)
+
+    def _send_offsets(self, transaction: _Transaction, group_id: str, offsets: Offsets) -> None:
+        self._check_epoch(transaction.transactional_id, transaction.epoch)
+        self._complete(transaction.transactional_id)
+        transaction.offsets[group_id].update({p: self._commit(o) for p, o in offsets.items()})
+
     def _begin(self, transactional_id: str, epoch: int, timeout_s: float) -> _Transaction:
-        transaction = _Transaction(epoch)
+        transaction = _Transaction(transactional_id, epoch)
         self._open[transactional_id] = transaction
 
         def expire() -> None:
@@ -514,7 +524,8 @@ class FakeKafka:
         if self._epochs.get(transactional_id) != epoch:
             raise Fenced(f"transactional id {transactional_id}: a newer producer has taken over")
 
-    def _end(self, transactional_id: str, transaction: _Transaction, *, commit: bool) -> None:
+    def _end(self, transaction: _Transaction, *, commit: bool) -> None:
+        transactional_id = transaction.transactional_id
         transaction.ended = True
         if self._open.get(transactional_id) is transaction:
             del self._open[transactional_id]
@@ -693,14 +704,16 @@ class FakeKafka:
         return True
 
     def _member_commit(self, group_id: str, member_id: str, generation: int, offsets: Offsets) -> bool:
-        """A member's own commit; refused from a member that left, or, in a classic group, of another generation."""
+        """A member's own commit."""
+        accepted = self._accepts(group_id, member_id, generation)
+        if accepted:
+            self._write(self._group(group_id), offsets)
+        return accepted
+
+    def _accepts(self, group_id: str, member_id: str, generation: int) -> bool:
+        """Not from a member that left, nor, in a classic group, from one of another generation."""
         group = self._group(group_id)
-        if member_id not in group.members:
-            return False
-        if group.type is GroupType.CLASSIC and generation != group.generation:
-            return False
-        self._write(group, offsets)
-        return True
+        return member_id in group.members and (group.type is not GroupType.CLASSIC or generation == group.generation)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -753,12 +766,15 @@ class FakeWriter:
             self.fence()
         epoch = self._epoch or 0
         # As librdkafka does: that the producer was fenced shows at its first request.
-        opened = self._kafka._begin(self._id, epoch, self._timeout_s) if self._is_newest(epoch) else _Transaction(epoch)
+        if self._is_newest(epoch):
+            opened = self._kafka._begin(self._id, epoch, self._timeout_s)
+        else:
+            opened = _Transaction(self._id, epoch)
         try:
-            yield FakeTransaction(self._kafka, self._id, opened)
+            yield FakeTransaction(self._kafka, opened)
         finally:
             if not opened.ended:
-                self._kafka._end(self._id, opened, commit=False)
+                self._kafka._end(opened, commit=False)
 
     def _is_newest(self, epoch: int) -> bool:
         return self._kafka._epochs.get(self._id) == epoch
@@ -793,9 +809,8 @@ class FakeWriter:
 class FakeTransaction:
     """Implements ``tidegate.kafka.ports.GroupTransaction``."""
 
-    def __init__(self, kafka: FakeKafka, transactional_id: str, opened: _Transaction) -> None:
+    def __init__(self, kafka: FakeKafka, opened: _Transaction) -> None:
         self._kafka = kafka
-        self._id = transactional_id
         self._opened = opened
 
     def send(self, group_id: str, offsets: Offsets) -> None:
@@ -804,7 +819,6 @@ class FakeTransaction:
             return
         if not (group_id.isascii() and group_id.isprintable()):
             raise Refused(f"commit offsets of group {group_id}: only for group ids of printable ASCII characters")
-        self._kafka._check_epoch(self._id, self._opened.epoch)
         kind = kind_of(self._kafka._described(group_id))
         if kind in self._kafka.refuses:
             raise CommitRefused(f"add {len(offsets)} offset(s) of group {group_id}: UNKNOWN_MEMBER_ID")
@@ -812,20 +826,54 @@ class FakeTransaction:
         if unknown:
             # librdkafka tries again until its deadline: UNKNOWN_TOPIC_OR_PART is retriable there.
             raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
-        kept = self._opened.offsets[group_id]
-        kept.update({p: self._kafka._commit(o) for p, o in offsets.items()})
+        self._kafka._send_offsets(self._opened, group_id, offsets)
 
     def commit(self) -> None:
         self._kafka._called("commit")
-        self._kafka._check_epoch(self._id, self._opened.epoch)
+        self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
         if not self._kafka._lost_answers:
-            self._kafka._end(self._id, self._opened, commit=True)
+            self._kafka._end(self._opened, commit=True)
             return
         # Without its commit request the transaction stays open until somebody fences it, or it times out.
         if self._kafka._lost_answers.popleft():
-            self._kafka._end(self._id, self._opened, commit=True)
+            self._kafka._end(self._opened, commit=True)
         self._opened.ended = True
         raise OutcomeUnknown("commit the transaction: the answer was lost")
+
+
+class FakeProducer:
+    """A transactional producer of an application, which commits its consumer's offsets with what it writes.
+
+    ``timeout_s``: the coordinator aborts a transaction that is open for longer (``transaction.timeout.ms``).
+    """
+
+    def __init__(self, kafka: FakeKafka, *, timeout_s: float = 60.0) -> None:
+        self._kafka = kafka
+        self._id = f"producer-{next(kafka._numbers)}"
+        self._epoch = kafka._init_transactions(self._id)
+        self._timeout_s = timeout_s
+        self._opened: _Transaction | None = None
+
+    def send_offsets(self, group_id: str, offsets: Offsets, member: MemberMetadata | None) -> bool:
+        """Add them to the transaction, which begins if none is open; whether the group's coordinator takes them.
+
+        It checks that ``member`` is one (KIP-447), now and never again; without one it takes them from anybody. An
+        application that is refused aborts.
+        """
+        if self._opened is None:
+            self._opened = self._kafka._begin(self._id, self._epoch, self._timeout_s)
+        if member is not None and not self._kafka._accepts(group_id, member.member_id, member.generation):
+            self.end(commit=False)
+            return False
+        self._kafka._send_offsets(self._opened, group_id, offsets)
+        return True
+
+    def end(self, *, commit: bool) -> None:
+        """Raises ``Fenced`` where it was aborted by then."""
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            self._kafka._check_epoch(self._id, self._epoch)
+            self._kafka._end(opened, commit=commit)
 
 
 # --- membership -------------------------------------------------------------------------------------------------------
@@ -1075,6 +1123,14 @@ class Began:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """By which a producer names a consumer as it sends its offsets (``ConsumerGroupMetadata``)."""
+
+    member_id: str
+    generation: int
+
+
 @dataclass(eq=False)
 class FakeConsumer:
     """An application with one consumer. Times in seconds; ``phase_s`` shifts its heartbeats against the others'.
@@ -1170,6 +1226,10 @@ class FakeConsumer:
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         return dict(self._positions)
+
+    def metadata(self) -> MemberMetadata:
+        """As the consumer knows itself, which may be out of date."""
+        return MemberMetadata(self.member_id, self._generation)
 
     def _new_id(self) -> str:
         if self.protocol is GroupType.CONSUMER and self.member_id:

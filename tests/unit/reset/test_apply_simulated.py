@@ -1077,65 +1077,6 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
         assert last.offset >= before[partition], partition
 
 
-def commit_by_transactions(consumer: FakeConsumer, *, names_member: bool) -> None:
-    """An exactly-once application: each 0.3 s it sends where it stands to a transaction, which ends 30 ms later.
-
-    ``names_member``: the coordinator checks that it is a member (KIP-447), but only as the offsets are sent. aiokafka
-    names none.
-    """
-    kafka, group = consumer.kafka, consumer.kafka._group(GROUP)
-    numbers = count()
-    consumer.auto_commit_s = None
-
-    def commit() -> None:
-        is_member = consumer.member_id in group.members and (
-            group.type is not GroupType.CLASSIC or consumer._generation == group.generation
-        )
-        # One thread polls and commits: it does neither while it rejoins.
-        if consumer.positions and not (consumer._rejoining or consumer._joining) and (is_member or not names_member):
-            transactional_id = f"{consumer.client_id}-{next(numbers)}"
-            kafka._epochs[transactional_id] = 1
-            transaction = kafka._begin(transactional_id, 1, 60.0)
-            transaction.offsets[GROUP].update({p: kafka._commit(o) for p, o in consumer.positions.items()})
-            kafka.clock.after(0.03, lambda: kafka._end(transactional_id, transaction, commit=True))
-        kafka.clock.after(0.3, commit)
-
-    kafka.clock.after(0.1 * (1 + int(consumer.client_id[1:])), commit)
-
-
-OLD = (("subscription_version", 0), ("waits", False))
-"""aiokafka."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "names_member"),
-    [
-        (Kind("before-kip-429", Way.HANDOVER, consumer=OLD), False),
-        (Kind("before-kip-429-slow", Way.HANDOVER, consumer=(*OLD, ("heartbeat_s", 8.0))), False),
-        (Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"), True),
-        (Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"), True),
-        (Kind("eager", Way.BARRIER), True),
-    ],
-    ids=lambda value: value.name if isinstance(value, Kind) else "",
-)
-def test_owners_that_commit_by_transactions_are_waited_for(kind: Kind, names_member: bool, tmp_path: Path) -> None:
-    """What they sent before they were made to leave counts as their transactions end, which may be later."""
-    for number in range(10):
-        world = World(kind, tmp_path / str(number))
-        for consumer in world.consumers:
-            commit_by_transactions(consumer, names_member=names_member)
-        world.clock.sleep(6 + 0.037 * number)
-        world.targets = {p: world.kafka.committed(GROUP)[p] - BACK for p in RESET}
-        world.create()
-        asks = ("groups", "committed", "pending", "leave")
-        kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.01, slow=asks)
-        result = job.execute(world.store, kafka, world.clock)
-        assert result is not None
-        assert result.phase is Phase.SUCCEEDED
-        world.settle()
-        world.check_reset(at_most=result.rounds + 1)
-
-
 def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> None:
     """Kafka goes away while the gates are closed: the job ends without a result, and the next one opens them."""
     world = World(next(k for k in KINDS if k.name == "managed-eager"), tmp_path)
