@@ -446,6 +446,7 @@ class GroupReset:
         except JoinNotHeld:
             self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
+        self._kept_position |= bool(self._sequences.left_open)
         self._handed_over -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
@@ -522,9 +523,15 @@ class GroupReset:
         began = clock.monotonic()
         at_least = began + max(tuning.watch_at_least_s, self._hold_s)
         limit = began + max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
+        opened = self._unverified
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
+            if opened and clock.monotonic() < began + tuning.visible_limit_s:
+                # Owners that wait for a transaction do not go on yet; and what is seen after its end tells more.
+                opened = self._kafka.pending(self._group_id, opened)
+            else:
+                opened = _NOBODY
             seen = self._committed(self._unverified)
             self._note_resumed(pending)
             replaced = self._replaced
@@ -533,7 +540,8 @@ class GroupReset:
             now = clock.monotonic()
             if overwritten:
                 return overwritten
-            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
+            is_over = now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values()))
+            if is_over and not opened:
                 self._unverified = _NOBODY
                 return _NOBODY
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
@@ -724,7 +732,6 @@ class GroupReset:
             return frozenset(last.pending)
         if last.again:
             return frozenset(last.again)
-        self._commits.wait_visible(everything)
         unclear = self._passed_unseen(last) or self._unmanaged_since(last)
         if unclear:
             return unclear
@@ -774,11 +781,14 @@ class GroupReset:
         # Of a cooperative group only the generations just after that have told what its owners kept all the same.
         # Those of a KIP-848 group may have been replaced between the look and the commit.
         left = intent.way is Way.HANDOVER and not not_left
-        if left and group.type is GroupType.CLASSIC and not is_cooperative(group):
-            return _NOBODY
+        left = left and group.type is GroupType.CLASSIC and not is_cooperative(group)
+        # What they committed, or sent to a transaction, after the targets and before they left may have gone unseen.
+        opened = self._kafka.pending(self._group_id, pending)
         seen = self._committed(pending)
         targets = {p: self._targets[p] for p in pending}
-        unsure = Round(intent.round, targets, self._replaced, learns=False).overwritten_at_release(seen)
+        unsure = opened | Round(intent.round, targets, self._replaced, learns=False).overwritten_at_release(seen)
+        if left:
+            return unsure
         return unsure | {p for p in pending if seen.get(p) == self._targets[p] and group.owner(p) is not None}
 
     def _check_plan(self) -> None:

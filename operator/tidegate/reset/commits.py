@@ -1,4 +1,9 @@
-"""A run's transactions: targets and marker in one, ended for certain, and visible before anybody goes on."""
+"""A run's transactions: targets and marker in one, ended for certain, and visible before anybody goes on.
+
+Members may commit by transactions, too. Of two offsets the one that was sent last wins, whichever transaction ends
+last; who is a member is checked as offsets are sent (KIP-447). So a target stands for good once it was sent after all
+who might commit an old offset were let go, whatever they have left open.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +51,17 @@ class RunCommits:
             transaction.send(self.group_id, targets)
             transaction.send(*self.mark(round_number))
             self.end(transaction, round_number)
-        self.wait_visible(targets, hold=hold)
+        self.wait_shown(targets, round_number, hold=hold)
+
+    def wait_shown(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
+        """Wait until the round's last transaction has taken effect, which is a moment after it was committed.
+
+        Where others have transactions open on the same partitions, nothing that can be read tells it. But a producer's
+        next transaction takes offsets only once the one before is over. Raises ``Unavailable``.
+        """
+        if self.still_open(targets, self.pace.tuning.shown_s, hold=hold):
+            with self._writer.transaction() as following:
+                following.send(*self.mark(round_number))
 
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget offsets; those that the broker keeps, because the group is subscribed to them."""
@@ -74,31 +89,33 @@ class RunCommits:
         """
         if self._marker_partition is None:
             return 0
-        self.wait_visible([self._marker_partition], self._marker_group)
+        limit_s = self.pace.tuning.visible_limit_s
+        if self._undecided(self._marker_group, [self._marker_partition], limit_s, None):
+            raise Unavailable(f"the marker of group {self.group_id} is still pending after {limit_s:.0f} s")
         offset = self._kafka.committed(self._marker_group, [self._marker_partition]).get(self._marker_partition)
         return marker.committed_round(self._run_uid, offset)
 
-    def wait_visible(
-        self, partitions: Collection[TopicPartition], group_id: str | None = None, *, hold: Kept | None = None
-    ) -> None:
-        """``commit_transaction`` returns before its offsets can be read (median 10 to 50 ms, up to 250 ms).
+    def still_open(
+        self, partitions: Collection[TopicPartition], limit_s: float, *, hold: Kept | None = None
+    ) -> frozenset[TopicPartition]:
+        """Those for which a transaction of anybody is open all the time, for ``limit_s``. ``hold``: kept meanwhile.
 
-        Each partition has to be seen once without an open transaction, not all at the same moment: members that commit
-        by transactions have some open at most times. ``hold``: kept meanwhile. Raises ``Unavailable``.
+        Each has to be seen once without one, not all at the same moment: members that commit by transactions have some
+        open at most times.
         """
-        group = group_id or self.group_id
-        tuning = self.pace.tuning
+        return self._undecided(self.group_id, partitions, limit_s, hold)
+
+    def _undecided(
+        self, group_id: str, partitions: Collection[TopicPartition], limit_s: float, hold: Kept | None
+    ) -> frozenset[TopicPartition]:
         left = frozenset(partitions)
 
         def decided() -> bool:
             nonlocal left
             if hold is not None:
                 hold.keep()
-            left = self._kafka.pending(group, left)
+            left = self._kafka.pending(group_id, left)
             return not left
 
-        if not self.pace.until(decided, tuning.visible_limit_s, tuning.visible_s):
-            raise Unavailable(
-                f"offsets of group {group} are still pending after {tuning.visible_limit_s:.0f} s: another "
-                "transaction holds them"
-            )
+        self.pace.until(decided, limit_s, self.pace.tuning.visible_s)
+        return left

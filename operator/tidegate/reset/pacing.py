@@ -23,7 +23,10 @@ class Tuning:
     """Between two looks at committed offsets while watching."""
     visible_s: float = 0.004
     """Between two looks at whether a transaction has become visible (median 10 to 50 ms)."""
+    shown_s: float = 0.3
+    """By then a transaction of ours shows (at most 250 ms were seen); what is still pending, others hold."""
     visible_limit_s: float = 20.0
+    """How long others' transactions are waited for, while nobody is held."""
     rejoin_limit_s: float = 120.0
     """How long owners that were made to leave a cooperative group may take, and putting back; longer than a dead
     member's session timeout of 45 s."""

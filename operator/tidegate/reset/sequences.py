@@ -176,6 +176,8 @@ class Sequences:
         """When the generation of the last round was seen, if an owner kept something in it (monotonic seconds)."""
         self.kept: Partitions = frozenset()
         """What owners have kept, or may have, although they were made to leave in the last round."""
+        self.left_open: Partitions = frozenset()
+        """For which owners may have sent old offsets to transactions that outlast the last round's Barrier."""
         self._failed_leads = 0
         """How often in a row."""
         self.not_led: str | None = None
@@ -191,6 +193,7 @@ class Sequences:
     def carry_out(self, way: Way, round_: Round, group: Group) -> Partitions:
         """``group``: as it was when the way was chosen."""
         self.postponed, self.emptied, self.seen_at_return, self.kept = frozenset(), False, None, frozenset()
+        self.left_open = frozenset()
         self.went_on -= round_.pending
         self._joins.note(group)
         try:
@@ -222,8 +225,10 @@ class Sequences:
         """
         self.emptied = not group.has_members
         self._commits.commit(round_.targets, round_.number)
+        again = self._commit_over_transactions(round_)
         now = self._group(round_.pending)
-        return frozenset(p for p in round_.pending if now.owner(p) is not None) | now.hidden(round_.pending)
+        again |= frozenset(p for p in round_.pending if now.owner(p) is not None) | now.hidden(round_.pending)
+        return again
 
     def _gated(self, round_: Round) -> Partitions:
         """Close the gates, wait until every owner has obeyed, commit, open: nobody else in the group notices.
@@ -243,6 +248,8 @@ class Sequences:
                 return round_.pending
             self._learn_before(round_)
             self._commits.commit(round_.targets, round_.number)
+            # Of an application whose producer does not run the agent.
+            opened = self._kafka.pending(self._group_id, round_.pending)
             seen = self._committed(round_)
             # Who was given a partition before the offset could be read has begun elsewhere, whatever is committed.
             # A rebalance that has begun behind the gates hides the owners for a moment.
@@ -253,7 +260,8 @@ class Sequences:
         if came_since:
             self.disobeyed = why
         self._note_reopened({p: epoch for p, epoch in epochs.items() if p not in came_since})
-        return came_since | frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
+        again = opened | came_since
+        return again | frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
 
     def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
         """For the record only: how long they stood still, and who goes on."""
@@ -297,7 +305,7 @@ class Sequences:
 
             def let_go() -> bool:
                 nonlocal earliest
-                self._commit_where_needed(round_)
+                self._commit_where_needed(round_, hold)
                 if clock.monotonic() >= earliest:
                     if hold.blink():
                         return True
@@ -312,14 +320,18 @@ class Sequences:
             if not in_time and not hold.blink():
                 self._joins.make_all_leave(hold.keep)
                 self.emptied = not self._group().has_members
-                self._commit_where_needed(round_)
-        # A transaction that an owner ended just before it rejoined may show only now.
-        self._commits.wait_visible(round_.pending)
-        seen = self._committed(round_)
+                self._learn_before(round_)
+                self._commits.commit(round_.targets, round_.number, hold=hold)
+        # What an owner sent to a transaction just before it rejoined may show only now, or later.
+        opened = self._kafka.pending(self._group_id, round_.pending)
+        seen = dict(self._committed(round_))
         self._times.resume(round_.pending, clock.monotonic())
+        if opened:
+            self.left_open = self._commits.still_open(opened, tuning.watch_at_least_s)
+            seen |= self._kafka.committed(self._group_id, opened)
         overwritten = round_.overwritten_at_release(seen)
         self._missed += bool(overwritten)
-        return overwritten
+        return overwritten | self.left_open
 
     def _handover(self, round_: Round, group: Group) -> Partitions:
         """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
@@ -365,13 +377,8 @@ class Sequences:
             if hold is not None and keeps and self.emptied:
                 # An Empty group waits for no pending member, and letting go of it later would begin a rebalance.
                 hold.release()
-            self._wait_for_transactions(round_.pending, group, [m for m in gone if m.member_id in old], hold)
-            late = round_.overwritten_at_release(self._committed(round_)) - again
-            if late:
-                self._commits.commit({p: round_.targets[p] for p in late}, round_.number)
-                taken = self._group(round_.pending)
-                seen = self._committed(round_)
-                again |= {p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p]}
+            self._wait_until_known([m for m in gone if m.member_id in old], group, hold)
+            again |= self._commit_over_transactions(round_, hold, but=again)
         if claims is None:
             self._end_join(group, began)
         else:
@@ -444,19 +451,30 @@ class Sequences:
         if self._joins.free(keep):
             self.emptied |= not self._group().has_members
 
-    def _wait_for_transactions(
-        self, partitions: Partitions, group: Group, old: Collection[Member], hold: JoinHold | None
-    ) -> None:
-        """Wait until no transaction of the owners holds an offset: what they sent before they left counts at its end.
-
-        The broker checks for a member only as offsets are sent (KIP-447), and only where one is named. ``old``: owners
-        whose clients name none (aiokafka), so they may send offsets until they learn that they were made to leave.
-        Raises ``Unavailable``.
-        """
-        tuning = self._pace.tuning
+    def _wait_until_known(self, old: Collection[Member], group: Group, hold: JoinHold | None) -> None:
+        """Wait until owners know that they were made to leave whose clients name no member as they send offsets to a
+        transaction (aiokafka, ``old``): until then they may send some."""
         if hold is not None and old:
-            self._held_until(hold, lambda: not not_back(self._group(), old, group), self._back_limit_s, tuning.look_s)
-        self._commits.wait_visible(partitions, hold=hold)
+            limit_s = self._back_limit_s
+            self._held_until(hold, lambda: not not_back(self._group(), old, group), limit_s, self._pace.tuning.look_s)
+
+    def _commit_over_transactions(
+        self, round_: Round, hold: JoinHold | None = None, *, but: Partitions = frozenset()
+    ) -> Partitions:
+        """Commit again where an owner has committed after the targets and before it was made to leave, or has sent to a
+        transaction that is still open: it can send nothing more, and what was sent last wins.
+
+        Returns the partitions that somebody may have taken at another offset by then. ``but``: partitions that are done
+        again anyway.
+        """
+        opened = self._kafka.pending(self._group_id, round_.pending)
+        late = (opened | round_.overwritten_at_release(self._committed(round_))) - but
+        if not late:
+            return late
+        self._commits.commit({p: round_.targets[p] for p in late}, round_.number, hold=hold)
+        taken = self._group(round_.pending)
+        seen = self._committed(round_)
+        return frozenset(p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p])
 
     def _wait_until_back(self, claims: Claims) -> None:
         """Until the owners that were made to leave are back; one that has died meanwhile is not waited for."""
@@ -581,11 +599,11 @@ class Sequences:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _commit_where_needed(self, round_: Round) -> None:
+    def _commit_where_needed(self, round_: Round, hold: JoinHold) -> None:
         seen = self._learn_before(round_)
         needed = {p: target for p, target in round_.targets.items() if seen.get(p) != target}
         if needed:
-            self._commits.commit(needed, round_.number)
+            self._commits.commit(needed, round_.number, hold=hold)
 
     def _learn_before(self, round_: Round) -> Mapping[TopicPartition, int]:
         """Read what is committed now. Owners that let go commit once more: the newest place is what undo goes to."""

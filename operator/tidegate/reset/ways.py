@@ -32,8 +32,8 @@ class Owners:
 
     ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
     agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
-    position through a rebalance; ``kept_after_leaving``: or to keep it although it was made to leave. ``not_led``: why
-    the group cannot be led, as was found out in this run.
+    position through a rebalance, or may have sent it to a transaction that has outlasted one; ``kept_after_leaving``:
+    or to keep it although it was made to leave. ``not_led``: why the group cannot be led, as was found out in this run.
     """
 
     group: Group
@@ -111,7 +111,7 @@ def _old_client(owners: Owners) -> str | None:
 
 
 def _kept(owners: Owners) -> str | None:
-    return "an owner kept its position over the rebalance" if owners.kept_position else None
+    return "an owner kept its position, or a transaction, over the rebalance" if owners.kept_position else None
 
 
 def _unknown_assignor(owners: Owners) -> str | None:

@@ -1,0 +1,341 @@
+"""Owners that commit by transactions, on the in-memory Kafka: what they have sent counts when its transaction ends.
+
+The coordinator checks who is a member as offsets are sent, and never again; of two offsets the one that was sent last
+wins, whichever transaction ends last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import fake_kafka
+from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
+from tidegate.kafka.errors import Fenced
+from tidegate.kafka.model import GroupState, GroupType
+from tidegate.reset import job
+from tidegate.reset.model import Phase, RunResult, Way
+from unit.reset.test_apply_simulated import (  # noqa: F401
+    BACK,
+    GO,
+    GO_OFTEN,
+    GROUP,
+    RESET,
+    Delayed,
+    Killed,
+    Kind,
+    Process,
+    World,
+    _no_power_cuts,
+)
+from unit.reset.test_apply_simulated import KINDS as ALL_KINDS
+
+OLD = (("subscription_version", 0), ("waits", False))
+"""aiokafka."""
+
+KINDS = (
+    Kind("eager", Way.BARRIER),
+    Kind("eager-not-waiting", Way.BARRIER, consumer=(("waits", False),)),
+    Kind("static", Way.HANDOVER, consumer=(("static", True),)),
+    Kind("before-kip-429", Way.HANDOVER, consumer=OLD),
+    Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
+    Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"),
+    Kind("consumer-not-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("waits", False),)),
+    GO_OFTEN,
+)
+
+
+@dataclass(frozen=True)
+class Habit:
+    """How an application commits. Times in seconds: a transaction gets the offsets after ``sends_s`` and ends after
+    ``open_s``, the next one begins ``pause_s`` later."""
+
+    name: str
+    sends_s: float
+    open_s: float
+    pause_s: float
+    commits: bool = True
+
+
+SHORT = Habit("short", 0.0, 0.03, 0.27)
+EARLY = Habit("sends early", 0.1, 8.0, 0.05)
+LONG = Habit("long", 0.1, 33.0, 0.05)
+ABORTED = Habit("aborted", 0.1, 33.0, 0.05, commits=False)
+MANAGED = tuple(k for k in ALL_KINDS if k.way is Way.GATED)
+HABITS = (SHORT, EARLY, LONG, ABORTED)
+
+
+@dataclass
+class ExactlyOnce:
+    """An exactly-once application: what it commits, it commits by transactions, and by no other way.
+
+    It goes on polling while one is open, and ends it whatever has become of its membership. ``names_member``: the
+    coordinator checks that it is a member (KIP-447); aiokafka names none.
+    """
+
+    consumer: FakeConsumer
+    habit: Habit
+    names_member: bool = True
+    producer: FakeProducer = field(init=False)
+    dead: bool = False
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self.consumer.auto_commit_s = None
+        self.producer = FakeProducer(self.consumer.kafka)
+
+    def start(self, after_s: float) -> None:
+        self.consumer.kafka.clock.after(after_s, self._begin)
+
+    def die(self) -> None:
+        """Its transaction stays open until it times out."""
+        self.dead = True
+        self.consumer.crash()
+
+    def _begin(self) -> None:
+        clock, habit = self.consumer.kafka.clock, self.habit
+        clock.after(habit.sends_s, self._send)
+        clock.after(habit.open_s, self._end)
+        clock.after(habit.open_s + habit.pause_s, self._begin)
+
+    def _send(self) -> None:
+        consumer = self.consumer
+        # One thread polls and commits: it does neither while it rejoins.
+        if self.dead or not consumer.positions or consumer._rejoining or consumer._joining:
+            return
+        self.sent += self.producer.send_offsets(
+            consumer.group_id, consumer.positions, consumer.metadata() if self.names_member else None
+        )
+
+    def _end(self) -> None:
+        if not self.dead:
+            with contextlib.suppress(Fenced):
+                self.producer.end(commit=self.habit.commits)
+
+
+def a_world(kind: Kind, folder: Path, habit: Habit, later_s: float = 0.0) -> tuple[World, list[ExactlyOnce]]:
+    """Its group has committed by transactions for a while."""
+    if kind is GO_OFTEN:
+        kind = replace(kind, consumer=GO.consumer)
+    world = World(kind, folder)
+    applications = [ExactlyOnce(c, habit, names_member=kind.consumer != OLD) for c in world.consumers]
+    for number, application in enumerate(applications):
+        application.start(0.1 * (1 + number))
+    world.clock.sleep(6 + later_s)
+    world.targets = {p: world.kafka.committed(GROUP)[p] - BACK for p in RESET}
+    return world, applications
+
+
+def executed(world: World, *, describe_s: float = 0.01) -> RunResult:
+    """By a writer whose requests take a moment."""
+    world.create()
+    asks = ("groups", "committed", "pending", "leave")
+    kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=describe_s, slow=asks)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize("habit", HABITS, ids=lambda h: h.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
+    kind: Kind, habit: Habit, tmp_path: Path
+) -> None:
+    for number in range(10 if habit is SHORT else 3):
+        world, applications = a_world(kind, tmp_path / str(number), habit, 0.037 * number)
+        result = executed(world)
+        assert result.phase is Phase.SUCCEEDED, result
+        assert all(a.sent for a in applications)
+        world.settle(80)
+        world.check_reset(at_most=result.rounds + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_the_open_transaction_of_a_dead_owner_does_not_keep_a_run(kind: Kind, tmp_path: Path) -> None:
+    """It is aborted after its time-out of a minute; the run is done by then, or as soon as its place is taken."""
+    world, applications = a_world(kind, tmp_path, LONG)
+    applications[0].die()
+    result = executed(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(150)
+    world.check_reset(at_most=result.rounds + 1)
+
+
+HANDED_OVER = tuple(k for k in KINDS if k.way is Way.HANDOVER)
+
+
+@dataclass
+class DiesAfter(Process):
+    """A writer that dies just after its first call of that name."""
+
+    name: str = ""
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if self.dies_at is None and name.endswith(self.name):
+            self.dies_at = len(self.calls) + 1
+        return super().call(name, do)
+
+
+class LastOffsets:
+    """What the owners send to their last transactions, which are committed ``ends_after_s`` later."""
+
+    def __init__(self, world: World, applications: list[ExactlyOnce], ends_after_s: float) -> None:
+        for application in applications:
+            application.habit = Habit("no more", 1e6, 1e6, 0.0)
+        world.clock.sleep(1)
+        self._clock = world.clock
+        self._left = list(applications)
+        self._ends_after_s = ends_after_s
+
+    def send(self, of: FakeConsumer | None = None) -> None:
+        """Once each, as soon as it can; ``of`` one of them only."""
+        for application in [a for a in self._left if of in (None, a.consumer)]:
+            before = application.sent
+            application._send()
+            if application.sent > before:
+                self._left.remove(application)
+                self._clock.after(self._ends_after_s, application._end)
+
+    @property
+    def are_sent(self) -> bool:
+        return not self._left
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "lives"])
+@pytest.mark.parametrize("ends_after_s", [0.0, 0.5, 25.0])
+@pytest.mark.parametrize("kind", HANDED_OVER, ids=lambda k: k.name)
+def test_what_was_sent_between_the_targets_and_the_leaving_is_found(
+    kind: Kind, ends_after_s: float, dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the writer that made the owners leave, or by its successor, however late it shows."""
+    world, applications = a_world(kind, tmp_path, SHORT)
+    offsets = LastOffsets(world, applications, ends_after_s)
+    leave = FakeMembership.leave
+
+    def leave_late(self: FakeMembership, group_id: str, members: Any) -> Any:
+        offsets.send()
+        return leave(self, group_id, members)
+
+    monkeypatch.setattr(FakeMembership, "leave", leave_late)
+    world.create()
+    if dies:
+        with pytest.raises(Killed):
+            world.execute(DiesAfter(name="membership.leave", after=True))
+    result = world.execute()
+    assert offsets.are_sent
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(60)
+    world.check_reset(at_most=result.rounds + 1)
+
+
+@pytest.mark.parametrize("ends_after_s", [0.0, 0.3, 0.8, 25.0])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is Way.BARRIER], ids=lambda k: k.name)
+def test_what_was_sent_just_before_a_join_was_let_go_is_found(
+    kind: Kind, ends_after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, applications = a_world(kind, tmp_path, SHORT)
+    offsets = LastOffsets(world, applications, ends_after_s)
+    heartbeat = FakeConsumer._heartbeat
+
+    def send_and_rejoin(self: FakeConsumer) -> None:
+        if self.kafka._group(GROUP).state is GroupState.PREPARING_REBALANCE:
+            offsets.send(self)
+        heartbeat(self)
+
+    monkeypatch.setattr(FakeConsumer, "_heartbeat", send_and_rejoin)
+    world.create()
+    result = world.execute()
+    assert offsets.are_sent
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(60)
+    world.check_reset(at_most=result.rounds + 1)
+
+
+def test_what_is_sent_while_nobody_owns_the_partitions_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an application whose consumer has left and whose producer names only the group."""
+    world, applications = a_world(KINDS[0], tmp_path, SHORT)
+    before = world.kafka.committed(GROUP)
+    for application in applications:
+        application.dead = True
+        application.consumer.close()
+    commit, producer = FakeTransaction.commit, FakeProducer(world.kafka)
+
+    def commit_late(self: FakeTransaction) -> None:
+        commit(self)
+        if not sent:
+            sent.append(producer.send_offsets(GROUP, {p: before[p] for p in RESET}, None))
+            producer.end(commit=True)
+
+    sent: list[bool] = []
+    monkeypatch.setattr(FakeTransaction, "commit", commit_late)
+    world.create()
+    result = world.execute()
+    assert sent
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT)
+    world.clock.sleep(1)
+    committed = world.kafka.committed(GROUP)
+    assert {p: committed[p] for p in RESET} == world.targets
+
+
+@pytest.mark.parametrize("kind", [k for k in MANAGED if k.name in ("managed-eager", "managed-consumer")])
+def test_what_is_sent_behind_closed_gates_is_found(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a producer that does not run the agent, for a consumer that does; it shows once the gates are open again."""
+    world = World(kind, tmp_path)
+    before = world.kafka.committed(GROUP)
+    commit, producer, sent = FakeTransaction.commit, FakeProducer(world.kafka), []
+
+    def commit_late(self: FakeTransaction) -> None:
+        commit(self)
+        if not sent:
+            sent.append(producer.send_offsets(GROUP, {p: before[p] for p in RESET}, None))
+            world.clock.after(0.5, lambda: producer.end(commit=True))
+
+    monkeypatch.setattr(FakeTransaction, "commit", commit_late)
+    world.create()
+    result = world.execute()
+    assert sent
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)
+    world.settle()
+    for partition in RESET:
+        last = [b for c in world.consumers for b in c.began if b.partition == partition][-1]
+        assert last.offset == world.targets[partition]
+    world.check_nothing_missing()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_targets_that_show_late_are_waited_for_also_behind_open_transactions(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which hide whether they show."""
+    monkeypatch.setattr(fake_kafka, "VISIBLE_AT_MOST_S", 2.0)
+    world, _ = a_world(kind, tmp_path, LONG)
+    world.kafka.visible_after = 10**6
+    result = executed(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(80)
+    world.check_reset(at_most=result.rounds + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_a_run_is_not_over_while_its_owners_wait_for_a_transaction(kind: Kind, tmp_path: Path) -> None:
+    """Of somebody else, who began it before the run, and aborts it in the end."""
+    world, _ = a_world(kind, tmp_path, SHORT)
+    producer = FakeProducer(world.kafka)
+    producer.send_offsets(GROUP, dict.fromkeys(RESET, 7), None)
+    world.clock.after(12.0, lambda: producer.end(commit=False))
+    result = executed(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    assert world.clock.monotonic() > world.started_s + 12.0
+    world.settle()
+    world.check_reset(at_most=result.rounds + 1)
