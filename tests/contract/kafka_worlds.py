@@ -283,7 +283,7 @@ class _RealConsumer:
         self._consumer = Consumer(config)
         self._consumer.subscribe(list(topics))
         self._stop = threading.Event()
-        self._commits: queue.Queue[tuple[list[ClientTopicPartition], Future[object]]] = queue.Queue()
+        self._calls: queue.Queue[tuple[Callable[[], object], Future[object]]] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -291,27 +291,31 @@ class _RealConsumer:
         while not self._stop.is_set():
             self._consumer.poll(0.05)
             with contextlib.suppress(queue.Empty):
-                rows, answer = self._commits.get_nowait()
+                call, answer = self._calls.get_nowait()
                 try:
-                    answer.set_result(self._consumer.commit(offsets=rows, asynchronous=False))
+                    answer.set_result(call())
                 except KafkaException as error:
                     answer.set_exception(error)
+
+    def _between_polls(self, call: Callable[[], object]) -> object:
+        """As an application does it; asked by another thread than the one that polls, the metadata never came."""
+        answer: Future[object] = Future()
+        self._calls.put((call, answer))
+        return answer.result(20)
 
     def commit(self, offsets: Offsets) -> object:
         rows = [ClientTopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
         deadline = time.monotonic() + 20
         while True:
-            answer: Future[object] = Future()
-            self._commits.put((rows, answer))  # between two polls, as an application does
             try:
-                return answer.result(20)
+                return self._between_polls(lambda: self._consumer.commit(offsets=rows, asynchronous=False))
             except KafkaException as error:
                 # KIP-848: the coordinator has raised the member's epoch, and its heartbeat has not brought it yet.
                 if error.args[0].code() != KafkaError.STALE_MEMBER_EPOCH or time.monotonic() > deadline:
                     raise
 
     def metadata(self) -> object:
-        return self._consumer.consumer_group_metadata()
+        return self._between_polls(self._consumer.consumer_group_metadata)
 
     def close(self) -> None:
         if not self._stop.is_set():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import confluent_kafka
@@ -31,7 +32,11 @@ from support.clients import (
     SteadyProducer,
     produce_all,
 )
+from support.clients.options import TRANSACTIONAL
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.kafka.adapter import KafkaClient
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition as Place
 
 LINES = [Line(f"line {number}".encode()) for number in range(400)]
 
@@ -141,6 +146,21 @@ def test_commits_by_hand_reach_the_end(
         if mode is CommitMode.WORKER:
             commits = [event.t for event in fleet.events() if event.kind is EventKind.COMMIT]
             assert min(commits) >= fleet.records()[0].t + 1.5
+
+
+@pytest.mark.parametrize("kind", sorted(TRANSACTIONAL))
+def test_commits_by_transactions_show_when_they_end(
+    kind: ClientKind, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group = make_topic(2), unique("group")
+    ends = ends_of(produce_all(kafka.bootstrap, topic, 2, LINES))
+    with (
+        closing(KafkaClient(Connection(kafka.bootstrap))) as client,
+        ConsumerFleet(kind, kafka.bootstrap, group, [topic], 1, commit=CommitMode.TRANSACTIONS, hold_s=3.0) as fleet,
+    ):
+        assert eventually(lambda: client.pending(group, [Place(*p) for p in ends]), 60)
+        fleet.wait_read_to(ends)
+        assert eventually(lambda: committed(kafka, group) == ends, 60)
 
 
 def test_without_commits_the_next_one_reads_everything_again(

@@ -30,7 +30,9 @@ def untold(options: ConsumerOptions) -> tuple[Untold, ...]:
     if options.kind is ClientKind.FRANZ_GO:
         found.append(Untold.REVOCATIONS)
     silent = (ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO)
-    if options.commit is CommitMode.AUTO and options.kind in silent:
+    # What was sent to a transaction counts from then on, and shows some time after its end.
+    by_transactions = options.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS)
+    if by_transactions or (options.commit is CommitMode.AUTO and options.kind in silent):
         found.append(Untold.COMMITS)
     return tuple(found)
 

@@ -29,13 +29,17 @@ class CommitMode(StrEnum):
 
     ``AUTO``: the library does, at its own interval. ``SYNC`` / ``ASYNC``: by hand, ``commit_every_s`` after the first
     record that is not committed yet. ``WORKER``: records are kept for ``hold_s`` and then their offsets are committed
-    explicitly, also when the partition is no longer this member's. ``NONE``: never.
+    explicitly, also when the partition is no longer this member's. ``TRANSACTIONS``: it sends the offsets of what it
+    still owns to a transaction, which it commits ``hold_s`` later, whatever has happened since, and polls on meanwhile;
+    then comes the next one. ``ABORTS``: every other of these is aborted. ``NONE``: never.
     """
 
     AUTO = "auto"
     SYNC = "sync"
     ASYNC = "async"
     WORKER = "worker"
+    TRANSACTIONS = "transactions"
+    ABORTS = "aborts"
     NONE = "none"
 
 
@@ -64,6 +68,8 @@ CLASSIC_ASSIGNORS: Mapping[ClientKind, frozenset[str]] = {
 
 REMOTE_ASSIGNORS = frozenset({"uniform", "range"})
 """The assignors a broker has for KIP-848 groups."""
+
+TRANSACTIONAL = frozenset({ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.AIOKAFKA})
 
 _DEFAULT_HEARTBEAT_S = 3.0  # the same in all five libraries
 
@@ -107,6 +113,8 @@ class ConsumerOptions:
     config: Mapping[str, ConfigValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS) and self.kind not in TRANSACTIONAL:
+            raise ValueError(f"the tests' {self.kind} consumers commit no transactions")
         if self.protocol is GroupProtocol.CONSUMER:
             if self.kind not in (ClientKind.LIBRDKAFKA, ClientKind.JAVA):
                 raise ValueError(f"{self.kind} does not speak the consumer protocol (KIP-848)")

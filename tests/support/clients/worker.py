@@ -43,6 +43,7 @@ _POLL_S = 0.1
 # time is over between the assignment and the answer to it: need_rejoin() is false by then, and no later poll takes the
 # answer. The member sends no heartbeats any more and never comes back (0.1 s: in about one of 700 pairs of members).
 _KAFKA_PYTHON_POLL_S = 1.0
+_BY_TRANSACTIONS = ("transactions", "aborts")
 
 
 def _crc(key: bytes | None, value: bytes | None) -> int:
@@ -104,7 +105,7 @@ class Uncommitted:
     """
 
     def __init__(self, job: Job) -> None:
-        self._by_hand = job.commit in ("sync", "async", "worker")
+        self._by_hand = job.commit in ("sync", "async", "worker", *_BY_TRANSACTIONS)
         self._gather_s = job.commit_every_s
         self._due_s = job.hold_s if job.commit == "worker" else job.commit_every_s
         self._batches: deque[tuple[float, dict[Partition, int]]] = deque()
@@ -116,12 +117,45 @@ class Uncommitted:
             self._batches.append((now, {}))
         self._batches[-1][1][topic, partition] = offset + 1
 
+    def lost(self, partitions: Iterable[Any]) -> None:
+        """Forget what was received of them."""
+        gone = {(p.topic, p.partition) for p in partitions}
+        for _, offsets in self._batches:
+            for partition in gone & offsets.keys():
+                del offsets[partition]
+
     def due(self, now: float) -> dict[Partition, int]:
         """The offsets whose time has come, taken out; empty when there are none."""
         offsets: dict[Partition, int] = {}
         while self._batches and now - self._batches[0][0] >= self._due_s:
             offsets.update(self._batches.popleft()[1])
         return offsets
+
+
+class Turns:
+    """The transactions of a member, one after the other: when the one that is open ends, and how."""
+
+    def __init__(self, job: Job) -> None:
+        self._open_s = job.hold_s
+        self._aborts = job.commit == "aborts"
+        self._ended = 0
+        self._since: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._since is not None
+
+    def begun(self, now: float) -> None:
+        self._since = now
+
+    def is_due(self, now: float) -> bool:
+        return self._since is not None and now - self._since >= self._open_s
+
+    def ended(self) -> bool:
+        """It is over; whether it is to be committed."""
+        self._since = None
+        self._ended += 1
+        return not (self._aborts and self._ended % 2 == 0)
 
 
 class Stopping(Protocol):
@@ -136,9 +170,12 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
 
     name = spec.name
     batch: list[Row] = []
+    uncommitted = Uncommitted(job)
 
     def rebalanced(event: str) -> Callable[[Any, Sequence[Any]], None]:
         def listener(_consumer: Any, partitions: Sequence[Any]) -> None:
+            if transactions is not None and event != "assign":
+                uncommitted.lost(partitions)
             report.records(name, batch)
             report.partitions(name, event, partitions)
 
@@ -149,6 +186,7 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
         report.event(name, "commit", o=rows, error=error.name() if error else None)
 
     consumer = Consumer({**spec.config, "on_commit": committed})
+    transactions = LibrdkafkaTransactions(consumer, spec, job, report) if job.commit in _BY_TRANSACTIONS else None
     consumer.subscribe(
         list(job.topics),
         on_assign=rebalanced("assign"),
@@ -156,7 +194,6 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
         on_lost=rebalanced("lost"),
     )
     report.event(name, "ready")
-    uncommitted = Uncommitted(job)
     try:
         while not stopping.is_set():
             message = consumer.poll(_POLL_S)
@@ -170,6 +207,9 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
                     uncommitted.received(now, topic, partition, offset)
                 message = consumer.poll(0) if len(batch) < 500 else None
             report.records(name, batch)
+            if transactions is not None:
+                transactions.go_on(uncommitted)
+                continue
             due = uncommitted.due(time.time())
             if not due:
                 continue
@@ -183,7 +223,54 @@ def consume_librdkafka(spec: MemberSpec, job: Job, report: Reporter, stopping: S
             except KafkaException as refused:
                 report.commit(name, due, refused.args[0].name())
     finally:
+        if transactions is not None:
+            transactions.stop()
         consumer.close()
+
+
+class LibrdkafkaTransactions:
+    """A member's exactly-once side: what it commits, it commits by transactions."""
+
+    def __init__(self, consumer: Any, spec: MemberSpec, job: Job, report: Reporter) -> None:
+        from confluent_kafka import Producer
+
+        self._consumer = consumer
+        self._name = spec.name
+        self._report = report
+        self._turns = Turns(job)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": spec.config["bootstrap.servers"],
+                "transactional.id": f"{spec.config['group.id']}-{spec.name}-{time.time_ns()}",
+            }
+        )
+        self._producer.init_transactions(SHUTDOWN_S)
+
+    def stop(self) -> None:
+        if self._turns.is_open:
+            self._producer.abort_transaction(SHUTDOWN_S)
+
+    def go_on(self, uncommitted: Uncommitted) -> None:
+        """Between two polls."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        now = time.time()
+        if self._turns.is_due(now):
+            end = self._producer.commit_transaction if self._turns.ended() else self._producer.abort_transaction
+            end(SHUTDOWN_S)
+        due = {} if self._turns.is_open else uncommitted.due(now)
+        if not due:
+            return
+        self._producer.begin_transaction()
+        offsets = [TopicPartition(*p, o) for p, o in due.items()]
+        try:
+            member = self._consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(offsets, member, SHUTDOWN_S)
+        except KafkaException as refused:
+            self._report.commit(self._name, due, refused.args[0].name())
+            self._producer.abort_transaction(SHUTDOWN_S)
+        else:
+            self._turns.begun(now)
 
 
 def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping: Stopping) -> None:
@@ -260,6 +347,7 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
     from aiokafka.errors import KafkaError
 
     name = spec.name
+    uncommitted = Uncommitted(job)
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Any) -> None:
@@ -282,10 +370,12 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
         "sticky": StickyPartitionAssignor,
     }
     consumer = AIOKafkaConsumer(**_with_ssl_context(_with_assignor_classes(spec.config, assignors)))
+    transactions = AiokafkaTransactions(spec, job, report) if job.commit in _BY_TRANSACTIONS else None
     consumer.subscribe(list(job.topics), listener=Listener())
     await consumer.start()
+    if transactions is not None:
+        await transactions.start()
     report.event(name, "ready")
-    uncommitted = Uncommitted(job)
     in_flight: set[asyncio.Task[None]] = set()
     try:
         while not stopping.is_set():
@@ -296,6 +386,9 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
                 continue
             now = time.time()
             _report_polled(polled, now, name, report, uncommitted)
+            if transactions is not None:
+                await transactions.go_on(uncommitted)
+                continue
             due = uncommitted.due(now)
             if not due:
                 continue
@@ -318,7 +411,54 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
                 task.add_done_callback(in_flight.discard)
     finally:
         await asyncio.gather(*in_flight)
+        if transactions is not None:
+            await transactions.stop()
         await consumer.stop()
+
+
+class AiokafkaTransactions:
+    """As `LibrdkafkaTransactions`. aiokafka names no member as it sends offsets."""
+
+    def __init__(self, spec: MemberSpec, job: Job, report: Reporter) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        self._name = spec.name
+        self._group = spec.config["group_id"]
+        self._report = report
+        self._turns = Turns(job)
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=spec.config["bootstrap_servers"],
+            transactional_id=f"{self._group}-{spec.name}-{time.time_ns()}",
+        )
+
+    async def start(self) -> None:
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        if self._turns.is_open:
+            await self._producer.abort_transaction()
+        await self._producer.stop()
+
+    async def go_on(self, uncommitted: Uncommitted) -> None:
+        from aiokafka import TopicPartition
+        from aiokafka.errors import KafkaError
+
+        now = time.time()
+        if self._turns.is_due(now):
+            commits = self._turns.ended()
+            await (self._producer.commit_transaction() if commits else self._producer.abort_transaction())
+        due = {} if self._turns.is_open else uncommitted.due(now)
+        if not due:
+            return
+        await self._producer.begin_transaction()
+        try:
+            offsets = {TopicPartition(*p): o for p, o in due.items()}
+            await self._producer.send_offsets_to_transaction(offsets, self._group)
+        except KafkaError as refused:
+            self._report.commit(self._name, due, type(refused).__name__)
+            await self._producer.abort_transaction()
+        else:
+            self._turns.begun(now)
 
 
 def _with_assignor_classes(config: dict[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:

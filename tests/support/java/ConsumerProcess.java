@@ -26,9 +26,11 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * A process with 1..n ordinary Java consumers, each in a thread with a plain poll loop. Argument, commands on standard
@@ -38,6 +40,7 @@ public final class ConsumerProcess {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long SHUTDOWN_SECONDS = 20;
     private static final Duration POLL = Duration.ofMillis(100);
+    private static final List<String> BY_TRANSACTIONS = List.of("transactions", "aborts");
 
     private final List<String> topics = new ArrayList<>();
     private final String commit;
@@ -107,6 +110,7 @@ public final class ConsumerProcess {
         private final String name;
         private final JsonNode spec;
         private final CountDownLatch stopping = new CountDownLatch(1);
+        private final Uncommitted uncommitted = new Uncommitted();
 
         Member(JsonNode spec) {
             super(spec.get("name").asText());
@@ -140,9 +144,9 @@ public final class ConsumerProcess {
         private void consume() {
             Properties config = new Properties();
             spec.get("config").properties().forEach(e -> config.put(e.getKey(), e.getValue().asText()));
-            Uncommitted uncommitted = new Uncommitted();
             try (KafkaConsumer<byte[], byte[]> consumer =
-                    new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                            new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                    Transactions transactions = BY_TRANSACTIONS.contains(commit) ? new Transactions(config) : null) {
                 consumer.subscribe(topics, this);
                 say(line("ready"));
                 while (stopping.getCount() > 0) {
@@ -157,6 +161,10 @@ public final class ConsumerProcess {
                     if (!records.isEmpty()) {
                         report(polled, records);
                         uncommitted.received(polled, records);
+                    }
+                    if (transactions != null) {
+                        transactions.goOn(consumer, polled);
+                        continue;
                     }
                     Map<TopicPartition, OffsetAndMetadata> due = uncommitted.due(polled);
                     if (!due.isEmpty()) {
@@ -221,12 +229,63 @@ public final class ConsumerProcess {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            uncommitted.lost(partitions);
             rebalanced("revoke", partitions);
         }
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            uncommitted.lost(partitions);
             rebalanced("lost", partitions);
+        }
+
+        /** The member's exactly-once side: one transaction after the other, each open for {@code holdSeconds}. */
+        private final class Transactions implements AutoCloseable {
+            private final KafkaProducer<byte[], byte[]> producer;
+            private boolean open;
+            private double since;
+            private int ended;
+
+            Transactions(Properties consumer) {
+                Properties config = new Properties();
+                config.put("bootstrap.servers", consumer.get("bootstrap.servers"));
+                config.put("transactional.id", consumer.get("group.id") + "-" + name + "-" + System.nanoTime());
+                producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+                producer.initTransactions();
+            }
+
+            void goOn(KafkaConsumer<byte[], byte[]> consumer, double at) {
+                if (open && at - since >= holdSeconds) {
+                    open = false;
+                    ended++;
+                    if (commit.equals("aborts") && ended % 2 == 0) {
+                        producer.abortTransaction();
+                    } else {
+                        producer.commitTransaction();
+                    }
+                }
+                Map<TopicPartition, OffsetAndMetadata> due = open ? Map.of() : uncommitted.due(at);
+                if (due.isEmpty()) {
+                    return;
+                }
+                producer.beginTransaction();
+                try {
+                    producer.sendOffsetsToTransaction(due, consumer.groupMetadata());
+                    open = true;
+                    since = at;
+                } catch (KafkaException refused) {
+                    committed(due, refused);
+                    producer.abortTransaction();
+                }
+            }
+
+            @Override
+            public void close() {
+                if (open) {
+                    producer.abortTransaction();
+                }
+                producer.close(Duration.ofSeconds(5));
+            }
         }
     }
 
@@ -234,7 +293,8 @@ public final class ConsumerProcess {
     private final class Uncommitted {
         private record Batch(double since, Map<TopicPartition, OffsetAndMetadata> offsets) {}
 
-        private final boolean byHand = List.of("sync", "async", "worker").contains(commit);
+        private final boolean byHand =
+                List.of("sync", "async", "worker").contains(commit) || BY_TRANSACTIONS.contains(commit);
         private final double dueSeconds = commit.equals("worker") ? holdSeconds : commitEverySeconds;
         private final Deque<Batch> batches = new ArrayDeque<>();
 
@@ -249,6 +309,13 @@ public final class ConsumerProcess {
                 batches.getLast().offsets().put(
                         new TopicPartition(record.topic(), record.partition()),
                         new OffsetAndMetadata(record.offset() + 1));
+            }
+        }
+
+        /** Forget what was received of them. A {@code worker} does not. */
+        void lost(Collection<TopicPartition> partitions) {
+            if (BY_TRANSACTIONS.contains(commit)) {
+                batches.forEach(batch -> batch.offsets().keySet().removeAll(partitions));
             }
         }
 

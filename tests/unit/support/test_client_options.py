@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from support.clients.options import ClientKind, CommitMode, ConsumerOptions, GroupProtocol, member_names
+from support.clients.worker import Job, Turns, Uncommitted
 
 
 def options(kind: ClientKind, **given: Any) -> ConsumerOptions:
@@ -85,3 +87,37 @@ def test_members_have_different_names() -> None:
     assert member_names(2) == ("c0", "c1")
     with pytest.raises(ValueError, match="one name"):
         member_names(["a", "a"])
+
+
+@pytest.mark.parametrize("commit", [CommitMode.TRANSACTIONS, CommitMode.ABORTS])
+def test_transactions_are_for_libraries_whose_consumers_here_commit_by_them(commit: CommitMode) -> None:
+    assert options(ClientKind.JAVA, commit=commit).member_config("c0", 0, 1)["enable.auto.commit"] is False
+    with pytest.raises(ValueError, match="kafka-python"):
+        options(ClientKind.KAFKA_PYTHON, commit=commit)
+
+
+@pytest.mark.parametrize(("commit", "committed"), [("transactions", [True] * 3), ("aborts", [True, False, True])])
+def test_a_members_transactions_come_one_after_the_other(commit: str, committed: list[bool]) -> None:
+    turns = Turns(Job("librdkafka", ("t",), commit, commit_every_s=0.2, hold_s=3.0))
+    ends = []
+    for begins in (10.0, 20.0, 30.0):
+        assert not turns.is_due(begins)
+        turns.begun(begins)
+        assert turns.is_open
+        assert [turns.is_due(begins + s) for s in (0.0, 2.9, 3.0)] == [False, False, True]
+        ends.append(turns.ended())
+        assert not turns.is_open
+    assert ends == committed
+
+
+def test_what_was_received_of_a_lost_partition_is_not_committed() -> None:
+    @dataclass
+    class Given:
+        topic: str
+        partition: int
+
+    uncommitted = Uncommitted(Job("librdkafka", ("t",), "transactions", commit_every_s=0.2, hold_s=3.0))
+    for number in range(3):
+        uncommitted.received(10.0 + number, "t", number % 2, 40 + number)
+    uncommitted.lost([Given("t", 1)])
+    assert uncommitted.due(20.0) == {("t", 0): 43}

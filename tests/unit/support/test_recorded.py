@@ -67,6 +67,8 @@ def test_each_event_is_an_operation(event: Event, operation: Operation | None) -
         (ClientKind.KAFKA_PYTHON, CommitMode.AUTO, ()),
         (ClientKind.JAVA, CommitMode.AUTO, (Untold.COMMITS,)),
         (ClientKind.JAVA, CommitMode.SYNC, ()),
+        (ClientKind.JAVA, CommitMode.TRANSACTIONS, (Untold.COMMITS,)),
+        (ClientKind.LIBRDKAFKA, CommitMode.ABORTS, (Untold.COMMITS,)),
         (ClientKind.AIOKAFKA, CommitMode.AUTO, (Untold.COMMITS,)),
         (ClientKind.FRANZ_GO, CommitMode.AUTO, (Untold.REVOCATIONS, Untold.COMMITS)),
         (ClientKind.FRANZ_GO, CommitMode.SYNC, (Untold.REVOCATIONS,)),
