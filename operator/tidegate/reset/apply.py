@@ -159,6 +159,7 @@ class GroupReset:
         self._redone = 0
         self._way: Way | None = None
         self._kept_position = False
+        self._transaction_open = False
         self._kept_after_leaving = False
         self._handed_over = _NOBODY
         """The partitions whose owners were made to leave in the last round that did them."""
@@ -422,6 +423,10 @@ class GroupReset:
         self._not_held = _NOBODY
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
+        if choice.way is Way.BARRIER and self._commits.still_open(pending, self._tuning.shown_s):
+            self._transaction_open = True
+            group = self._settled_group(pending)
+            choice = self._choose(group, pending)
         if choice.way is Way.HANDOVER and self._sequences.wait_for_heartbeat():
             group = self._settled_group(pending)
             choice = self._choose(group, pending)
@@ -446,7 +451,7 @@ class GroupReset:
         except JoinNotHeld:
             self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
-        self._kept_position |= bool(self._sequences.left_open)
+        self._transaction_open |= bool(self._sequences.left_open)
         self._handed_over -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
@@ -522,16 +527,14 @@ class GroupReset:
         self._unverified |= pending
         began = clock.monotonic()
         at_least = began + max(tuning.watch_at_least_s, self._hold_s)
-        limit = began + max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
+        watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
+        limit = began + watch_s
         opened = self._unverified
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
-            if opened and clock.monotonic() < began + tuning.visible_limit_s:
-                # Owners that wait for a transaction do not go on yet; and what is seen after its end tells more.
+            if opened:
                 opened = self._kafka.pending(self._group_id, opened)
-            else:
-                opened = _NOBODY
             seen = self._committed(self._unverified)
             self._note_resumed(pending)
             replaced = self._replaced
@@ -540,8 +543,11 @@ class GroupReset:
             now = clock.monotonic()
             if overwritten:
                 return overwritten
-            is_over = now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values()))
-            if is_over and not opened:
+            opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
+            if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
+                # Owners that wait for a transaction go on after its end; what the others have read shows then.
+                limit = now + watch_s
+            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
                 self._unverified = _NOBODY
                 return _NOBODY
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
@@ -647,6 +653,7 @@ class GroupReset:
                 versions,
                 kept_position=self._kept_position,
                 kept_after_leaving=self._kept_after_leaving,
+                transaction_open=self._transaction_open,
                 not_led=self._sequences.not_led,
                 managed=managed,
                 disobeyed=self._sequences.disobeyed,

@@ -26,7 +26,10 @@ class Tuning:
     shown_s: float = 0.3
     """By then a transaction of ours shows (at most 250 ms were seen); what is still pending, others hold."""
     visible_limit_s: float = 20.0
-    """How long others' transactions are waited for, while nobody is held."""
+    """How long a marker's transaction, which is our own, may take to show."""
+    others_limit_s: float = 75.0
+    """How long others' transactions are waited for, while nobody is held: the brokers abort those of a dead application
+    after a minute by default, and look for them each 10 s."""
     rejoin_limit_s: float = 120.0
     """How long owners that were made to leave a cooperative group may take, and putting back; longer than a dead
     member's session timeout of 45 s."""
@@ -90,10 +93,14 @@ class Pace:
         """A new deadline, that long from now."""
         self._deadline = self.clock.now() + timedelta(seconds=seconds)
 
+    @property
+    def is_over(self) -> bool:
+        return self._deadline is not None and self.clock.now() > self._deadline
+
     def check(self) -> None:
         """Raises ``DeadlinePassed``, and what ``still_ours`` raises."""
         self.still_ours()
-        if self._deadline is not None and self.clock.now() > self._deadline:
+        if self.is_over:
             raise DeadlinePassed(f"the run's deadline {self._deadline:%Y-%m-%dT%H:%M:%SZ} has passed")
 
     def until(self, reached: Callable[[], bool], limit_s: float, every_s: float) -> bool:

@@ -26,6 +26,8 @@ from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
 
 Partitions = frozenset[TopicPartition]
 
+_NOBODY: Final = frozenset[TopicPartition]()
+
 MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""
 
@@ -351,15 +353,18 @@ class Sequences:
         claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
         began = self._pace.clock.monotonic()
         with self._held_join(group, keeps=keeps, claims=claims) as hold:
-            if held and self._is_stale(looked):
-                # Who owns what shows no more; a rebalance may have ended between the look and the hold.
-                self.postponed = round_.pending
-                return round_.pending
+            # Who owns what shows no more, and a rebalance may have ended between the look and the hold.
+            unknown = held and self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s
             self._commits.commit(round_.targets, round_.number)
             # A held classic group shows no owners, and gives nobody a partition.
             looked = self._pace.clock.monotonic()
             now = group if held else self._group(round_.pending)
             owners, unsure = _owners_now(round_.pending, group, now)
+            if unknown:
+                # So all are made to leave. To put the round off would cost them a rebalance more.
+                now = self._group(round_.pending)
+                owners, unsure = now.members, _NOBODY
+                self._times.stop(round_.pending, self._pace.clock.monotonic())
             owners, self.postponed = _all_but_one(owners, now, round_.pending) if keeps else (owners, frozenset())
             leaving = self._pace.clock.monotonic()
             for member in owners:

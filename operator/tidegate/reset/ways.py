@@ -32,8 +32,9 @@ class Owners:
 
     ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
     agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
-    position through a rebalance, or may have sent it to a transaction that has outlasted one; ``kept_after_leaving``:
-    or to keep it although it was made to leave. ``not_led``: why the group cannot be led, as was found out in this run.
+    position through a rebalance; ``kept_after_leaving``: or to keep it although it was made to leave.
+    ``transaction_open``: one stays open that has offsets of these partitions. ``not_led``: why the group cannot be led,
+    as was found out in this run.
     """
 
     group: Group
@@ -41,6 +42,7 @@ class Owners:
     subscription_versions: Mapping[str, int]
     kept_position: bool = False
     kept_after_leaving: bool = False
+    transaction_open: bool = False
     not_led: str | None = None
     managed: frozenset[str] = frozenset()
     disobeyed: str | None = None
@@ -111,7 +113,13 @@ def _old_client(owners: Owners) -> str | None:
 
 
 def _kept(owners: Owners) -> str | None:
-    return "an owner kept its position, or a transaction, over the rebalance" if owners.kept_position else None
+    return "an owner kept its position over the rebalance" if owners.kept_position else None
+
+
+def _in_transaction(owners: Owners) -> str | None:
+    """It may outlast a ``Barrier`` and have an old offset. To do that over takes a second rebalance, and librdkafka,
+    which waits for the transaction by then, begins at ``auto.offset.reset`` after it."""
+    return "an owner's transaction stays open" if owners.transaction_open else None
 
 
 def _unknown_assignor(owners: Owners) -> str | None:
@@ -139,6 +147,7 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _static,
     _old_client,
     _kept,
+    _in_transaction,
 )
 
 LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (

@@ -49,6 +49,8 @@ KINDS = (
     GO_OFTEN,
 )
 
+WAITING = tuple(k for k in KINDS if ("waits", False) not in k.consumer and k is not GO_OFTEN)
+
 
 @dataclass(frozen=True)
 class Habit:
@@ -164,6 +166,47 @@ def test_the_open_transaction_of_a_dead_owner_does_not_keep_a_run(kind: Kind, tm
     assert result.phase is Phase.SUCCEEDED, result
     world.settle(150)
     world.check_reset(at_most=result.rounds + 1)
+
+
+@pytest.mark.parametrize("habit", [LONG, ABORTED], ids=lambda h: h.name)
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is Way.BARRIER], ids=lambda k: k.name)
+def test_members_rebalance_once_while_their_transactions_stay_open(kind: Kind, habit: Habit, tmp_path: Path) -> None:
+    """A second rebalance would meet librdkafka while it waits for the transaction, and it would begin elsewhere."""
+    world, _ = a_world(kind, tmp_path, habit)
+    result = executed(world)
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 1)
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is Way.BARRIER], ids=lambda k: k.name)
+def test_members_of_a_group_far_away_rebalance_once_too(kind: Kind, tmp_path: Path) -> None:
+    """Where a look is out of date by the time it can be acted upon."""
+    world, _ = a_world(kind, tmp_path, LONG)
+    result = executed(world, describe_s=0.2)
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 1)
+    world.settle(80)
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_a_run_ends_once_its_owners_have_shown_that_they_go_on(kind: Kind, tmp_path: Path) -> None:
+    """Although they have a transaction open at nearly every moment."""
+    world, _ = a_world(kind, tmp_path, Habit("one after the other", 0.0, 4.0, 0.01))
+    result = executed(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    assert world.clock.monotonic() - world.started_s < 40.0
+
+
+@pytest.mark.parametrize("kind", WAITING, ids=lambda k: k.name)
+def test_a_run_waits_for_a_transaction_up_to_the_default_time_out_of_one(kind: Kind, tmp_path: Path) -> None:
+    """Only then it shows where its owners have begun."""
+    world, _ = a_world(kind, tmp_path, SHORT)
+    producer = FakeProducer(world.kafka)
+    producer.send_offsets(GROUP, dict.fromkeys(RESET, 7), None)
+    world.clock.after(50.0, lambda: producer.end(commit=False))
+    result = executed(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    assert world.clock.monotonic() > world.started_s + 50.0
+    assert result.begun == len(RESET)
 
 
 HANDED_OVER = tuple(k for k in KINDS if k.way is Way.HANDOVER)
@@ -327,7 +370,7 @@ def test_targets_that_show_late_are_waited_for_also_behind_open_transactions(
     world.check_reset(at_most=result.rounds + 1)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", WAITING, ids=lambda k: k.name)
 def test_a_run_is_not_over_while_its_owners_wait_for_a_transaction(kind: Kind, tmp_path: Path) -> None:
     """Of somebody else, who began it before the run, and aborts it in the end."""
     world, _ = a_world(kind, tmp_path, SHORT)

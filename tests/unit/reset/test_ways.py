@@ -24,6 +24,7 @@ def _owners(
     disobeyed: str | None = None,
     versions: dict[str, int] | None = None,
     kept_position: bool = False,
+    transaction_open: bool = False,
     kept_after_leaving: bool = False,
     not_led: str | None = None,
 ) -> Owners:
@@ -34,6 +35,7 @@ def _owners(
         frozenset({P0, P1}),
         versions,
         kept_position=kept_position,
+        transaction_open=transaction_open,
         kept_after_leaving=kept_after_leaving,
         not_led=not_led,
         managed=managed,
@@ -65,6 +67,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, STATIC), Way.HANDOVER, "static"),
         (_owners(A, B, versions={"a-1": 1, "b-1": 0}), Way.HANDOVER, "KIP-429"),
         (_owners(A, B, kept_position=True), Way.HANDOVER, "kept its position"),
+        (_owners(A, B, transaction_open=True), Way.HANDOVER, "transaction"),
         (_kept(A, B), Way.LEADING, "made to leave has kept"),
         (_kept(A, STATIC), Way.LEADING, "made to leave has kept"),
         (_kept(A, B, assignor="range"), Way.LEADING, "made to leave has kept"),
