@@ -33,7 +33,8 @@ from tidegate.reset.joins import Joins
 from tidegate.reset.model import MAX_UNREAD, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
-from tidegate.reset.sequences import JoinNotHeld, Partitions, Round, Sequences, Times
+from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
+from tidegate.reset.sequences import JoinNotHeld, Sequences
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import Choice, choose_way, is_cooperative
@@ -44,8 +45,6 @@ MAX_ROUNDS: Final = 8
 """Facts X4n: 3 of 54 runs needed a second round, none a third."""
 
 _REBALANCING: Final = frozenset({Way.BARRIER, Way.LEADING, Way.HANDOVER})
-
-_NOBODY: Final = frozenset[TopicPartition]()
 
 _WHOSE_CHARS: Final = 200
 
@@ -161,10 +160,10 @@ class GroupReset:
         self._kept_position = False
         self._transaction_open = False
         self._kept_after_leaving = False
-        self._handed_over = _NOBODY
+        self._handed_over = NO_PARTITIONS
         """The partitions whose owners were made to leave in the last round that did them."""
-        self._unverified = _NOBODY
-        self._not_held = _NOBODY
+        self._unverified = NO_PARTITIONS
+        self._not_held = NO_PARTITIONS
         """What the sequence of the last round left to the next one."""
         self._told_before = False
         self._away: _Away | None = None
@@ -323,7 +322,7 @@ class GroupReset:
             return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
         targets, self._putting_back = self._targets, (reason, message)
         self._kept_position = False
-        self._unverified = _NOBODY
+        self._unverified = NO_PARTITIONS
         try:
             if theirs:
                 # Of some it was only not certain that they begin at the target: they may stand there, or beyond.
@@ -356,7 +355,7 @@ class GroupReset:
 
     def _rounds(self, pending: Partitions) -> None:
         """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that committed nothing do not count."""
-        overwritten = _NOBODY
+        overwritten = NO_PARTITIONS
         interrupted: Unavailable | None = None
         rounds = 0
         while pending:
@@ -369,8 +368,9 @@ class GroupReset:
                 self._redone += len(overwritten)
             try:
                 pending |= self._overwritten_elsewhere(pending)
-                pending = self._one_round(pending)
-                overwritten = pending - self._sequences.postponed
+                outcome = self._one_round(pending)
+                pending = outcome.not_held
+                overwritten = pending - outcome.not_tried
                 self._away = None
             except Unavailable as error:
                 interrupted, number = error, self._round
@@ -398,7 +398,7 @@ class GroupReset:
                 self._commits.fence(insist=False)
                 self._recall()
                 if not begun and self._commits.any:
-                    return pending, _NOBODY
+                    return pending, NO_PARTITIONS
                 left = self._left_to_do()
             except Unavailable as again:
                 error = again
@@ -406,7 +406,7 @@ class GroupReset:
             if begun and self._found_round == self._round:
                 return left, left
             self._round -= begun  # it did not take place
-            return left, _NOBODY
+            return left, NO_PARTITIONS
 
     def _wait_for_kafka(self, away: _Away, error: Unavailable) -> None:
         """Raises ``DeadlinePassed``; without a deadline, ``Unavailable`` when it has been waited for long enough."""
@@ -417,10 +417,10 @@ class GroupReset:
         self._clock.sleep(away.pause_s)
         away.pause_s = min(2 * away.pause_s, self._tuning.retry_at_most_s)
 
-    def _one_round(self, pending: Partitions) -> Partitions:
-        """Returns the partitions that did not hold."""
+    def _one_round(self, pending: Partitions) -> Outcome:
+        """Carry out and verify a round."""
         self._claim.confirm()
-        self._not_held = _NOBODY
+        self._not_held = NO_PARTITIONS
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
         if choice.way is Way.BARRIER and self._commits.still_open(pending, self._tuning.shown_s):
@@ -447,37 +447,41 @@ class GroupReset:
         learns = self._round == 1 and not self._putting_back
         round_ = Round(self._round, targets, self._replaced, learns)
         try:
-            not_held = self._sequences.carry_out(choice.way, round_, group)
+            outcome = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:
             self._journal(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
-        self._transaction_open |= bool(self._sequences.left_open)
+        self._transaction_open |= bool(outcome.left_open)
+        self._kept_after_leaving |= bool(outcome.kept)
         self._handed_over -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
         if choice.way is Way.DIRECT and not self._unverified:
             # Nobody was made to leave by this run, so no member is expected to commit yet.
-            if not not_held and self._may_be_assigned(group, pending):
+            if not outcome.not_held and self._may_be_assigned(group, pending):
                 self._journal(Phase.VERIFYING, pending, choice, ())
                 self._watch_for_assigned(pending)
-            return not_held
-        self._not_held = not_held
-        if not not_held:
+            return outcome
+        self._not_held = outcome.not_held
+        # A successor takes what is committed by then for progress: what came to an Empty group has to be seen before.
+        was_emptied = outcome.emptied is not None
+        if not (outcome.not_held or was_emptied):
             self._journal(Phase.VERIFYING, pending, choice, ())
-        overwritten = self._overwritten_while_empty(pending, earlier)
-        if not (not_held | overwritten):
+        overwritten = self._overwritten_while_empty(pending, earlier, outcome.emptied)
+        if not (outcome.not_held | overwritten):
+            if was_emptied:
+                self._journal(Phase.VERIFYING, pending, choice, ())
             overwritten = self._watch(pending)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
             # Nor for having been made to leave, in this round or an earlier one.
             self._kept_after_leaving |= bool(overwritten & self._handed_over)
-        self._kept_after_leaving |= bool(self._sequences.kept)
-        again = not_held | overwritten
-        if again:
+        outcome = replace(outcome, overwritten=outcome.overwritten | overwritten)
+        if outcome.not_held:
             # Their owners go on, and what they commit later no longer tells.
-            self._journal(Phase.VERIFYING, pending, choice, (), again=again)
-        return again
+            self._journal(Phase.VERIFYING, pending, choice, (), again=outcome.not_held)
+        return outcome
 
     def _overwritten_elsewhere(self, pending: Partitions) -> Partitions:
         """Which partitions of earlier rounds were overwritten while nobody watched them, before another round begins.
@@ -500,7 +504,9 @@ class GroupReset:
         """What the targets take the place of: the offsets before the run, or the run's own when they are put back."""
         return self._plan.targets if self._putting_back else self._before
 
-    def _overwritten_while_empty(self, pending: Partitions, earlier: Mapping[TopicPartition, int]) -> Partitions:
+    def _overwritten_while_empty(
+        self, pending: Partitions, earlier: Mapping[TopicPartition, int], emptied: Emptied | None
+    ) -> Partitions:
         """Look until a group whose members were all made to leave has one again: what was committed by then is old.
 
         To an Empty group anybody may commit without being a member: a KIP-848 Java consumer does when its auto-commit
@@ -510,13 +516,12 @@ class GroupReset:
         """
         self._unverified |= pending
         # Somebody may be back before we look for the first time.
-        if not self._sequences.emptied and self._group().has_members:
-            return _NOBODY
-        seen = self._sequences.seen_at_return
+        if emptied is None and self._group().has_members:
+            return NO_PARTITIONS
+        seen = emptied.at_return if emptied is not None else None
         if seen is None:
             self._pace.until(lambda: self._group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
             seen = self._committed(pending | earlier.keys())
-        self._sequences.emptied, self._sequences.seen_at_return = False, None  # it has been looked at
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
@@ -548,8 +553,8 @@ class GroupReset:
                 # Owners that wait for a transaction go on after its end; what the others have read shows then.
                 limit = now + watch_s
             if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
-                self._unverified = _NOBODY
-                return _NOBODY
+                self._unverified = NO_PARTITIONS
+                return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
     def _may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
@@ -563,7 +568,7 @@ class GroupReset:
         Such a one (``Consumer.assign``) is no member: it can neither be seen nor made to leave, and commits on from
         where it is. One that has started since has begun at the target. Raises ``DidNotHold``.
         """
-        before, old = self._before, _NOBODY
+        before, old = self._before, NO_PARTITIONS
 
         def is_overwritten() -> bool:
             nonlocal old
@@ -598,7 +603,7 @@ class GroupReset:
     def _committed(self, partitions: Partitions) -> Mapping[TopicPartition, int]:
         return self._kafka.committed(self._group_id, list(partitions))
 
-    def _group(self, partitions: Partitions = _NOBODY) -> Group:
+    def _group(self, partitions: Partitions = NO_PARTITIONS) -> Group:
         return look(self._kafka, self._group_id, partitions)
 
     def _settled_group(self, pending: Partitions) -> Group:
@@ -744,14 +749,14 @@ class GroupReset:
             return unclear
         if last.way is Way.DIRECT and self._may_be_assigned(self._group(), everything):
             self._watch_for_assigned(everything)
-            return _NOBODY
+            return NO_PARTITIONS
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._settled_group(everything)
         elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
             return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
-        return self._overwritten_while_empty(everything, {}) or self._watch(everything)
+        return self._overwritten_while_empty(everything, {}, None) or self._watch(everything)
 
     def _passed_unseen(self, last: Progress) -> Partitions:
         """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.
@@ -760,7 +765,7 @@ class GroupReset:
         """
         long_ago = (self._clock.now() - last.at).total_seconds() > self._tuning.watch_s
         if last.way is not Way.BARRIER or not long_ago:
-            return _NOBODY
+            return NO_PARTITIONS
         seen = self._committed(frozenset(self._targets))
         replaced = self._replaced
         return frozenset(p for p, target in self._targets.items() if replaced.get(p, -1) < target < seen.get(p, -1))
@@ -771,7 +776,7 @@ class GroupReset:
         Whoever runs it has obeyed, or begins at the target.
         """
         if last.way is not Way.GATED or last.phase is Phase.VERIFYING:
-            return _NOBODY
+            return NO_PARTITIONS
         group = self._settled_group(frozenset(last.pending))
         managed = self._kafka.managed_members(self._group_id)
         unmanaged = frozenset(p for m in group.members if m.member_id not in managed for p in m.assignment)
@@ -847,7 +852,7 @@ class GroupReset:
         pending: Partitions,
         choice: Choice,
         owners: tuple[Member, ...],
-        again: Partitions = _NOBODY,
+        again: Partitions = NO_PARTITIONS,
     ) -> None:
         reason, why = self._putting_back or ("", choice.because)
         tells_before = not (self._told_before or self._putting_back)
@@ -959,4 +964,4 @@ def _reason(error: Exception) -> str:
 
 
 def _overwritten(error: Exception) -> Partitions:
-    return error.partitions if isinstance(error, DidNotHold) else _NOBODY
+    return error.partitions if isinstance(error, DidNotHold) else NO_PARTITIONS

@@ -1,14 +1,10 @@
-"""The sequences by which owners let go and a round's targets are committed (kafka-facts: XH, X4n; leading).
-
-Each returns the partitions that did not hold by the time its owners had let go; those are done again.
-"""
+"""The sequences by which owners let go and a round's targets are committed (docs/explanation/live-reset.md)."""
 
 from __future__ import annotations
 
 import contextlib
-import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Final, assert_never
 
 from tidegate.kafka.errors import GroupNotLive, KafkaFailure, Unavailable
@@ -18,15 +14,12 @@ from tidegate.reset.commits import RunCommits
 from tidegate.reset.gates import RunGates
 from tidegate.reset.joins import Joins, not_back
 from tidegate.reset.leading import Lead, NotLed
-from tidegate.reset.model import Standstill, Way
+from tidegate.reset.model import Way
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, Pace
-from tidegate.reset.watch import Watched
+from tidegate.reset.rejoins import Rejoins
+from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
-
-Partitions = frozenset[TopicPartition]
-
-_NOBODY: Final = frozenset[TopicPartition]()
 
 MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""
@@ -46,105 +39,6 @@ LEAVING_S: Final = 0.5
 class JoinNotHeld(Unavailable):
     """A join was not held until the targets were committed, so owners may have gone on from their old positions:
     nothing that was read back since tells, and the round does not count."""
-
-
-@dataclass(slots=True)
-class Times:
-    """When each partition's owner was made to let go, and when it had the partition again (monotonic seconds)."""
-
-    stopped: dict[TopicPartition, float] = field(default_factory=dict)
-    resumed: dict[TopicPartition, float] = field(default_factory=dict)
-
-    def stop(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """The first time counts."""
-        for partition in partitions:
-            self.stopped.setdefault(partition, now)
-
-    def stop_anew(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """Their owners have read on all the same."""
-        self.stopped |= dict.fromkeys(partitions, now)
-
-    def resume(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """The last time counts."""
-        self.resumed |= dict.fromkeys(partitions, now)
-
-    def standstill(self) -> Standstill | None:
-        spans = [self.resumed[p] - self.stopped[p] for p in self.resumed if p in self.stopped]
-        return Standstill(p50_s=statistics.median(spans), max_s=max(spans)) if spans else None
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One pass over the partitions that still have to get their targets.
-
-    ``before``: where the group stood before the run; owners that let go for the first time commit once more, and the
-    first round (``learns``) takes that up.
-    """
-
-    number: int
-    targets: Mapping[TopicPartition, int]
-    before: dict[TopicPartition, int]
-    learns: bool
-
-    @property
-    def pending(self) -> Partitions:
-        return frozenset(self.targets)
-
-    def overwritten_at_release(self, seen: Mapping[TopicPartition, int]) -> Partitions:
-        """Judge offsets read just as the owners let go."""
-        return frozenset(
-            p
-            for p, target in self.targets.items()
-            if Watched(self.before.get(p), target, seen.get(p)).overwritten_before_release
-        )
-
-
-class Claims:
-    """What members name as their own after owners were made to leave in their names.
-
-    An owner that learns it from a heartbeat gives everything up. One that learns it from a refused commit (franz-go)
-    joins anew and names in its subscription what it still has (KIP-429); the assignor lets it keep that, and it never
-    reads what is committed. So a partition is kept by whoever names it as it joins for the first time.
-    """
-
-    def __init__(self, kafka: Kafka, before: Group, partitions: Partitions) -> None:
-        self._kafka = kafka
-        self._before = before
-        self._partitions = partitions
-        self._known = {m.member_id for m in before.members}
-        self._kept: set[TopicPartition] = set()
-        self.gone: tuple[Member, ...] = ()
-        """The owners that were made to leave; only looks after that count."""
-        self.seen = False
-        """Whether a generation since then has told anything; none does before its join is over."""
-        self.are_back = False
-
-    def look(self) -> bool:
-        """Take up what the present generation tells; whether the owners are all back in it."""
-        group_id = self._before.group_id
-        named = self._kafka.membership.owned_when_joining(group_id, dated=True)
-        now = self._kafka.groups([group_id])[group_id]
-        if named and named.keys() == {m.member_id for m in now.members}:
-            new = named.keys() - self._known
-            self._known |= new
-            self._kept.update(p for member_id in new for p in named[member_id] & self._partitions)
-            # A coordinator that has moved since may not know that they were made to leave.
-            still = (m for m in self.gone if m.member_id in named)
-            self._kept.update(p for m in still for p in m.assignment & self._partitions)
-            self.seen = True
-            self.are_back = now.state is GroupState.STABLE and self.have_rejoined(now)
-        return self.are_back
-
-    def have_rejoined(self, now: Group) -> bool:
-        """Whether the owners are members again, of a join that may still be held."""
-        return not not_back(now, self.gone, self._before)
-
-    def kept(self) -> Partitions:
-        """The partitions that an owner kept, or may have kept."""
-        if self.are_back or not self._kafka.groups([self._before.group_id])[self._before.group_id].has_members:
-            return frozenset(self._kept)
-        # Who is not back yet may come with what it had.
-        return self._partitions & frozenset(self._kept).union(*(m.assignment for m in self.gone))
 
 
 class Sequences:
@@ -168,18 +62,10 @@ class Sequences:
         self._hold_s = hold_s
         self._joins = joins
         self._group_id = commits.group_id
-        self.postponed: Partitions = frozenset()
-        """What the last round left to the next: one member had to stay, owners had changed, or gates were no use."""
-        self.emptied = False
-        """Whether the group may have been Empty when the last round committed: then anybody may commit after it."""
-        self.seen_at_return: Mapping[TopicPartition, int] | None = None
-        """What the emptied group had committed as somebody was back: too early for progress from the targets."""
+        self._emptied: Emptied | None = None
+        """Of the round that is being carried out."""
         self._kept_at: float | None = None
         """When the generation of the last round was seen, if an owner kept something in it (monotonic seconds)."""
-        self.kept: Partitions = frozenset()
-        """What owners have kept, or may have, although they were made to leave in the last round."""
-        self.left_open: Partitions = frozenset()
-        """For which owners may have sent old offsets to transactions that outlast the last round's Barrier."""
         self._failed_leads = 0
         """How often in a row."""
         self.not_led: str | None = None
@@ -192,20 +78,19 @@ class Sequences:
         self.went_on: Partitions = frozenset()
         """The partitions of which managed owners have said that they go on from the target."""
 
-    def carry_out(self, way: Way, round_: Round, group: Group) -> Partitions:
-        """``group``: as it was when the way was chosen."""
-        self.postponed, self.emptied, self.seen_at_return, self.kept = frozenset(), False, None, frozenset()
-        self.left_open = frozenset()
+    def carry_out(self, way: Way, round_: Round, group: Group) -> Outcome:
+        """``group``: as it was when the way was chosen. Raises ``Unavailable`` and ``DeadlinePassed``."""
+        self._emptied = None
         self.went_on -= round_.pending
         self._joins.note(group)
         try:
-            return self._carried_out(way, round_, group)
+            outcome = self._carried_out(way, round_, group)
         except GroupNotLive:
             # Its members have left since the look at it, or are others now. Nothing was committed yet.
-            self.postponed = round_.pending
-            return round_.pending
+            outcome = Outcome(not_tried=round_.pending)
+        return replace(outcome, emptied=self._emptied)
 
-    def _carried_out(self, way: Way, round_: Round, group: Group) -> Partitions:
+    def _carried_out(self, way: Way, round_: Round, group: Group) -> Outcome:
         match way:
             case Way.DIRECT:
                 return self._direct(round_, group)
@@ -220,34 +105,32 @@ class Sequences:
             case _:
                 assert_never(way)
 
-    def _direct(self, round_: Round, group: Group) -> Partitions:
+    def _direct(self, round_: Round, group: Group) -> Outcome:
         """Nobody owns the partitions: commit, and look whether somebody took them meanwhile, or may have.
 
         Who did may have started from the old offset; those are done again, as owned partitions.
         """
-        self.emptied = not group.has_members
+        self._emptied = None if group.has_members else Emptied()
         self._commits.commit(round_.targets, round_.number)
-        again = self._commit_over_transactions(round_)
+        late = self._commit_over_transactions(round_)
         now = self._group(round_.pending)
-        again |= frozenset(p for p in round_.pending if now.owner(p) is not None) | now.hidden(round_.pending)
-        return again
+        taken = frozenset(p for p in round_.pending if now.owner(p) is not None)
+        return Outcome(overwritten=late, unsure=taken | now.hidden(round_.pending))
 
-    def _gated(self, round_: Round) -> Partitions:
+    def _gated(self, round_: Round) -> Outcome:
         """Close the gates, wait until every owner has obeyed, commit, open: nobody else in the group notices.
 
         Whoever holds a partition besides keeps it closed; it goes on at its target when that hold ends.
         """
         self.disobeyed = self._gates.obstacle()
         if self.disobeyed is not None:
-            self.postponed = round_.pending
-            return round_.pending
+            return Outcome(not_tried=round_.pending)
         self._times.stop(round_.pending, self._pace.clock.monotonic())
         try:
             epochs = self._gates.close(round_.pending)
             self.disobeyed = self._gates.wait_obeyed(epochs)
             if self.disobeyed is not None:
-                self.postponed = round_.pending
-                return round_.pending
+                return Outcome(not_tried=round_.pending)
             self._learn_before(round_)
             self._commits.commit(round_.targets, round_.number)
             # Of an application whose producer does not run the agent.
@@ -262,8 +145,8 @@ class Sequences:
         if came_since:
             self.disobeyed = why
         self._note_reopened({p: epoch for p, epoch in epochs.items() if p not in came_since})
-        again = opened | came_since
-        return again | frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
+        overwritten = frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
+        return Outcome(overwritten=overwritten, unsure=opened | came_since)
 
     def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
         """For the record only: how long they stood still, and who goes on."""
@@ -284,7 +167,7 @@ class Sequences:
         with contextlib.suppress(DeadlinePassed):
             self._pace.until(all_go_on, self._pace.tuning.obey_s, 0.0)
 
-    def _barrier(self, round_: Round) -> Partitions:
+    def _barrier(self, round_: Round) -> Outcome:
         """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.
 
         Each member commits for the last time before it rejoins, and starts from the committed offsets after. So the
@@ -321,22 +204,23 @@ class Sequences:
             # Perhaps everybody has come since the join was last let go.
             if not in_time and not hold.blink():
                 self._joins.make_all_leave(hold.keep)
-                self.emptied = not self._group().has_members
+                self._note_if_empty()
                 self._learn_before(round_)
                 self._commits.commit(round_.targets, round_.number, hold=hold)
         # What an owner sent to a transaction just before it rejoined may show only now, or later.
         opened = self._kafka.pending(self._group_id, round_.pending)
         seen = dict(self._committed(round_))
         self._times.resume(round_.pending, clock.monotonic())
+        left_open = NO_PARTITIONS
         if opened:
-            self.left_open = self._commits.still_open(opened, tuning.watch_at_least_s)
+            left_open = self._commits.still_open(opened, tuning.watch_at_least_s)
             seen |= self._kafka.committed(self._group_id, opened)
         overwritten = round_.overwritten_at_release(seen)
         self._missed += bool(overwritten)
-        return overwritten | self.left_open
+        return Outcome(overwritten=overwritten, unsure=left_open, left_open=left_open)
 
-    def _handover(self, round_: Round, group: Group) -> Partitions:
-        """X4n: commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
+    def _handover(self, round_: Round, group: Group) -> Outcome:
+        """Commit, then leave in the owners' names; the read-back decides, for then they can commit no more.
 
         What they had committed in between is replaced before anybody takes their partitions.
         """
@@ -348,11 +232,10 @@ class Sequences:
         held = group.type is GroupType.CLASSIC and not keeps
         looked = self._pace.clock.monotonic()
         if held and self._owners_changed(round_, group):
-            self.postponed = round_.pending
-            return round_.pending
-        claims = Claims(self._kafka, group, round_.pending) if is_cooperative(group) else None
+            return Outcome(not_tried=round_.pending)
+        rejoins = Rejoins(self._kafka, group, round_.pending) if is_cooperative(group) else None
         began = self._pace.clock.monotonic()
-        with self._held_join(group, keeps=keeps, claims=claims) as hold:
+        with self._held_join(group, keeps=keeps, rejoins=rejoins) as hold:
             # Who owns what shows no more, and a rebalance may have ended between the look and the hold.
             unknown = held and self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s
             self._commits.commit(round_.targets, round_.number)
@@ -363,37 +246,38 @@ class Sequences:
             if unknown:
                 # So all are made to leave. To put the round off would cost them a rebalance more.
                 now = self._group(round_.pending)
-                owners, unsure = now.members, _NOBODY
+                owners, unsure = now.members, NO_PARTITIONS
                 self._times.stop(round_.pending, self._pace.clock.monotonic())
-            owners, self.postponed = _all_but_one(owners, now, round_.pending) if keeps else (owners, frozenset())
+            owners, not_tried = _all_but_one(owners, now, round_.pending) if keeps else (owners, NO_PARTITIONS)
             leaving = self._pace.clock.monotonic()
             for member in owners:
                 self._times.stop(member.assignment & round_.pending, leaving)
             left = self._kafka.membership.leave(self._group_id, owners)
             # Also if some of them had left by themselves just before.
-            self.emptied = {m.member_id for m in now.members} <= {m.member_id for m in owners}
+            emptied = {m.member_id for m in now.members} <= {m.member_id for m in owners}
+            self._emptied = Emptied() if emptied else None
             if keeps and self._is_stale(looked):
                 # A rebalance may have begun in between, in which they were rejoining already.
                 unsure = round_.pending
-            again = _owned_by_others(round_.pending, owners, left) | unsure | self.postponed
+            unsure |= _owned_by_others(round_.pending, owners, left)
             gone = tuple(m for m in owners if m.member_id in left)
-            if claims is not None:
-                claims.gone = gone
-            if hold is not None and keeps and self.emptied:
+            if rejoins is not None:
+                rejoins.gone = gone
+            if hold is not None and keeps and emptied:
                 # An Empty group waits for no pending member, and letting go of it later would begin a rebalance.
                 hold.release()
             self._wait_until_known([m for m in gone if m.member_id in old], group, hold)
-            again |= self._commit_over_transactions(round_, hold, but=again)
-        if claims is None:
+            overwritten = self._commit_over_transactions(round_, hold, but=unsure | not_tried)
+        kept = NO_PARTITIONS
+        if rejoins is None:
             self._end_join(group, began)
         else:
-            self._wait_until_back(claims)
-            self.kept = claims.kept()
-            self._kept_at = self._pace.clock.monotonic() if self.kept else None
-            again |= self.kept
-        return again
+            self._wait_until_back(rejoins)
+            kept = rejoins.kept()
+            self._kept_at = self._pace.clock.monotonic() if kept else None
+        return Outcome(overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept)
 
-    def _leading(self, round_: Round, group: Group) -> Partitions:
+    def _leading(self, round_: Round, group: Group) -> Outcome:
         """Lead a generation that gives the partitions to nobody, commit in the barrier of the next, give them back."""
         clock = self._pace.clock
         lead = Lead(
@@ -420,8 +304,7 @@ class Sequences:
                 self._joins.note_left(error.left)
             if not self._pace.until(self._joins.is_over, NOTICED_S, self._pace.tuning.look_s):
                 self._free_join()
-            self.postponed = round_.pending
-            return round_.pending
+            return Outcome(not_tried=round_.pending)
         except Unavailable as error:
             # What was committed, or may have been, may show only after the partitions have been given to somebody.
             if not in_barrier_once:
@@ -433,7 +316,7 @@ class Sequences:
         self._failed_leads = 0
         self._times.resume(round_.pending, clock.monotonic())
         self._end_join(group, clock.monotonic())
-        return frozenset()
+        return Outcome()
 
     def wait_for_heartbeat(self) -> bool:
         """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.
@@ -450,11 +333,15 @@ class Sequences:
 
     def _end_join(self, group: Group, began: float) -> None:
         if self._joins.end(group, began, held_s=self._held_for()):
-            self.emptied |= not self._group().has_members
+            self._note_if_empty()
 
     def _free_join(self, keep: Callable[[], None] = lambda: None) -> None:
         if self._joins.free(keep):
-            self.emptied |= not self._group().has_members
+            self._note_if_empty()
+
+    def _note_if_empty(self) -> None:
+        if self._emptied is None and not self._group().has_members:
+            self._emptied = Emptied()
 
     def _wait_until_known(self, old: Collection[Member], group: Group, hold: JoinHold | None) -> None:
         """Wait until owners know that they were made to leave whose clients name no member as they send offsets to a
@@ -481,7 +368,7 @@ class Sequences:
         seen = self._committed(round_)
         return frozenset(p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p])
 
-    def _wait_until_back(self, claims: Claims) -> None:
+    def _wait_until_back(self, rejoins: Rejoins) -> None:
         """Until the owners that were made to leave are back; one that has died meanwhile is not waited for."""
         tuning, clock = self._pace.tuning, self._pace.clock
         began = clock.monotonic()
@@ -491,7 +378,7 @@ class Sequences:
         def settled() -> bool:
             nonlocal open_since
             self._note_return()
-            if claims.are_back or claims.look():
+            if rejoins.are_back or rejoins.look():
                 return True
             now = clock.monotonic()
             waited = now - began
@@ -499,7 +386,7 @@ class Sequences:
             if open_since is not None and now - open_since > self._joins.standstill_s:
                 open_since = None
                 self._free_join()
-            return (waited > tuning.back_limit_s and claims.seen) or (
+            return (waited > tuning.back_limit_s and rejoins.seen) or (
                 waited > tuning.session_s and not self._group().has_members
             )
 
@@ -507,8 +394,8 @@ class Sequences:
         self._pace.until(settled, tuning.rejoin_limit_s, tuning.look_s / 4)
 
     def _note_return(self) -> None:
-        if self.emptied and self.seen_at_return is None and self._group().has_members:
-            self.seen_at_return = self._kafka.committed(self._group_id)
+        if self._emptied is not None and self._emptied.at_return is None and self._group().has_members:
+            self._emptied = Emptied(at_return=self._kafka.committed(self._group_id))
 
     def _is_stale(self, looked: float) -> bool:
         """Whether a look of that moment is too old to act upon; told a few times only, for brokers far away."""
@@ -533,7 +420,7 @@ class Sequences:
         return frozenset(m for m in owners if versions.get(m, 0) < COOPERATIVE_SUBSCRIPTION)
 
     @contextlib.contextmanager
-    def _held_join(self, group: Group, *, keeps: bool, claims: Claims | None) -> Iterator[JoinHold | None]:
+    def _held_join(self, group: Group, *, keeps: bool, rejoins: Rejoins | None) -> Iterator[JoinHold | None]:
         """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
         Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
@@ -553,14 +440,14 @@ class Sequences:
             def are_back() -> bool:
                 hold.keep()
                 self._note_return()
-                if claims is None:
+                if rejoins is None:
                     return self._group().has_members
                 # Members of a cooperative group read on while they wait for those who left.
-                return claims.look() or claims.have_rejoined(self._group())
+                return rejoins.look() or rejoins.have_rejoined(self._group())
 
             # Who has died is not waited for while the others stand still.
             noticed_s = tuning.heartbeat_s + NOTICED_S
-            limit_s = self._back_limit_s if claims is None else min(noticed_s, self._back_limit_s)
+            limit_s = self._back_limit_s if rejoins is None else min(noticed_s, self._back_limit_s)
             self._pace.until(are_back, limit_s, tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
@@ -642,9 +529,7 @@ def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Me
     return (*owners, *(m for m in group.owners(pending) if m.member_id not in known)), pending
 
 
-def _owned_by_others(
-    pending: frozenset[TopicPartition], owners: Iterable[Member], left: Collection[str]
-) -> frozenset[TopicPartition]:
+def _owned_by_others(pending: Partitions, owners: Iterable[Member], left: Collection[str]) -> Partitions:
     """Partitions whose owner was another by the time we left in its name: nobody has let those go."""
     return frozenset(p for m in owners if m.member_id not in left for p in m.assignment & pending)
 

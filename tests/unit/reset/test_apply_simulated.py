@@ -38,7 +38,7 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import make_plan
-from tidegate.reset.sequences import Claims
+from tidegate.reset.rejoins import Rejoins
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 
@@ -559,6 +559,41 @@ def test_what_comes_to_the_empty_group_while_nobody_looks_is_seen(
     world.check_reset(at_most=3)
 
 
+def test_a_writer_may_die_while_the_group_is_empty(tmp_path: Path) -> None:
+    """All owners have left, nobody is back yet, and an old position of theirs is committed: a KIP-848 Java consumer
+    does that between being fenced and rejoining. Its offset is above the target, as progress would be."""
+    kind = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+
+    def world_at(name: str) -> World:
+        world = World(kind, tmp_path / name)
+        # All of them, so that all members are made to leave.
+        world.targets = {p: world.kafka.committed(GROUP)[p] - BACK for p in PARTITIONS}
+        world.create()
+        return world
+
+    living = Process()
+    world_at("whole").execute(living)
+    left = living.calls.index("kafka.membership.leave") + 1
+    missed = []
+    for step in range(left + 1, len(living.calls)):
+        world = world_at(str(step))
+        with pytest.raises(Killed):
+            world.execute(Process(step))
+        if world.kafka.groups([GROUP])[GROUP].has_members:
+            break
+        late = min(world.targets)
+        world.kafka.commit_directly(GROUP, {late: world.targets[late] + BACK + 60})
+        world.clock.sleep(10.0)
+        result = world.execute()
+        assert result is not None, step
+        assert result.phase is Phase.SUCCEEDED, f"{step}: {result}"
+        world.settle()
+        if not world.starts_at_target(late):
+            missed.append(f"died before call {step} ({living.calls[step - 1]}): {result.message}")
+    assert step > left + 1, "the group was never empty"
+    assert not missed, missed
+
+
 def test_a_successor_that_cannot_look_does_not_say_that_nothing_was_changed(tmp_path: Path) -> None:
     world = World(KINDS[3], tmp_path / "whole")
     world.create()
@@ -1062,12 +1097,12 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
     world = World(next(k for k in KINDS if k.name == "cooperative"), tmp_path)
     world.kafka.max_size = 3  # so that nobody leads the group
     world.create()
-    looks, kept = count(1), Claims.kept
+    looks, kept = count(1), Rejoins.kept
 
-    def unsure(claims: Claims) -> frozenset[TopicPartition]:
-        return frozenset(world.targets) if next(looks) <= MAX_ROUNDS else kept(claims)
+    def unsure(rejoins: Rejoins) -> frozenset[TopicPartition]:
+        return frozenset(world.targets) if next(looks) <= MAX_ROUNDS else kept(rejoins)
 
-    monkeypatch.setattr(Claims, "kept", unsure)
+    monkeypatch.setattr(Rejoins, "kept", unsure)
     before = world.kafka.committed(GROUP)
     result = world.execute()
     assert result is not None
