@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.producer import TxnOffsetCommitRequest
 
 from devstack import KafkaCluster
 from devstack.toolcache import OLD_KAFKA_VERSION
@@ -22,10 +22,10 @@ from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT, PROBED, GroupKind, Support
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.connections import Connections
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.probe import PREFIX
 from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import KafkaOffsetWriter, silent_logger
 from tidegate.reset.model import RunRequest, Selection, ToEarliest
 from tidegate.reset.plan import UNSUPPORTED_BY_BROKERS
 from tidegate.reset.planning import PlanRefused, make_plan
@@ -55,26 +55,23 @@ def test_a_probe_finds_what_the_versions_say_and_leaves_no_group(
 
 
 def test_offsets_go_out_in_a_version_that_names_topics(
-    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, caplog: pytest.LogCaptureFixture
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition, group = TopicPartition(make_topic(1), 0), unique("group")
-    connection = Connection(kafka.bootstrap, properties={"debug": "protocol", "log_level": "7"})
-    log = silent_logger()
-    log.addHandler(caplog.handler)
-    level = log.level
-    log.setLevel(logging.DEBUG)
-    try:
-        with closing(Wire(connection)) as wire:
-            writer = KafkaOffsetWriter(connection, wire, group, transaction_timeout_s=20)
-            with writer.transaction() as transaction:
-                transaction.send(group, {partition: 0})
-            assert writer._producer is not None
-            writer._producer.poll(0)  # hands out what was logged
-    finally:
-        log.setLevel(level)
-        log.removeHandler(caplog.handler)
-    sent = {int(version) for version in re.findall(r"Sent TxnOffsetCommitRequest \(v(\d+)", caplog.text)}
-    assert sent == {NEWEST_COMMIT_SENT}
+    sent: list[Any] = []
+    call_all = Connections.call_all
+
+    def noting(these: Connections, requests: Mapping[int, Sequence[Any]], **options: Any) -> Any:
+        sent.extend(request for some in requests.values() for request in some)
+        return call_all(these, requests, **options)
+
+    monkeypatch.setattr(Connections, "call_all", noting)
+    with (
+        closing(KafkaClient(Connection(kafka.bootstrap))) as client,
+        client.writer(group, transaction_timeout_s=20).transaction() as transaction,
+    ):
+        transaction.send(group, {partition: 0})
+    assert {r.API_VERSION for r in sent if isinstance(r, TxnOffsetCommitRequest)} == {NEWEST_COMMIT_SENT}
 
 
 # --- on other releases ------------------------------------------------------------------------------------------------

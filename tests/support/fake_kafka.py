@@ -765,7 +765,7 @@ class FakeWriter:
         if self._epoch is None:
             self.fence()
         epoch = self._epoch or 0
-        # As librdkafka does: that the producer was fenced shows at its first request.
+        # That the producer was fenced shows at its first request.
         if self._is_newest(epoch):
             opened = self._kafka._begin(self._id, epoch, self._timeout_s)
         else:
@@ -812,24 +812,33 @@ class FakeTransaction:
     def __init__(self, kafka: FakeKafka, opened: _Transaction) -> None:
         self._kafka = kafka
         self._opened = opened
+        self._failed: KafkaFailure | None = None
 
     def send(self, group_id: str, offsets: Offsets) -> None:
+        try:
+            self._send(group_id, offsets)
+        except KafkaFailure as failure:
+            self._failed = failure
+            raise
+
+    def _send(self, group_id: str, offsets: Offsets) -> None:
         self._kafka._called("send")
         if not offsets:
             return
-        if not (group_id.isascii() and group_id.isprintable()):
-            raise Refused(f"commit offsets of group {group_id}: only for group ids of printable ASCII characters")
+        self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
         kind = kind_of(self._kafka._described(group_id))
         if kind in self._kafka.refuses:
             raise CommitRefused(f"add {len(offsets)} offset(s) of group {group_id}: UNKNOWN_MEMBER_ID")
         unknown = sorted(p for p in offsets if not self._kafka._exists(p))
         if unknown:
-            # librdkafka tries again until its deadline: UNKNOWN_TOPIC_OR_PART is retriable there.
+            # The coordinator may hear of it yet, so it is asked again for a while.
             raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
         self._kafka._send_offsets(self._opened, group_id, offsets)
 
     def commit(self) -> None:
         self._kafka._called("commit")
+        if self._failed is not None:
+            raise Refused(f"commit the transaction: not after a failure ({self._failed})")
         self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
         if not self._kafka._lost_answers:
             self._kafka._end(self._opened, commit=True)

@@ -24,7 +24,7 @@ class ByScript(Connections):
         self.asked: list[tuple[str, int, Any]] = []
         self.closed = 0
 
-    def nodes(self) -> list[int]:
+    def nodes(self, timeout_s: float | None = None) -> list[int]:  # noqa: ARG002
         return [0, 1, 2]
 
     def close(self) -> None:

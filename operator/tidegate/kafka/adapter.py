@@ -1,4 +1,4 @@
-"""The real Kafka behind ``tidegate.kafka.ports``: raw requests; confluent_kafka for records and transactions."""
+"""The real Kafka behind ``tidegate.kafka.ports``: raw requests; confluent_kafka for records."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.control import KafkaControlTopics
 from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.group_descriptions import describe_groups
+from tidegate.kafka.librdkafka import failure, silent_logger
 from tidegate.kafka.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka.membership import KafkaMembership
 from tidegate.kafka.metadata import read_topics, topics_start
@@ -39,7 +40,7 @@ from tidegate.kafka.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_watch import KafkaTopicWatch
 from tidegate.kafka.wire import Wire, check
-from tidegate.kafka.writer import KafkaOffsetWriter, failure, silent_logger
+from tidegate.kafka.writer import KafkaOffsetWriter
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,13 +84,7 @@ class KafkaClient:
         return KafkaTopicWatch(Wire(self._connection))
 
     def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
-        return KafkaOffsetWriter(
-            self._connection,
-            self._wire,
-            group_id,
-            transaction_timeout_s=transaction_timeout_s,
-            purpose=purpose,
-        )
+        return KafkaOffsetWriter(self._wire, group_id, transaction_timeout_s=transaction_timeout_s, purpose=purpose)
 
     def close(self) -> None:
         self._control.close()

@@ -19,8 +19,8 @@ STREAMS_GROUP_HEARTBEAT: Final = 88
 """API keys of ApiVersions. KIP-848 groups are joined by the second, streams groups (KIP-1071) by the third."""
 
 NEWEST_COMMIT_SENT: Final = 3
-"""The newest version of TxnOffsetCommit that librdkafka sends: the last without topic ids is 5 (KIP-1319), and a test
-holds what goes out below that."""
+"""The newest version of TxnOffsetCommit that is sent. From 4 on brokers answer otherwise, from 5 on the request is of
+transaction version 2 (KIP-890), from 6 on it names topics by ids (KIP-1319)."""
 
 KNOWN_COMMIT_VERSIONS: Final = (5, 6)
 """Newest versions of TxnOffsetCommit of the brokers from 4.0 on that were tested: they take offsets for every kind of
@@ -105,7 +105,7 @@ def told(kind: GroupKind, brokers: Collection[BrokerApis]) -> Capability | None:
         return Capability(
             Support.UNSUPPORTED,
             OLD_VERSIONS_GONE,
-            f"no broker offers TxnOffsetCommit in a version up to {NEWEST_COMMIT_SENT}, as Tidegate's client speaks it",
+            f"no broker offers TxnOffsetCommit in a version up to {NEWEST_COMMIT_SENT}, as Tidegate speaks it",
         )
     joining = _JOINED_BY.get(kind)
     offered = {joining is None or joining in broker.versions for broker in brokers}

@@ -93,7 +93,7 @@ def librdkafka_config(connection: Connection, **overrides: Any) -> dict[str, Any
 
 
 def kafka_python_config(connection: Connection) -> dict[str, Any]:
-    """Settings for kafka-python, which sends all requests that are no transaction's and read no records."""
+    """Settings for kafka-python, which sends all requests but those that read or write records."""
     auth = connection.authentication
     properties = connection.properties
     config: dict[str, Any] = {

@@ -67,9 +67,10 @@ class Connections:
             with contextlib.suppress(KafkaFailure):
                 opened.result().close()
 
-    def nodes(self) -> list[int]:
-        """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none."""
-        nodes = [broker.node_id for broker in self._client()._manager.cluster.brokers()]
+    def nodes(self, timeout_s: float | None = None) -> list[int]:
+        """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none, or when nobody lets
+        us in within ``timeout_s``."""
+        nodes = [broker.node_id for broker in self._client(timeout_s)._manager.cluster.brokers()]
         if not nodes:
             raise Unavailable(f"look for brokers at {self._connection.bootstrap_servers}: none is known")
         return nodes
@@ -97,10 +98,11 @@ class Connections:
         self, requests: Mapping[int, Sequence[Any]], *, what: str, timeout_s: float, writes: bool = False
     ) -> dict[int, list[Any] | KafkaFailure]:
         """As :meth:`call` for several brokers at once, by node id; what ``call`` would raise is among the values."""
-        client = self._client()
+        until = time.monotonic() + timeout_s
+        client = self._client(timeout_s)
         outcomes: dict[int, list[Any] | KafkaFailure] = {}
         try:
-            for node_id, told in client.exchange(requests, timeout_s).items():
+            for node_id, told in client.exchange(requests, until).items():
                 if told.error is None:
                     outcomes[node_id] = told.answers
                 else:
@@ -118,30 +120,39 @@ class Connections:
         An answer that takes longer than ``answer_s`` closes the connection.
         """
         try:
-            return Answer(self._client().start(node_id, request, timeout_s, answer_s), what)
+            until = time.monotonic() + timeout_s
+            return Answer(self._client(timeout_s).start(node_id, request, until, answer_s), what)
         except _RAISED as error:
             raise _failure(error, what) from error
 
-    def _client(self) -> _Client:
-        """Whoever comes while another thread connects shares what comes of it."""
+    def _client(self, timeout_s: float | None = None) -> _Client:
+        """Whoever comes while another thread connects shares what comes of it, and waits for it in its own time."""
         with self._lock:
             opened, mine = self._opened, self._opened is None
             if opened is None:
                 opened = self._opened = Future()
         if mine:
             try:
-                opened.set_result(self._connect())
+                opened.set_result(self._connect(timeout_s))
             except BaseException as error:
                 with self._lock:
                     self._opened = None if self._opened is opened else self._opened
                 opened.set_exception(error)
                 raise
-        return opened.result()
+        try:
+            return opened.result(timeout_s)
+        except TimeoutError as error:
+            if opened.done():
+                raise
+            raise Unavailable(f"connect to {self._connection.bootstrap_servers}: not within {timeout_s} s") from error
 
-    def _connect(self) -> _Client:
+    def _connect(self, timeout_s: float | None) -> _Client:
         what = f"connect to {self._connection.bootstrap_servers}"
         try:
-            return _Client(**kafka_python_config(self._connection))
+            config = kafka_python_config(self._connection)
+            if timeout_s is not None:
+                config["bootstrap_timeout_ms"] = min(config["bootstrap_timeout_ms"], timeout_s * 1000)
+            return _Client(**config)
         except _RAISED as error:
             raise _failure(error, what) from error
 
@@ -189,22 +200,21 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
             self._net.close()
             self._metrics.close()
 
-    def exchange(self, requests: Mapping[int, Sequence[Any]], timeout_s: float) -> Mapping[int, _Outcome]:
-        """What came of the requests to each node."""
+    def exchange(self, requests: Mapping[int, Sequence[Any]], until: float) -> Mapping[int, _Outcome]:
+        """What came of the requests to each node. ``until``: as the monotonic clock has it."""
 
         async def all_of_them() -> dict[int, _Outcome]:
-            begun = {n: self._manager.call_soon(self._exchange, n, some, timeout_s) for n, some in requests.items()}
+            begun = {n: self._manager.call_soon(self._exchange, n, some, until) for n, some in requests.items()}
             return {node_id: await outcome for node_id, outcome in begun.items()}
 
         outcomes: dict[int, _Outcome] = self._manager.run(all_of_them)
         return outcomes
 
-    async def _exchange(self, node_id: int, requests: Sequence[Any], timeout_s: float) -> _Outcome:
-        until = time.monotonic() + timeout_s
+    async def _exchange(self, node_id: int, requests: Sequence[Any], until: float) -> _Outcome:
         sent = False
         try:
-            connection = await self._connected(node_id, timeout_s)
-            left_ms = max(1.0, (until - time.monotonic()) * 1000)
+            connection = await self._connected(node_id, until)
+            left_ms = _left_ms(until)
             # At its end kafka-python closes the connection: what else waits for that broker is not answered either.
             answers = [connection.send_request(request, request_timeout_ms=left_ms) for request in requests]
             sent = True
@@ -212,12 +222,12 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
         except _RAISED as error:
             return _Outcome([], error, sent and not isinstance(error, _NOT_SENT))
 
-    def start(self, node_id: int, request: Any, timeout_s: float, answer_s: float) -> Future[Any]:
+    def start(self, node_id: int, request: Any, until: float, answer_s: float) -> Future[Any]:
         """Send without waiting for the answer."""
         told: Future[Any] = Future()
 
         async def send() -> None:
-            connection = await self._connected(node_id, timeout_s)
+            connection = await self._connected(node_id, until)
             answer = connection.send_request(request, request_timeout_ms=answer_s * 1000)
             answer.add_callback(told.set_result)
             answer.add_errback(told.set_exception)
@@ -225,12 +235,12 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
         self._manager.run(send)
         return told
 
-    async def _connected(self, node_id: int, timeout_s: float) -> Any:
+    async def _connected(self, node_id: int, until: float) -> Any:
         manager = self._manager
         if manager.cluster.broker_metadata(node_id) is None:
-            await manager.wait_for(manager.call_soon(manager.cluster.refresh_metadata), timeout_s * 1000)
+            await manager.wait_for(manager.call_soon(manager.cluster.refresh_metadata), _left_ms(until))
         connection = manager.get_connection(node_id)
-        await manager.wait_for(connection.init_future, timeout_s * 1000)
+        await manager.wait_for(connection.init_future, _left_ms(until))
         return connection
 
 
@@ -271,6 +281,10 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._trouble = error
             if _is_refusal(error):
                 self._auth_failures[node.node_id] = error  # which ends bootstrapping
+
+
+def _left_ms(until: float) -> float:
+    return max(1.0, (until - time.monotonic()) * 1000)
 
 
 def _last_words_first(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:

@@ -53,12 +53,12 @@ from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.codes import UNKNOWN_PARTITION
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.librdkafka import failure, silent_logger
 from tidegate.kafka.log_offsets import LATEST, LogOffsets
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka.topic_ids import topic_id_of_bytes
 from tidegate.kafka.wire import Wire, check
-from tidegate.kafka.writer import failure, silent_logger
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0

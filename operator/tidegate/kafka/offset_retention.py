@@ -13,11 +13,11 @@ from tidegate.kafka.client_config import librdkafka_config
 from tidegate.kafka.codes import UNKNOWN_PARTITION
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.librdkafka import failure, silent_logger
 from tidegate.kafka.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
 from tidegate.kafka.wire import HAS_MEMBERS, NO_ERROR, Wire, check, commits_of
-from tidegate.kafka.writer import failure, silent_logger
 from tidegate.retention.expiry import RetentionSettings
 from tidegate.retention.ports import Commit, Commits
 from tidegate.retention.records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of, with_tail

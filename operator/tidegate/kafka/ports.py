@@ -108,7 +108,7 @@ class GroupTransaction(Protocol):
     """One open Kafka transaction that commits offsets. Not thread-safe.
 
     ``send`` may be called again: within a transaction the last offsets sent win. Leaving the context without
-    ``commit`` aborts.
+    ``commit`` aborts, and so does leaving it after a ``send`` that failed: what is committed is all that was sent.
     """
 
     def send(self, group_id: str, offsets: Offsets) -> None:

@@ -1,8 +1,9 @@
 """Requests to whichever broker answers them, by kafka-python's request classes (TLS and SASL included).
 
 To the coordinators of groups: JoinGroup and LeaveGroup without being a member (KIP-394, KIP-345), OffsetFetch of many
-groups at once (KIP-709), OffsetCommit, OffsetDelete (KIP-496), descriptions. To any broker, or each: Metadata,
-settings, new topics, the list of groups. Whom to ask, and for how long, is decided here.
+groups at once (KIP-709), OffsetCommit, OffsetDelete (KIP-496), descriptions. To those of transactions: what a producer
+asks of them. To any broker, or each: Metadata, settings, new topics, the list of groups. Whom to ask, and for how long,
+is decided here.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from kafka.protocol.metadata import (
 
 from tidegate.kafka.capabilities import BrokerApis
 from tidegate.kafka.client_config import socket_timeout_ms
-from tidegate.kafka.codes import NOT_AUTHORIZED, UNREACHABLE
+from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, UNREACHABLE
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.connections import Answer, Connections
-from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthenticated, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.metadata import NEWEST_VERSION, OLDEST_VERSION
 from tidegate.kafka.model import Committed, TopicPartition
 from tidegate.kafka.rights import Right, on_group, on_topics, to_grant
@@ -132,6 +133,8 @@ def check(code: int, what: str, *needs: Right, said: str | None = None) -> None:
     name = wire_errors.for_code(code).__name__ + (f" ({said})" if said else "")
     if code in UNREACHABLE:
         raise Unavailable(f"{what}: {name}")
+    if code in FENCED:
+        raise Fenced(f"{what}: {name}")
     if code in NOT_AUTHORIZED:
         raise NotAuthorized(f"{what}: {name}{to_grant(needs, NOT_AUTHORIZED[code])}")
     raise Refused(f"{what}: {name}")
@@ -140,9 +143,12 @@ def check(code: int, what: str, *needs: Right, said: str | None = None) -> None:
 class Wire:
     """Raw requests. Thread-safe; connects on first use. Calls are bounded in time, and raise ``KafkaFailure``s only.
 
-    A request is sent again where its broker has gone, the group's coordinator has moved or nobody has answered: it has
-    to be one that changes nothing when it is repeated, unless said otherwise.
+    A request is sent again where its broker has gone, the coordinator has moved or nobody has answered: it has to be
+    one that changes nothing when it is repeated, unless said otherwise.
     """
+
+    OVERTIME_S: Final = 2.0
+    """How much longer than its time limit a call may take: whoever is asked last gets a moment to answer."""
 
     _TIMEOUT_S = 15.0
     _BROKER_TIMEOUT_S = 5.0
@@ -160,7 +166,7 @@ class Wire:
     def __init__(self, connection: Connection) -> None:
         self._timeout_s = min(self._TIMEOUT_S, socket_timeout_ms(connection) / 1000)
         self._connections = Connections(connection)
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._last_node: int | None = None
         """The broker that answered last what any can answer: it is asked again, as it knows most of what it told."""
 
@@ -173,9 +179,11 @@ class Wire:
         """What any broker answers; one after the other is asked."""
 
         def attempt(_: bool) -> Any:
-            nodes = sorted(self._connections.nodes(), key=lambda node: node != self._last_node)
+            nodes = sorted(self._connections.nodes(left()), key=lambda node: node != self._last_node)
             failure: KafkaFailure = Unavailable(f"{what}: there is no broker")
-            for node in nodes:
+            for tried, node in enumerate(nodes):
+                if tried and time.monotonic() > until:
+                    break
                 try:
                     answer = self.ask(node, build(), what=what, timeout_s=min(self._BROKER_TIMEOUT_S, left()))
                 except NotAuthenticated:
@@ -213,23 +221,24 @@ class Wire:
 
     def exchange(
         self,
-        group_id: str,
+        key: str,
         *requests: Callable[[], Any],
+        of: CoordinatorType = CoordinatorType.GROUP,
         code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
         what: str,
         needs: Right | None = None,
         timeout_s: float | None = None,
         once: bool = False,
     ) -> list[Any]:
-        """Send requests to the group's coordinator, back to back, following it when it moves; the answers.
+        """Send requests to the coordinator of a group or a transactional id, back to back, following it when it moves.
 
-        ``needs``: the right to name where the principal may not even look for the coordinator. ``once``: a request that
-        was sent is not sent again when no answer comes; raises ``OutcomeUnknown``.
+        Returns the answers. ``needs``: the right to name where the principal may not even look for the coordinator.
+        ``once``: a request that was sent is not sent again when no answer comes; raises ``OutcomeUnknown``.
         """
         deadline = self.deadline(timeout_s)
 
         def attempt(again: bool) -> list[Any]:
-            node = self._find([group_id], deadline, fresh=again, needs=needs)[group_id]
+            node = self._find([key], deadline, of=of, fresh=again, needs=needs)[key]
             sent, limit = [build() for build in requests], self._part_of(deadline)
             answers = self._connections.call(node, sent, what=what, timeout_s=limit, writes=once)
             moved = next((c for c in map(code_of, answers) if c in _NOT_THERE_NOW), NO_ERROR)
@@ -239,7 +248,7 @@ class Wire:
         try:
             return self.patiently(attempt, deadline)
         except KafkaFailure:
-            self._coordinators.pop(group_id, None)
+            self._coordinators.pop((of, key), None)
             raise
 
     def of_coordinators(
@@ -292,7 +301,7 @@ class Wire:
             self.patiently(attempt, deadline)
         except KafkaFailure:
             for group_id in group_ids:
-                self._coordinators.pop(group_id, None)
+                self._coordinators.pop((CoordinatorType.GROUP, group_id), None)
             raise
         return found
 
@@ -316,28 +325,40 @@ class Wire:
         return max(self._LEAST_TIMEOUT_S, min(left, self._timeout_s * self._PATIENT_PART))
 
     def _find(
-        self, group_ids: Collection[str], deadline: float, *, fresh: bool = False, needs: Right | None = None
+        self,
+        keys: Collection[str],
+        deadline: float,
+        *,
+        of: CoordinatorType = CoordinatorType.GROUP,
+        fresh: bool = False,
+        needs: Right | None = None,
     ) -> dict[str, int]:
-        """Node ids by group."""
-        known = {} if fresh else {g: self._coordinators.get(g) for g in group_ids}
-        found = {g: node for g, node in known.items() if node is not None}
-        unknown = [g for g in group_ids if g not in found]
+        """Node ids by group, or by transactional id."""
+        known = {} if fresh else {key: self._coordinators.get((of, key)) for key in keys}
+        found = {key: node for key, node in known.items() if node is not None}
+        unknown = [key for key in keys if key not in found]
         if unknown:
-            found |= {row.key: row.node_id for row in self._look_for(unknown, deadline, needs)}
-            self._coordinators |= found
+            looked_up = {row.key: row.node_id for row in self._look_for(unknown, deadline, of=of, needs=needs)}
+            self._coordinators |= {(of, key): node for key, node in looked_up.items()}
+            found |= looked_up
         return found
 
-    def _look_for(self, group_ids: Collection[str], deadline: float, needs: Right | None = None) -> list[Any]:
+    def _look_for(
+        self,
+        keys: Collection[str],
+        deadline: float,
+        *,
+        of: CoordinatorType = CoordinatorType.GROUP,
+        needs: Right | None = None,
+    ) -> list[Any]:
         """FindCoordinator (KIP-699): key, node id, host and port of each."""
         answer = self.ask_any(
-            lambda: FindCoordinatorRequest(
-                key_type=CoordinatorType.GROUP.value, coordinator_keys=list(group_ids), min_version=4
-            ),
-            what=f"find the coordinator of {_named(group_ids)}",
+            lambda: FindCoordinatorRequest(key_type=of.value, coordinator_keys=list(keys), min_version=4),
+            what=f"find the coordinator of {_named(keys, of)}",
             deadline=deadline,
         )
         for row in answer.coordinators:
-            what = f"find the coordinator of group {row.key}"
+            what = f"find the coordinator of {_named([row.key], of)}"
             check(row.error_code, what, on_group("Describe", row.key) if needs is None else needs)
         return list(answer.coordinators)
 
@@ -767,8 +788,9 @@ def _values(row: Any) -> dict[str, str]:
     return {setting.name: setting.value or "" for setting in row.configs}
 
 
-def _named(group_ids: Collection[str]) -> str:
-    return f"group {next(iter(group_ids))}" if len(group_ids) == 1 else f"{len(group_ids)} groups"
+def _named(keys: Collection[str], of: CoordinatorType = CoordinatorType.GROUP) -> str:
+    one = "group" if of is CoordinatorType.GROUP else "transactional id"
+    return f"{one} {next(iter(keys))}" if len(keys) == 1 else f"{len(keys)} {one}s"
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

@@ -1,36 +1,56 @@
-"""Writing a group's offsets: by Kafka transaction on a live group, plainly on one without members."""
+"""Writing a group's offsets: by Kafka transaction on a live group, plainly on one without members.
+
+The requests of a transactional producer that writes no records (``TransactionManager``), sent raw so that each call
+ends in its time: see ``docs/adr/0022-raw-transactions.md``.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka import TopicPartition as ClientTopicPartition
+from kafka import errors as wire_errors
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
 
-from tidegate.kafka.client_config import librdkafka_config
-from tidegate.kafka.codes import FENCED, NOT_AUTHORIZED, NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT
+from tidegate.kafka.codes import NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE
 from tidegate.kafka.errors import (
     CommitRefused,
     Fenced,
     GroupNotEmpty,
     KafkaFailure,
-    NotAuthorized,
+    NotAuthenticated,
     OutcomeUnknown,
     Refused,
     Unavailable,
     UnknownPartitions,
 )
 from tidegate.kafka.model import Offsets, TopicPartition
-from tidegate.kafka.rights import Resource, Right, on_group, on_topics, to_grant
-from tidegate.kafka.wire import HAS_MEMBERS, NO_ERROR, Wire, check
+from tidegate.kafka.rights import Resource, Right, on_group, on_topics
+from tidegate.kafka.wire import HAS_MEMBERS, NO_ERROR, Wire, by_topic, check
 
-_SOCKET_TIMEOUT_S: Final = 15.0
+_LOADING: Final = 14
+"""COORDINATOR_LOAD_IN_PROGRESS: of all answers that pass, the one that says for certain that nothing was done."""
+
+_NEWEST_INIT: Final = 4
+_NEWEST_ADD: Final = 3
+_NEWEST_END: Final = 3
+"""The newest versions from before transaction version 2 (KIP-890), which go with ``NEWEST_COMMIT_SENT``."""
+
+_PAUSE_S: Final = 0.02
+"""Between two tries while a transaction is being ended: that takes about as long."""
+
+_NEW_PARTITION_S: Final = 3.0
+"""How long a coordinator may not know a partition that another broker has told of."""
 
 
 def transactional_id(group_id: str, purpose: str = "") -> str:
@@ -41,90 +61,74 @@ def transactional_id(group_id: str, purpose: str = "") -> str:
     return f"tidegate.{group_id}.{purpose}" if purpose else f"tidegate.{group_id}"
 
 
-def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
-    """The failure that librdkafka's error means. ``needs``: the rights that were needed, for who lacks one."""
-    code = error.code()
-    text = f"{what}: {error.str()} ({error.name()})"
-    if code in FENCED:
-        return Fenced(text)
-    if code in NOT_AUTHORIZED:
-        refused: Resource | None = NOT_AUTHORIZED[code]
-        if refused is Resource.CLUSTER:
-            # A producer that may write to no topic at all is refused its id, as if that took a right on the cluster.
-            refused = None
-        return NotAuthorized(f"{text}{to_grant(needs, refused)}")
-    if code in UNREACHABLE or error.retriable():
-        return Unavailable(text)
-    return Refused(text)
+@dataclass(frozen=True, slots=True)
+class _Producer:
+    """Who a transactional id's coordinator takes us for; it refuses all with an older epoch."""
+
+    producer_id: int
+    epoch: int
 
 
 class KafkaOffsetWriter:
     """Implements ``tidegate.kafka.ports.OffsetWriter`` for one group."""
 
-    _STEP_TIMEOUT_S = 20.0
-    """Longer than a coordinator's failover (8 to 16 s, facts)."""
+    _STEP_TIMEOUT_S = 18.0
+    """Longer than a coordinator's failover (8 to 16 s). No call takes longer than this and ``Wire.OVERTIME_S``."""
+    _ABORT_TIMEOUT_S = 5.0
+    """Shorter, as the brokers end it at the transaction's time-out, and the next writer at once."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        wire: Wire,
-        group_id: str,
-        *,
-        transaction_timeout_s: float,
-        purpose: str = "",
-    ) -> None:
-        self._connection = connection
+    def __init__(self, wire: Wire, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> None:
         self._wire = wire
         self._group_id = group_id
         self._id = transactional_id(group_id, purpose)
         self._timeout_s = transaction_timeout_s
-        self._producer: Producer | None = None
-        self._metadata: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._producer: _Producer | None = None
 
     def close(self) -> None:
         self._producer = None
 
     def fence(self) -> None:
-        producer = Producer(
-            librdkafka_config(
-                self._connection,
-                **{
-                    "transactional.id": self._id,
-                    "transaction.timeout.ms": int(self._timeout_s * 1000),
-                    # librdkafka wants it to be no longer than the transaction's.
-                    "socket.timeout.ms": int(min(self._timeout_s, _SOCKET_TIMEOUT_S) * 1000),
-                },
-            ),
-            logger=silent_logger(),
-        )
-        what = f"take over transactional id {self._id}"
-        needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
-        self._until_answered(lambda: producer.init_transactions(self._STEP_TIMEOUT_S), what, needs)
-        self._producer = producer
+        self._producer = None
+        self._producer = self._initialized()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[KafkaTransaction]:
-        if self._producer is None:
-            self.fence()
-        producer = self._producer
-        if producer is None:
-            raise Unavailable(f"group {self._group_id}: the writer was closed")
-        try:
-            producer.begin_transaction()
-        except KafkaException as error:
-            self._producer = None  # a producer that cannot begin is of no further use
-            raise failure(error.args[0], f"begin a transaction for group {self._group_id}") from error
-        transaction = KafkaTransaction(producer, self._id, self._group_metadata, self._STEP_TIMEOUT_S)
+        producer = self._producer or self._initialized()
+        # Whoever comes after a transaction whose end is not known fences it: its offsets are not to be in the next one.
+        self._producer = None
+        transaction = KafkaTransaction(self._wire, self._id, producer, self._STEP_TIMEOUT_S)
         try:
             yield transaction
         finally:
             if not transaction.ended:
-                try:
-                    producer.abort_transaction(self._STEP_TIMEOUT_S)
-                except KafkaException:
-                    # The broker ends it at the transaction timeout; the next writer does at once.
-                    self._producer = None
+                transaction.abort(self._ABORT_TIMEOUT_S)
+            if transaction.over:
+                self._producer = producer
+
+    def _initialized(self) -> _Producer:
+        """InitProducerId: ends what an earlier producer has left open, and goes on when that has ended."""
+        what = f"take over transactional id {self._id}"
+        needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
+        answer = _settled(
+            lambda left_s: self._wire.exchange(
+                self._id,
+                lambda: InitProducerIdRequest(
+                    transactional_id=self._id,
+                    transaction_timeout_ms=int(self._timeout_s * 1000),
+                    producer_id=-1,
+                    producer_epoch=-1,
+                    max_version=_NEWEST_INIT,
+                ),
+                of=CoordinatorType.TRANSACTION,
+                what=what,
+                needs=needs,
+                timeout_s=left_s,
+            )[0],
+            lambda answer: int(answer.error_code),
+            time.monotonic() + self._STEP_TIMEOUT_S,
+        )
+        check(answer.error_code, what, needs)
+        return _Producer(answer.producer_id, answer.producer_epoch)
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"
@@ -154,100 +158,210 @@ class KafkaOffsetWriter:
     def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return self._wire.delete_offsets(group_id, partitions) if partitions else frozenset()
 
-    def _group_metadata(self, group_id: str) -> Any:
-        """Generation −1 and no member: what a producer outside the group may commit with (KAFKA-9365, KAFKA-18060)."""
-        if not (group_id.isascii() and group_id.isprintable()):
-            # It would say "Input buffer group id is not safe" (rd_kafka_consumer_group_metadata_read).
-            raise Refused(
-                f"commit offsets of group {group_id}: librdkafka does so in a transaction only for group ids of "
-                "printable ASCII characters"
-            )
-        with self._lock:
-            if group_id not in self._metadata:
-                outsider = Consumer(
-                    librdkafka_config(self._connection, **{"group.id": group_id}),
-                    logger=silent_logger(),
-                )
-                self._metadata[group_id] = outsider.consumer_group_metadata()
-                outsider.close()
-            return self._metadata[group_id]
-
-    def _until_answered(self, call: Callable[[], object], what: str, needs: Right) -> None:
-        deadline = time.monotonic() + self._STEP_TIMEOUT_S
-        while True:
-            try:
-                call()
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.retriable() and time.monotonic() < deadline:
-                    continue
-                raise failure(cause, what, needs) from error
-            return
-
 
 class KafkaTransaction:
-    """Implements ``tidegate.kafka.ports.GroupTransaction``."""
+    """Implements ``tidegate.kafka.ports.GroupTransaction``.
 
-    def __init__(
-        self, producer: Producer, transactional_id: str, metadata: Callable[[str], Any], timeout_s: float
-    ) -> None:
+    ``ended``: nothing is left to abort. ``over``: it is known how it ended, so the producer may begin another one; a
+    fenced producer may too, and hears so again.
+    """
+
+    def __init__(self, wire: Wire, transactional_id: str, producer: _Producer, timeout_s: float) -> None:
+        self._wire = wire
+        self._id = transactional_id
         self._producer = producer
-        self._needs = Right("Write", Resource.TRANSACTIONAL_ID, transactional_id)
-        self._metadata = metadata
         self._timeout_s = timeout_s
+        self._needs = Right("Write", Resource.TRANSACTIONAL_ID, transactional_id)
+        self._begun = False
+        self._failed: KafkaFailure | None = None
         self.ended = False
+        self.over = False
 
     def send(self, group_id: str, offsets: Offsets) -> None:
         if not offsets:
             return
         what = f"add {len(offsets)} offset(s) of group {group_id} to the transaction"
-        partitions = _client_partitions(offsets)
         deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                self._producer.send_offsets_to_transaction(partitions, self._metadata(group_id), self._timeout_s)
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.retriable() and not cause.txn_requires_abort() and time.monotonic() < deadline:
-                    continue
-                if cause.code() in NOT_TAKEN_FROM_OUTSIDE:
-                    raise CommitRefused(f"{what}: {cause.str()} ({cause.name()})") from error
-                topics = on_topics("Read", (p.topic for p in offsets))
-                raise failure(cause, what, self._needs, on_group("Read", group_id), *topics) from error
-            return
+        self._begun = True  # the coordinator may have heard of it where no answer comes
+        try:
+            self._add_group(group_id, what, deadline)
+            self._send(group_id, offsets, what, deadline)
+        except Fenced:
+            self.ended = self.over = True
+            raise
+        except KafkaFailure as failure:
+            self._failed = failure
+            raise
+
+    def _add_group(self, group_id: str, what: str, deadline: float) -> None:
+        """AddOffsetsToTxn, before each send: only this coordinator tells a fenced producer that it is."""
+        needs = self._needs, on_group("Read", group_id)
+        answer = _settled(
+            lambda left_s: self._wire.exchange(
+                self._id,
+                lambda: AddOffsetsToTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=self._producer.producer_id,
+                    producer_epoch=self._producer.epoch,
+                    group_id=group_id,
+                    max_version=_NEWEST_ADD,
+                ),
+                of=CoordinatorType.TRANSACTION,
+                what=what,
+                needs=self._needs,
+                timeout_s=left_s,
+            )[0],
+            lambda answer: int(answer.error_code),
+            deadline,
+        )
+        check(answer.error_code, what, *needs)
+
+    def _send(self, group_id: str, offsets: Offsets, what: str, deadline: float) -> None:
+        needs = self._needs, on_group("Read", group_id), *on_topics("Read", (p.topic for p in offsets))
+        answer = _settled(
+            lambda left_s: self._wire.exchange(
+                group_id,
+                lambda: self._offsets_request(group_id, offsets),
+                code_of=_first_code,
+                what=what,
+                needs=on_group("Read", group_id),
+                timeout_s=left_s,
+            )[0],
+            _first_code,
+            deadline,
+        )
+        code = _first_code(answer)
+        if code in NOT_TAKEN_FROM_OUTSIDE:
+            raise CommitRefused(f"{what}: {_name(code)}")
+        if code in UNKNOWN_PARTITION:
+            raise Unavailable(f"{what}: {_name(code)}")  # the coordinator may hear of it yet
+        check(code, what, *needs)
+
+    def _offsets_request(self, group_id: str, offsets: Offsets) -> Any:
+        """TxnOffsetCommit of nobody's: generation −1 and no member, as a producer outside the group may commit
+        (KAFKA-9365, KAFKA-18060)."""
+        topic_class = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition_class = topic_class.TxnOffsetCommitRequestPartition
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group_id,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.epoch,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[
+                topic_class(
+                    name=topic,
+                    partitions=[
+                        partition_class(
+                            partition_index=number,
+                            committed_offset=offsets[TopicPartition(topic, number)],
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(offsets).items()
+            ],
+            max_version=NEWEST_COMMIT_SENT,
+        )
 
     def commit(self) -> None:
-        what = "commit the transaction"
-        deadline = time.monotonic() + self._timeout_s
+        if self._failed is not None:
+            raise Refused(f"commit the transaction: not after a failure ({self._failed})")
+        try:
+            self._end(True, self._timeout_s)
+        except OutcomeUnknown:
+            self.ended = True
+            raise
+        except Fenced:
+            self.ended = self.over = True
+            raise
+        self.ended = self.over = True
+
+    def abort(self, timeout_s: float) -> None:
+        """Raises nothing: what is not ended here the broker ends at the transaction's time-out, the next writer at
+        once."""
+        try:
+            self._end(False, timeout_s)
+        except Fenced:
+            self.over = True
+        except KafkaFailure:
+            pass
+        else:
+            self.over = True
+        self.ended = True
+
+    def _end(self, committed: bool, timeout_s: float) -> None:
+        """EndTxn, asked again while it may still be answered: the coordinator answers as to the first.
+
+        Raises ``OutcomeUnknown`` where it may have been done, and ``Unavailable`` where it was not.
+        """
+        if not self._begun:
+            return  # nobody has heard of this transaction
+        what = f"{'commit' if committed else 'abort'} the transaction"
+        deadline = time.monotonic() + timeout_s
+        told: list[int] = []
+        unanswered = False
+
+        def code_of(answer: Any) -> int:
+            told.append(int(answer.error_code))
+            return told[-1]
+
         while True:
             try:
-                # A commit whose answer is missing is asked for again: librdkafka resumes it.
-                self._producer.commit_transaction(self._timeout_s)
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.retriable() and time.monotonic() < deadline:
+                self._wire.exchange(
+                    self._id,
+                    lambda: EndTxnRequest(
+                        transactional_id=self._id,
+                        producer_id=self._producer.producer_id,
+                        producer_epoch=self._producer.epoch,
+                        committed=committed,
+                        max_version=_NEWEST_END,
+                    ),
+                    of=CoordinatorType.TRANSACTION,
+                    code_of=code_of,
+                    what=what,
+                    needs=self._needs,
+                    timeout_s=_left_s(deadline),
+                    once=True,
+                )
+                check(told[-1], what, self._needs)
+            except (OutcomeUnknown, Unavailable) as failure:
+                unanswered |= isinstance(failure, OutcomeUnknown)
+                if time.monotonic() < deadline and not isinstance(failure, NotAuthenticated):
+                    time.sleep(_PAUSE_S)
                     continue
-                if cause.retriable() or cause.code() in UNREACHABLE:
-                    self.ended = True
-                    raise OutcomeUnknown(f"{what}: {cause.str()} ({cause.name()})") from error
-                raise failure(cause, what, self._needs) from error
-            self.ended = True
+                # What a coordinator has written before it lost its place may be carried out by the next one.
+                if unanswered or any(code != _LOADING for code in told):
+                    raise OutcomeUnknown(str(failure)) from failure
+                raise
             return
+
+
+def _settled(ask: Callable[[float], Any], code_of: Callable[[Any], int], deadline: float) -> Any:
+    """The first answer that does not pass by itself, or the last in time. ``ask``: is told the time left."""
+    patience = {code: time.monotonic() + _NEW_PARTITION_S for code in UNKNOWN_PARTITION}
+    while True:
+        answer = ask(_left_s(deadline))
+        code = code_of(answer)
+        until = deadline if code in UNREACHABLE else patience.get(code, 0.0)
+        if time.monotonic() >= min(until, deadline):
+            return answer
+        time.sleep(_PAUSE_S)
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _name(code: int) -> str:
+    return str(wire_errors.for_code(code).__name__)
 
 
 def _first_code(answer: Any) -> int:
-    """The first error of an OffsetCommit's answer."""
+    """The first error of an OffsetCommit's or a TxnOffsetCommit's answer."""
     codes = (int(row.error_code) for topic in answer.topics for row in topic.partitions)
     return next((code for code in codes if code != NO_ERROR), NO_ERROR)
-
-
-def _client_partitions(offsets: Offsets) -> list[ClientTopicPartition]:
-    return [ClientTopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
-
-
-def silent_logger() -> logging.Logger:
-    """For librdkafka, whose lines repeat what its errors say."""
-    logger = logging.getLogger("tidegate.kafka.librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger

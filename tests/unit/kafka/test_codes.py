@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from inspect import isclass
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from kafka import errors as wire_errors
 
 from tidegate.kafka import codes
-from tidegate.kafka.errors import CommitRefused, Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.librdkafka import failure
 from tidegate.kafka.wire import check
-from tidegate.kafka.writer import KafkaTransaction, failure
 
 LOCAL_REFUSALS = frozenset(
     {
@@ -143,28 +142,6 @@ def test_no_code_means_two_things() -> None:
 )
 def test_a_failed_call_says_whether_to_try_again(code: int, kind: type[KafkaFailure]) -> None:
     assert type(failure(KafkaError(code), "look")) is kind
-    if code >= 0 and kind is not Fenced:
+    if code >= 0:
         with pytest.raises(kind):
             check(code, "look")
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        *((code, CommitRefused) for code in sorted(codes.NOT_TAKEN_FROM_OUTSIDE)),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAuthorized),
-        (KafkaError.INVALID_COMMIT_OFFSET_SIZE, Refused),
-        (KafkaError.COORDINATOR_NOT_AVAILABLE, Unavailable),
-    ],
-)
-def test_a_coordinator_that_wants_a_member_is_told_from_one_that_wants_a_right(
-    code: int, kind: type[KafkaFailure]
-) -> None:
-    class Refusing:
-        def send_offsets_to_transaction(self, *_: object) -> None:
-            raise KafkaException(KafkaError(code))
-
-    transaction = KafkaTransaction(Refusing(), "tidegate.g", lambda group_id: group_id, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(KafkaFailure) as caught:
-        transaction.send("g", {TopicPartition("orders", 0): 1})
-    assert type(caught.value) is kind

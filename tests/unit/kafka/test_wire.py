@@ -11,7 +11,6 @@ import pytest
 from support.scripted_wire import PATIENCE_MS, ByScript, coordinators, each, wire_to
 from tidegate.kafka import log_offsets
 from tidegate.kafka.capabilities import BrokerApis
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import (
     GroupNotEmpty,
     KafkaFailure,
@@ -37,7 +36,7 @@ def committed(code: int, *rest: int) -> Any:
 
 
 def altering(brokers: ByScript) -> None:
-    writer = KafkaOffsetWriter(Connection("127.0.0.1:1"), wire_to(brokers), GROUP, transaction_timeout_s=5)
+    writer = KafkaOffsetWriter(wire_to(brokers), GROUP, transaction_timeout_s=5)
     writer._STEP_TIMEOUT_S = PATIENCE_MS / 1000  # type: ignore[misc]
     writer.alter(GROUP, {HERE: 3, BEYOND: 4})
 
