@@ -383,29 +383,6 @@ GroupPattern = Annotated[
     ),
 ]
 
-# librdkafka refuses others where offsets are committed in a transaction (rd_kafka_consumer_group_metadata_read).
-_ASCII_GROUP: Final = r"[!-~]([ -~]*[!-~])?"
-
-AsciiGroupId = Annotated[
-    str,
-    matching(
-        _ASCII_GROUP,
-        "must be a group id of 1 to 255 ASCII characters, without control characters and without spaces at its ends: "
-        "offsets of other groups cannot be committed in a transaction",
-        most=255,
-    ),
-]
-AsciiGroupPattern = Annotated[
-    str,
-    matching(
-        _ASCII_GROUP,
-        "must be a group id, or a pattern in which '*' stands for any characters: 1 to 255 ASCII characters, without "
-        "control characters and without spaces at its ends; offsets of other groups cannot be committed in a "
-        "transaction",
-        most=255,
-    ),
-]
-
 Count = Annotated[StrictInt, Field(ge=0)]
 
 

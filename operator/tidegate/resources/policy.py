@@ -20,8 +20,6 @@ from pydantic import (
 
 from tidegate.resources import spark_conf
 from tidegate.resources.base import (
-    AsciiGroupId,
-    AsciiGroupPattern,
     ConnectionRef,
     Count,
     Duration,
@@ -675,10 +673,10 @@ class OffsetResetPolicySpec(SpecModel):
     """
 
     connection_ref: ConnectionRef
-    group: AsciiGroupId | None = None
+    group: GroupId | None = None
     groups: (
         Annotated[
-            tuple[AsciiGroupPattern, ...],
+            tuple[GroupPattern, ...],
             Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
             unique(str, "must not repeat a pattern: remove the second one"),
         ]
