@@ -64,8 +64,7 @@ class Connections:
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
-            with contextlib.suppress(KafkaFailure):
-                opened.result().close()
+            opened.add_done_callback(_close)  # at once, or as soon as another thread has connected
 
     def nodes(self, timeout_s: float | None = None) -> list[int]:
         """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none, or when nobody lets
@@ -281,6 +280,11 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._trouble = error
             if _is_refusal(error):
                 self._auth_failures[node.node_id] = error  # which ends bootstrapping
+
+
+def _close(opened: Future[_Client]) -> None:
+    if opened.exception() is None:
+        opened.result().close()
 
 
 def _left_ms(until: float) -> float:

@@ -68,6 +68,27 @@ def test_who_comes_while_another_thread_connects_does_not_wait_for_a_turn(silent
     assert len(said) == 1
 
 
+def test_nobody_waits_for_another_thread_that_connects_beyond_his_own_time(silent: str) -> None:
+    connections = Connections(connection(silent))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(connections.nodes)
+        until_connecting(connections)
+        with pytest.raises(Unavailable, match=r"not within 0\.1 s"):
+            connections.nodes(0.1)
+        connections.close()
+        assert not other.done()
+        with pytest.raises(Unavailable):
+            other.result()
+    assert threads() == set()
+
+
+def until_connecting(connections: Connections) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while connections._opened is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
