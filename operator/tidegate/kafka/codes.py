@@ -57,8 +57,15 @@ UNREACHABLE: Final = frozenset(
 )
 """Nobody could answer just now: nothing is known to have been done, and the same request may succeed later."""
 
-FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-"""Another producer has taken over the transactional id."""
+FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""Another producer has taken over the transactional id; the last one: when the epochs of a producer id were used up."""
 
 NOT_AUTHORIZED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
