@@ -94,7 +94,8 @@ class KafkaOffsetWriter:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[KafkaTransaction]:
         producer = self._producer or self._initialized()
-        # Whoever comes after a transaction whose end is not known fences it: its offsets are not to be in the next one.
+        # Whoever comes after a transaction whose end is not known, or of which a request may still come to a broker,
+        # fences it: its offsets are not to be in the next one, nor its end to be that of the next one.
         self._producer = None
         transaction = KafkaTransaction(self._wire, self._id, producer, self._STEP_TIMEOUT_S)
         try:
@@ -109,7 +110,7 @@ class KafkaOffsetWriter:
         """InitProducerId: ends what an earlier producer has left open, and goes on when that has ended."""
         what = f"take over transactional id {self._id}"
         needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
-        answer = _settled(
+        answer, _ = _settled(
             lambda left_s: self._wire.exchange(
                 self._id,
                 lambda: InitProducerIdRequest(
@@ -123,6 +124,7 @@ class KafkaOffsetWriter:
                 what=what,
                 needs=needs,
                 timeout_s=left_s,
+                once=True,
             )[0],
             lambda answer: int(answer.error_code),
             time.monotonic() + self._STEP_TIMEOUT_S,
@@ -162,8 +164,8 @@ class KafkaOffsetWriter:
 class KafkaTransaction:
     """Implements ``tidegate.kafka.ports.GroupTransaction``.
 
-    ``ended``: nothing is left to abort. ``over``: it is known how it ended, so the producer may begin another one; a
-    fenced producer may too, and hears so again.
+    ``ended``: nothing is left to abort. ``over``: it is known how it ended, and nothing of it can come to a broker any
+    more, so the producer may begin another one; a fenced producer may too, and hears so again.
     """
 
     def __init__(self, wire: Wire, transactional_id: str, producer: _Producer, timeout_s: float) -> None:
@@ -174,6 +176,7 @@ class KafkaTransaction:
         self._needs = Right("Write", Resource.TRANSACTIONAL_ID, transactional_id)
         self._begun = False
         self._failed: KafkaFailure | None = None
+        self._unanswered = False
         self.ended = False
         self.over = False
 
@@ -196,7 +199,7 @@ class KafkaTransaction:
     def _add_group(self, group_id: str, what: str, deadline: float) -> None:
         """AddOffsetsToTxn, before each send: only this coordinator tells a fenced producer that it is."""
         needs = self._needs, on_group("Read", group_id)
-        answer = _settled(
+        answer = self._settled(
             lambda left_s: self._wire.exchange(
                 self._id,
                 lambda: AddOffsetsToTxnRequest(
@@ -210,6 +213,7 @@ class KafkaTransaction:
                 what=what,
                 needs=self._needs,
                 timeout_s=left_s,
+                once=True,
             )[0],
             lambda answer: int(answer.error_code),
             deadline,
@@ -218,7 +222,7 @@ class KafkaTransaction:
 
     def _send(self, group_id: str, offsets: Offsets, what: str, deadline: float) -> None:
         needs = self._needs, on_group("Read", group_id), *on_topics("Read", (p.topic for p in offsets))
-        answer = _settled(
+        answer = self._settled(
             lambda left_s: self._wire.exchange(
                 group_id,
                 lambda: self._offsets_request(group_id, offsets),
@@ -226,6 +230,7 @@ class KafkaTransaction:
                 what=what,
                 needs=on_group("Read", group_id),
                 timeout_s=left_s,
+                once=True,
             )[0],
             _first_code,
             deadline,
@@ -236,6 +241,15 @@ class KafkaTransaction:
         if code in UNKNOWN_PARTITION:
             raise Unavailable(f"{what}: {_name(code)}")  # the coordinator may hear of it yet
         check(code, what, *needs)
+
+    def _settled(self, ask: Callable[[float], Any], code_of: Callable[[Any], int], deadline: float) -> Any:
+        try:
+            answer, unanswered = _settled(ask, code_of, deadline)
+        except KafkaFailure:
+            self._unanswered = True  # perhaps; and if not, another fence does no harm
+            raise
+        self._unanswered |= unanswered
+        return answer
 
     def _offsets_request(self, group_id: str, offsets: Offsets) -> Any:
         """TxnOffsetCommit of nobody's: generation −1 and no member, as a producer outside the group may commit
@@ -276,23 +290,17 @@ class KafkaTransaction:
         except OutcomeUnknown:
             self.ended = True
             raise
-        except Fenced:
-            self.ended = self.over = True
-            raise
-        self.ended = self.over = True
+        self.ended, self.over = True, not self._unanswered
 
     def abort(self, timeout_s: float) -> None:
         """Raises nothing: what is not ended here the broker ends at the transaction's time-out, the next writer at
         once."""
         try:
             self._end(False, timeout_s)
-        except Fenced:
-            self.over = True
         except KafkaFailure:
-            pass
+            self.ended = True
         else:
-            self.over = True
-        self.ended = True
+            self.ended, self.over = True, not self._unanswered
 
     def _end(self, committed: bool, timeout_s: float) -> None:
         """EndTxn, asked again while it may still be answered: the coordinator answers as to the first.
@@ -303,16 +311,18 @@ class KafkaTransaction:
             return  # nobody has heard of this transaction
         what = f"{'commit' if committed else 'abort'} the transaction"
         deadline = time.monotonic() + timeout_s
-        told: list[int] = []
-        unanswered = False
+        maybe_done = False
 
         def code_of(answer: Any) -> int:
-            told.append(int(answer.error_code))
-            return told[-1]
+            nonlocal maybe_done
+            code = int(answer.error_code)
+            # What a coordinator has written before it lost its place may be carried out by the next one.
+            maybe_done |= code in UNREACHABLE and code != _LOADING
+            return code
 
         while True:
             try:
-                self._wire.exchange(
+                [answer] = self._wire.exchange(
                     self._id,
                     lambda: EndTxnRequest(
                         transactional_id=self._id,
@@ -328,28 +338,43 @@ class KafkaTransaction:
                     timeout_s=_left_s(deadline),
                     once=True,
                 )
-                check(told[-1], what, self._needs)
-            except (OutcomeUnknown, Unavailable) as failure:
-                unanswered |= isinstance(failure, OutcomeUnknown)
-                if time.monotonic() < deadline and not isinstance(failure, NotAuthenticated):
+                check(answer.error_code, what, self._needs)
+            except KafkaFailure as failure:
+                unanswered = isinstance(failure, OutcomeUnknown)
+                self._unanswered |= unanswered
+                maybe_done |= unanswered
+                passes = isinstance(failure, OutcomeUnknown | Unavailable) and not isinstance(failure, NotAuthenticated)
+                if passes and time.monotonic() < deadline:
                     time.sleep(_PAUSE_S)
                     continue
-                # What a coordinator has written before it lost its place may be carried out by the next one.
-                if unanswered or any(code != _LOADING for code in told):
+                if isinstance(failure, Fenced):
+                    self.ended = self.over = True
+                elif maybe_done:
                     raise OutcomeUnknown(str(failure)) from failure
                 raise
             return
 
 
-def _settled(ask: Callable[[float], Any], code_of: Callable[[Any], int], deadline: float) -> Any:
-    """The first answer that does not pass by itself, or the last in time. ``ask``: is told the time left."""
+def _settled(ask: Callable[[float], Any], code_of: Callable[[Any], int], deadline: float) -> tuple[Any, bool]:
+    """The first answer that does not pass by itself, or the last in time; and whether an earlier request was sent and
+    not answered. ``ask``: is told the time left.
+
+    Raises ``Unavailable`` also where nothing was answered: such a request does no harm when it is repeated.
+    """
     patience = {code: time.monotonic() + _NEW_PARTITION_S for code in UNKNOWN_PARTITION}
+    unanswered = False
     while True:
-        answer = ask(_left_s(deadline))
-        code = code_of(answer)
-        until = deadline if code in UNREACHABLE else patience.get(code, 0.0)
-        if time.monotonic() >= min(until, deadline):
-            return answer
+        try:
+            answer = ask(_left_s(deadline))
+        except OutcomeUnknown as failure:
+            unanswered = True
+            if time.monotonic() >= deadline:
+                raise Unavailable(str(failure)) from failure
+        else:
+            code = code_of(answer)
+            until = deadline if code in UNREACHABLE else patience.get(code, 0.0)
+            if time.monotonic() >= min(until, deadline):
+                return answer, unanswered
         time.sleep(_PAUSE_S)
 
 

@@ -34,7 +34,8 @@ GROUP = "payments"
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OFFSETS = {HERE: 3, THERE: 4}
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
-UNKNOWN_TOPIC, INVALID_EPOCH, PRODUCER_FENCED, NO_TOPIC_RIGHT, NO_GROUP_RIGHT, NO_ID_RIGHT = 3, 47, 90, 29, 30, 53
+UNKNOWN_TOPIC, NO_TOPIC_RIGHT, NO_GROUP_RIGHT, NO_ID_RIGHT = 3, 29, 30, 53
+INVALID_EPOCH, INVALID_STATE, OTHER_PRODUCER, PRODUCER_FENCED = 47, 48, 49, 90
 
 
 def initialized(code: int = 0, epoch: int = 3) -> Any:
@@ -218,7 +219,7 @@ def test_what_does_not_pass_in_time_is_unavailable(name: str, answer: Callable[[
 # --- answers that decide ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [INVALID_EPOCH, PRODUCER_FENCED])
+@pytest.mark.parametrize("code", [INVALID_EPOCH, OTHER_PRODUCER, PRODUCER_FENCED])
 @pytest.mark.parametrize(
     ("name", "answer"),
     [("InitProducerId", initialized), ("AddOffsetsToTxn", said), ("TxnOffsetCommit", taken), ("EndTxn", said)],
@@ -303,6 +304,27 @@ def test_a_commit_that_may_have_been_made_is_of_unknown_outcome(answers: Answer)
     with pytest.raises(OutcomeUnknown):
         committing(writer_to(brokers))
     assert {end.committed for end in requests(brokers, "EndTxn")} == {True}, "aborted"
+
+
+@pytest.mark.parametrize("refusal", [INVALID_STATE, NO_ID_RIGHT])
+def test_a_commit_that_may_have_been_made_is_not_called_refused(refusal: int) -> None:
+    brokers = brokers_that(EndTxn=each(OutcomeUnknown("silence"), said(refusal)))
+    with pytest.raises(OutcomeUnknown):
+        committing(writer_to(brokers, 5.0))
+    assert {end.committed for end in requests(brokers, "EndTxn")} == {True}, "aborted"
+
+
+@pytest.mark.parametrize(("name", "answer"), [("AddOffsetsToTxn", said), ("TxnOffsetCommit", taken), ("EndTxn", said)])
+def test_a_request_that_may_come_late_does_not_come_into_the_next_transaction(
+    name: str, answer: Callable[[int], Any]
+) -> None:
+    """Its broker may carry it out when the same request was long answered by another try."""
+    brokers = brokers_that(**{name: each(OutcomeUnknown("silence"), answer(0))})
+    writer = writer_to(brokers, 5.0)
+    committing(writer)
+    assert names(brokers).count(name) == 2
+    committing(writer)
+    assert names(brokers).count("InitProducerId") == 2
 
 
 @pytest.mark.parametrize("answer", [Unavailable("nobody is there"), said(LOADING)], ids=["gone", "loading"])
