@@ -476,6 +476,23 @@ def test_a_transaction_of_which_a_part_was_not_taken_is_not_committed(world: Wor
     assert world.kafka.committed(group_id) == {partition: 2}
 
 
+def test_a_transaction_that_outlives_its_time_out_is_no_other_writers_doing(world: World) -> None:
+    """The broker looks every 10 s for those that have."""
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    writing = world.kafka.writer(group_id, transaction_timeout_s=1)
+    with writing.transaction() as transaction:
+        transaction.send(group_id, {partition: 1})
+        wait_visible(world, group_id, [partition])
+        with pytest.raises(Unavailable):
+            transaction.commit()
+    assert world.kafka.committed(group_id) == {}
+    with writing.transaction() as transaction:
+        transaction.send(group_id, {partition: 2})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: 2}
+
+
 def test_leaving_a_transaction_without_commit_aborts_it(world: World) -> None:
     partitions, group_id = partitions_of(world.create_topic(2), 2), new_group()
     writing = writer(world, group_id)

@@ -770,11 +770,14 @@ class FakeWriter:
             opened = self._kafka._begin(self._id, epoch, self._timeout_s)
         else:
             opened = _Transaction(self._id, epoch)
+        transaction = FakeTransaction(self._kafka, opened, self._timeout_s)
         try:
-            yield FakeTransaction(self._kafka, opened)
+            yield transaction
         finally:
             if not opened.ended:
                 self._kafka._end(opened, commit=False)
+            if transaction.lapsed:
+                self._epoch = None
 
     def _is_newest(self, epoch: int) -> bool:
         return self._kafka._epochs.get(self._id) == epoch
@@ -809,10 +812,13 @@ class FakeWriter:
 class FakeTransaction:
     """Implements ``tidegate.kafka.ports.GroupTransaction``."""
 
-    def __init__(self, kafka: FakeKafka, opened: _Transaction) -> None:
+    def __init__(self, kafka: FakeKafka, opened: _Transaction, timeout_s: float) -> None:
         self._kafka = kafka
         self._opened = opened
+        self._expires_s = kafka.clock.monotonic() + timeout_s
         self._failed: KafkaFailure | None = None
+        self.lapsed = False
+        """Whether the coordinator may have ended it, which raises the epoch as if somebody had taken over."""
 
     def send(self, group_id: str, offsets: Offsets) -> None:
         try:
@@ -825,7 +831,7 @@ class FakeTransaction:
         self._kafka._called("send")
         if not offsets:
             return
-        self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
+        self._check_epoch()
         kind = kind_of(self._kafka._described(group_id))
         if kind in self._kafka.refuses:
             raise CommitRefused(f"add {len(offsets)} offset(s) of group {group_id}: UNKNOWN_MEMBER_ID")
@@ -835,11 +841,20 @@ class FakeTransaction:
             raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
         self._kafka._send_offsets(self._opened, group_id, offsets)
 
+    def _check_epoch(self) -> None:
+        try:
+            self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
+        except Fenced as fenced:
+            if self._kafka.clock.monotonic() < self._expires_s:
+                raise
+            self.lapsed = True
+            raise Unavailable(f"{fenced}, or it was ended at its time-out") from fenced
+
     def commit(self) -> None:
         self._kafka._called("commit")
         if self._failed is not None:
             raise Refused(f"commit the transaction: not after a failure ({self._failed})")
-        self._kafka._check_epoch(self._opened.transactional_id, self._opened.epoch)
+        self._check_epoch()
         if not self._kafka._lost_answers:
             self._kafka._end(self._opened, commit=True)
             return

@@ -109,6 +109,9 @@ class GroupTransaction(Protocol):
 
     ``send`` may be called again: within a transaction the last offsets sent win. Leaving the context without
     ``commit`` aborts, and so does leaving it after a ``send`` that failed: what is committed is all that was sent.
+
+    Both raise ``Unavailable`` where it has outlived its time-out, at which the coordinator ends it: that looks as if
+    another writer had taken over, and one may have.
     """
 
     def send(self, group_id: str, offsets: Offsets) -> None:
@@ -116,7 +119,8 @@ class GroupTransaction(Protocol):
         ...
 
     def commit(self) -> None:
-        """Raises ``OutcomeUnknown`` only when the coordinator could not be asked again within the timeout.
+        """Raises ``OutcomeUnknown`` only when the coordinator could not be asked again within the timeout, and
+        ``Refused`` after a ``send`` that failed.
 
         Returns before the offsets are visible: poll ``ClusterReader.pending``.
         """

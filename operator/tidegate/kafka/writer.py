@@ -63,10 +63,14 @@ def transactional_id(group_id: str, purpose: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Producer:
-    """Who a transactional id's coordinator takes us for; it refuses all with an older epoch."""
+    """Who a transactional id's coordinator takes us for; it refuses all with an older epoch.
+
+    ``contested``: a request for it went unanswered, and may raise the epoch once more when its broker comes to it.
+    """
 
     producer_id: int
     epoch: int
+    contested: bool = False
 
 
 class KafkaOffsetWriter:
@@ -97,7 +101,9 @@ class KafkaOffsetWriter:
         # Whoever comes after a transaction whose end is not known, or of which a request may still come to a broker,
         # fences it: its offsets are not to be in the next one, nor its end to be that of the next one.
         self._producer = None
-        transaction = KafkaTransaction(self._wire, self._id, producer, self._STEP_TIMEOUT_S)
+        transaction = KafkaTransaction(
+            self._wire, self._id, producer, timeout_s=self._STEP_TIMEOUT_S, lasts_s=self._timeout_s
+        )
         try:
             yield transaction
         finally:
@@ -110,7 +116,7 @@ class KafkaOffsetWriter:
         """InitProducerId: ends what an earlier producer has left open, and goes on when that has ended."""
         what = f"take over transactional id {self._id}"
         needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
-        answer, _ = _settled(
+        answer, unanswered = _settled(
             lambda left_s: self._wire.exchange(
                 self._id,
                 lambda: InitProducerIdRequest(
@@ -130,7 +136,7 @@ class KafkaOffsetWriter:
             time.monotonic() + self._STEP_TIMEOUT_S,
         )
         check(answer.error_code, what, needs)
-        return _Producer(answer.producer_id, answer.producer_epoch)
+        return _Producer(answer.producer_id, answer.producer_epoch, contested=unanswered)
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"
@@ -168,13 +174,17 @@ class KafkaTransaction:
     more, so the producer may begin another one; a fenced producer may too, and hears so again.
     """
 
-    def __init__(self, wire: Wire, transactional_id: str, producer: _Producer, timeout_s: float) -> None:
+    def __init__(
+        self, wire: Wire, transactional_id: str, producer: _Producer, *, timeout_s: float, lasts_s: float
+    ) -> None:
+        """``timeout_s``: for each call. ``lasts_s``: the transaction's time-out, at which the brokers end it."""
         self._wire = wire
         self._id = transactional_id
         self._producer = producer
         self._timeout_s = timeout_s
+        self._lasts_s = lasts_s
         self._needs = Right("Write", Resource.TRANSACTIONAL_ID, transactional_id)
-        self._begun = False
+        self._begun_at: float | None = None
         self._failed: KafkaFailure | None = None
         self._unanswered = False
         self.ended = False
@@ -184,14 +194,16 @@ class KafkaTransaction:
         if not offsets:
             return
         what = f"add {len(offsets)} offset(s) of group {group_id} to the transaction"
-        deadline = time.monotonic() + self._timeout_s
-        self._begun = True  # the coordinator may have heard of it where no answer comes
+        begun_at = time.monotonic()
+        if self._begun_at is None:
+            self._begun_at = begun_at  # the coordinator may have heard of it where no answer comes
+        deadline = begun_at + self._timeout_s
         try:
             self._add_group(group_id, what, deadline)
             self._send(group_id, offsets, what, deadline)
-        except Fenced:
-            self.ended = self.over = True
-            raise
+        except Fenced as fenced:
+            self._failed = self._why_fenced(fenced)
+            raise self._failed from fenced
         except KafkaFailure as failure:
             self._failed = failure
             raise
@@ -302,12 +314,25 @@ class KafkaTransaction:
         else:
             self.ended, self.over = True, not self._unanswered
 
+    def _why_fenced(self, fenced: Fenced) -> KafkaFailure:
+        """Nobody has to have taken over: brokers raise the epoch as well where they end a transaction at its time-out.
+
+        Then it is ``Unavailable``: nothing was done, and who goes on makes sure first that it is its turn.
+        """
+        self.ended = True
+        if self._begun_at is not None and time.monotonic() - self._begun_at >= self._lasts_s:
+            return Unavailable(f"{fenced}; it was open for {self._lasts_s:g} s, after which the brokers end it")
+        if self._producer.contested:
+            return Unavailable(f"{fenced}; perhaps by a request of this writer that went unanswered")
+        self.over = True
+        return fenced
+
     def _end(self, committed: bool, timeout_s: float) -> None:
         """EndTxn, asked again while it may still be answered: the coordinator answers as to the first.
 
         Raises ``OutcomeUnknown`` where it may have been done, and ``Unavailable`` where it was not.
         """
-        if not self._begun:
+        if self._begun_at is None:
             return  # nobody has heard of this transaction
         what = f"{'commit' if committed else 'abort'} the transaction"
         deadline = time.monotonic() + timeout_s
@@ -347,11 +372,10 @@ class KafkaTransaction:
                 if passes and time.monotonic() < deadline:
                     time.sleep(_PAUSE_S)
                     continue
-                if isinstance(failure, Fenced):
-                    self.ended = self.over = True
-                elif maybe_done:
-                    raise OutcomeUnknown(str(failure)) from failure
-                raise
+                why = self._why_fenced(failure) if isinstance(failure, Fenced) else failure
+                if maybe_done and not isinstance(why, Fenced):
+                    raise OutcomeUnknown(str(why)) from failure
+                raise why from failure
             return
 
 

@@ -240,6 +240,32 @@ def test_a_fenced_writer_does_not_fence_back() -> None:
     assert names(brokers) == ["InitProducerId", "AddOffsetsToTxn", "AddOffsetsToTxn"]
 
 
+@pytest.mark.parametrize(
+    "fencing",
+    [{"AddOffsetsToTxn": each(said(PRODUCER_FENCED))}, {"EndTxn": each(said(PRODUCER_FENCED))}],
+    ids=["send", "commit"],
+)
+def test_a_transaction_that_outlived_its_time_out_may_be_nobodys_doing(fencing: dict[str, Answer]) -> None:
+    """Its end raises the epoch: who goes on makes sure that it is its turn, and takes over from nobody then."""
+    brokers = brokers_that(**fencing)
+    writer = writer_to(brokers)
+    writer._timeout_s = 0.0
+    with pytest.raises(Unavailable, match="after which the brokers end it"):
+        committing(writer)
+    brokers.answers |= {"AddOffsetsToTxn": each(said()), "EndTxn": each(said())}
+    committing(writer)
+    assert names(brokers).count("InitProducerId") == 2
+
+
+def test_a_writer_may_be_fenced_by_its_own_late_request() -> None:
+    init = each(OutcomeUnknown("silence"), initialized(epoch=4))
+    brokers = brokers_that(InitProducerId=init, AddOffsetsToTxn=each(said(PRODUCER_FENCED)))
+    writer = writer_to(brokers, 5.0)
+    with pytest.raises(Unavailable, match="went unanswered"):
+        committing(writer)
+    assert names(brokers) == ["InitProducerId", "InitProducerId", "AddOffsetsToTxn"]
+
+
 @pytest.mark.parametrize("code", sorted(code for code in NOT_TAKEN_FROM_OUTSIDE if code >= 0))
 def test_a_coordinator_that_wants_a_member_refuses_the_commit(code: int) -> None:
     brokers = brokers_that(TxnOffsetCommit=each(taken(0, code)))
@@ -312,6 +338,13 @@ def test_a_commit_that_may_have_been_made_is_not_called_refused(refusal: int) ->
     with pytest.raises(OutcomeUnknown):
         committing(writer_to(brokers, 5.0))
     assert {end.committed for end in requests(brokers, "EndTxn")} == {True}, "aborted"
+
+
+def test_a_commit_that_may_have_been_made_before_the_time_out_is_of_unknown_outcome() -> None:
+    writer = writer_to(brokers_that(EndTxn=each(OutcomeUnknown("silence"), said(PRODUCER_FENCED))), 5.0)
+    writer._timeout_s = 0.0
+    with pytest.raises(OutcomeUnknown):
+        committing(writer)
 
 
 @pytest.mark.parametrize(("name", "answer"), [("AddOffsetsToTxn", said), ("TxnOffsetCommit", taken), ("EndTxn", said)])
