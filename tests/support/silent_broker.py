@@ -56,6 +56,11 @@ class SilentBroker(socketserver.ThreadingTCPServer):
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.server_address[1]}"
 
+    def hang_up(self) -> None:
+        for one in list(self.talking):
+            with suppress(OSError):  # the other side was faster
+                one.shutdown(socket.SHUT_RDWR)
+
     def answer(self, kind: Any, version: int, payload: bytes) -> Any:
         host, port = "127.0.0.1", self.server_address[1]
         if kind is ApiVersionsResponse:
@@ -130,7 +135,5 @@ def silent_broker() -> Iterator[SilentBroker]:
             yield broker
         finally:
             broker.shutdown()
-            for one in list(broker.talking):
-                with suppress(OSError):  # the other side was faster
-                    one.shutdown(socket.SHUT_RDWR)
+            broker.hang_up()
             thread.join()

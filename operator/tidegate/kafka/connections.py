@@ -11,7 +11,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -193,11 +193,17 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
             raise
 
     def close(self) -> None:
+        """Nobody waits for a thread that is deaf, see ``_Manager.run_within``."""
         if hasattr(self, "_net"):
-            with contextlib.suppress(wire_errors.KafkaError, RuntimeError):
-                self._manager.run(self._manager.close)
-            self._net.close()
-            self._metrics.close()
+            closing = threading.Thread(target=self._close, name="tidegate-kafka-close", daemon=True)
+            closing.start()
+            closing.join(_SLACK_MS / 1000)
+
+    def _close(self) -> None:
+        with contextlib.suppress(wire_errors.KafkaError, RuntimeError):
+            self._manager.run(self._manager.close)
+        self._net.close()
+        self._metrics.close()
 
     def exchange(self, requests: Mapping[int, Sequence[Any]], until: float) -> Mapping[int, _Outcome]:
         """What came of the requests to each node. ``until``: as the monotonic clock has it."""
@@ -206,7 +212,7 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
             begun = {n: self._manager.call_soon(self._exchange, n, some, until) for n, some in requests.items()}
             return {node_id: await outcome for node_id, outcome in begun.items()}
 
-        outcomes: dict[int, _Outcome] = self._manager.run(all_of_them)
+        outcomes: dict[int, _Outcome] = self._manager.run_within(_left_ms(until) + _SLACK_MS, all_of_them)
         return outcomes
 
     async def _exchange(self, node_id: int, requests: Sequence[Any], until: float) -> _Outcome:
@@ -231,7 +237,7 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
             answer.add_callback(told.set_result)
             answer.add_errback(told.set_exception)
 
-        self._manager.run(send)
+        self._manager.run_within(_left_ms(until) + _SLACK_MS, send)
         return told
 
     async def _connected(self, node_id: int, until: float) -> Any:
@@ -240,6 +246,8 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
             await manager.wait_for(manager.call_soon(manager.cluster.refresh_metadata), _left_ms(until))
         connection = manager.get_connection(node_id)
         await manager.wait_for(connection.init_future, _left_ms(until))
+        if time.monotonic() >= until:
+            raise wire_errors.KafkaTimeoutError("connected too late")  # perhaps nobody waits for it any more
         return connection
 
 
@@ -254,9 +262,40 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             await self.wait_for(self.bootstrap_async(timeout_ms, refresh), timeout_ms + _SLACK_MS)
 
         try:
-            self.run(bootstrapped)
+            self.run_within(timeout_ms + 2 * _SLACK_MS, bootstrapped)
         except wire_errors.KafkaTimeoutError as error:
             raise self._trouble or error from error
+
+    def run_within(self, timeout_ms: float, coroutine: Callable[[], Awaitable[Any]]) -> Any:
+        """As ``run``, but waits no longer than that. Raises ``KafkaTimeoutError``.
+
+        The connections' thread looks names up and fetches tokens itself, and is deaf meanwhile: where a name server is
+        away, for minutes.
+        """
+        net, done = self._net, threading.Event()
+        state: dict[str, Any] = {"value": None, "exception": None}
+
+        def noting(key: str) -> Callable[[Any], None]:
+            def note(what: Any) -> None:
+                state[key] = what
+                done.set()
+
+            return note
+
+        with net._pending_waiters_lock:
+            net._pending_waiters[done] = state  # so that who closes the connections ends the wait
+        try:
+            running = self.call_soon(coroutine)
+            running.add_callback(noting("value"))
+            running.add_errback(noting("exception"))
+            if not done.wait(timeout_ms / 1000):
+                raise wire_errors.KafkaTimeoutError(f"the connections' thread was busy for {timeout_ms / 1000:.1f} s")
+        finally:
+            with net._pending_waiters_lock:
+                net._pending_waiters.pop(done, None)
+        if state["exception"] is not None:
+            raise state["exception"]
+        return state["value"]
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
         limit_ms = _CONNECT_MS if timeout_ms is None else min(timeout_ms, _CONNECT_MS)

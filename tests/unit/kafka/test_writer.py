@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -446,6 +448,26 @@ def test_a_commit_that_nobody_answers_ends_in_time(broker: SilentBroker, limited
         broker.silent = {"EndTxn"}
         in_time(transaction.commit, OutcomeUnknown)
     assert "EndTxn" in broker.heard
+
+
+def test_a_commit_ends_in_time_where_no_name_is_resolved(
+    broker: SilentBroker, limited: KafkaOffsetWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has gone, and its name's server as well: that is asked by the thread of all connections."""
+    given_up, resolve = threading.Event(), socket.getaddrinfo
+
+    def hanging(*args: Any, **options: Any) -> Any:
+        given_up.wait(60)
+        return resolve(*args, **options)
+
+    with limited.transaction() as transaction:
+        transaction.send(GROUP, OFFSETS)
+        monkeypatch.setattr(socket, "getaddrinfo", hanging)
+        broker.hang_up()
+        try:
+            in_time(transaction.commit, KafkaFailure)
+        finally:
+            given_up.set()
 
 
 def test_an_abort_that_nobody_answers_ends_in_time(broker: SilentBroker, limited: KafkaOffsetWriter) -> None:
