@@ -394,7 +394,8 @@ class GroupReset:
             try:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
                 self._open_gates(insist=False)
-                self._claim.confirm()
+                # A transaction that outlived its time-out looks as one that another writer has ended.
+                self._claim.confirm(anew=True)
                 self._commits.fence(insist=False)
                 self._recall()
                 if not begun and self._commits.any:

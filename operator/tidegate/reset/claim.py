@@ -174,13 +174,13 @@ class GroupClaim:
         if self._lost:
             raise ClaimLost(self._lost)
 
-    def confirm(self) -> None:
+    def confirm(self, *, anew: bool = False) -> None:
         """Make sure that the run has the group still, where it could not renew its claim for a while.
 
-        Raises ``ClaimLost`` and ``KafkaFailure``.
+        ``anew``: also where it could; somebody may have ended the run since. Raises ``ClaimLost`` and ``KafkaFailure``.
         """
         self.check()
-        if self._pace.clock.monotonic() - self._renewed_s < 2 * RENEW_S:
+        if not anew and self._pace.clock.monotonic() - self._renewed_s < 2 * RENEW_S:
             return
         with self._lock:
             self._renew()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeKafka
+from support.fake_kafka import FakeKafka, FakeTransaction
 from support.taking_turns import Slow, TakingTurns
 from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
@@ -471,6 +471,30 @@ def test_a_fence_and_a_halt_leave_the_transaction_of_who_has_the_group(tmp_path:
         transaction.commit()  # which would raise Fenced
     other.release()
     assert world.claims() == []
+
+
+def test_a_job_that_was_frozen_while_it_was_halted_applies_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction looks as if it had outlived its time-out, and its claim is not old enough to be doubted."""
+    world = World(EAGER, tmp_path)
+    a = world.run("a", P[:2])
+    commit, frozen = FakeTransaction.commit, []
+
+    def commit_late(transaction: FakeTransaction) -> None:
+        if not frozen:
+            frozen.append(True)
+            world.clock.sleep(Tuning().transaction_s + 1)
+            job.halt(world.kafka, world.clock, "a/1", {GROUP: "a/1"})
+        commit(transaction)
+
+    monkeypatch.setattr(FakeTransaction, "commit", commit_late)
+    world.begin(a)
+    world.clock.sleep(60)
+
+    assert frozen
+    assert a.stale, a.results
+    assert not any(world.starts_at(p, target) for p, target in a.targets.items())
 
 
 @pytest.mark.parametrize("reason", ["\x1b[31mred\nline", "x" * 1024])
