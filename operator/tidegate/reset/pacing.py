@@ -41,8 +41,9 @@ class Tuning:
     """How old a look at a classic group's owners may be when its join is held: no rebalance fits into that."""
     dead_hold_s: float = 10.0
     """By then the join that a dead writer held is held no more (``membership.PENDING_SESSION_S``)."""
-    settle_limit_s: float = 20.0
-    """How long to wait for a group to become stable before the next step."""
+    settle_limit_s: float = 60.0
+    """How long to wait for a group to become stable before the next step: longer than a rebalance waits for a dead
+    member, whose session ends after 45 s by default."""
     watch_s: float = 6.5
     """How long to watch for the owners' next commits: past ``auto.commit.interval.ms`` of 5 s."""
     watch_at_least_s: float = 1.0

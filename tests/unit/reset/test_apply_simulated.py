@@ -1872,6 +1872,21 @@ def test_an_owner_that_gives_a_partition_up_after_the_rebalance_is_found(managed
     world.check_reset(at_most=2)
 
 
+def test_a_rebalance_that_waits_for_a_dead_member_is_waited_for(tmp_path: Path) -> None:
+    """Until its session is over, 45 s at the clients' defaults."""
+    world = World(next(k for k in KINDS if k.name == "eager"), tmp_path)
+    world.consumers[2].crash()
+    world.consumers.append(FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="c3").start())
+    world.clock.sleep(8)
+    assert world.kafka.groups([GROUP])[GROUP].state is GroupState.PREPARING_REBALANCE
+    world.create()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.BARRIER), result
+    world.settle()
+    world.check_reset()
+
+
 def test_a_group_that_does_not_settle_is_not_reset(tmp_path: Path) -> None:
     """A member that never gives up what it should: who owns that is not known."""
     kind = Kind("consumer-stuck", Way.HANDOVER, GroupType.CONSUMER, "uniform")
