@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -772,9 +773,10 @@ class Trial:
         return in_order([begin, *operations, End(time.time(), ends, drained)], self.group)
 
     def keep_history(self, history: History | None = None) -> Path:
-        """Write it where it stays when the trial is over; returns where."""
+        """Write it where it stays when the trial is over, beside the documents of its runs; returns where."""
         self.kept = HISTORIES / f"{self.group}.jsonl"
         write(self.kept, history or self.history(drained=False))
+        shutil.copytree(self.folder, self.kept.with_suffix(""), dirs_exist_ok=True)
         return self.kept
 
     def complaints(self, timeout: float = 60) -> tuple[str, ...]:

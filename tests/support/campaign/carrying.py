@@ -146,6 +146,8 @@ class Carried:
             result = self._until_over(started)
             ended_at = time.time()
             self._wait_for_writers()
+            if self.run.carrier is Carrier.BACKFILL and result is not None:
+                result, ended_at = self._last_backfill(result, ended_at)
             self._tell(asked_at, ended_at, result)
             return self._ended(result, time.monotonic() - started)
         finally:
@@ -241,6 +243,15 @@ class Carried:
             return None
         assert writer.process.stdout is not None
         return RESULT.validate_json(writer.process.stdout.read())
+
+    def _last_backfill(self, result: RunResult, ended_at: float) -> tuple[RunResult, float]:
+        """What holds in the end, and since when. A backfill has no document by which a writer that awakes could learn
+        that another one has done it: it does it once more, and the reset is not over before."""
+        for writer in self._writers[:-1]:
+            later = self._result(writer)
+            if later is not None and later.finished_at > result.finished_at:
+                result, ended_at = later, max(ended_at, later.finished_at.timestamp())
+        return result, ended_at
 
     def _wait_for_writers(self) -> None:
         """Those that were superseded end by themselves."""

@@ -12,7 +12,7 @@ import pytest
 
 from support.campaign.carrying import Carried
 from support.campaign.outcome import Ended
-from support.campaign.schedule import Run
+from support.campaign.schedule import Carrier, Run
 from support.clients import ClientKind, GroupProtocol
 from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
@@ -48,6 +48,22 @@ except StaleAttempt:
     sys.exit(3)
 """
 """The first one is at it for ever, the next one finishes."""
+TWICE = """
+import sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+from support.campaign.writer import RESULT
+from tidegate.reset.model import Phase, RunResult
+
+folder = Path(sys.argv[1])
+is_first = not (folder / "begun").exists()
+(folder / "begun").touch()
+while is_first and not (folder / "over").exists():
+    time.sleep(0.01)
+print(RESULT.dump_json(RunResult(Phase.SUCCEEDED, "Applied", f"first: {is_first}", datetime.now(UTC))).decode())
+(folder / "over").touch()
+"""
+"""Backfills: the first one goes on once the next one is over."""
 
 
 @pytest.fixture
@@ -91,6 +107,22 @@ def test_a_superseded_writer_awakes_and_ends(trial: Trial) -> None:
 
     assert (ended.phase, ended.message, ended.launches) == ("Succeeded", "by attempt 2", 2)
     assert not carried.troubles
+
+
+def test_a_backfill_is_over_once_the_superseded_writer_has_done_it_too(trial: Trial) -> None:
+    backfill = Run("r0", Target(TargetKind.EARLIEST), (0, 2), Carrier.BACKFILL)
+    carried = Carried(trial, backfill, max_standstill_s=5, writer=[sys.executable, "-c", TWICE, str(trial.folder)])
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(carried.carry_out, None)
+        while not (trial.folder / "begun").exists():
+            threading.Event().wait(0.01)
+        carried.freeze(0.5, supersede=True)
+        ended = ending.result(60)
+
+    assert (ended.phase, ended.message, ended.launches) == ("Succeeded", "first: True", 2)
+    _, end = trial.told
+    assert isinstance(end, ResetEnd)
+    assert end.message == "first: True"
 
 
 def test_there_is_nobody_to_kill_when_it_is_over(trial: Trial) -> None:
