@@ -101,7 +101,7 @@ class Uncommitted:
     """Which offsets the application has to commit by hand, and since when.
 
     Records are gathered into batches of `commit_every_s`; a batch is due that long after its first record, or, for a
-    ``worker``, after `hold_s`.
+    ``worker``, after `hold_s`. ``sync`` and ``async`` commits name no offsets: they are of what is owned by then.
     """
 
     def __init__(self, job: Job) -> None:
@@ -285,16 +285,22 @@ def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping:
     from kafka.structs import OffsetAndMetadata
 
     name = spec.name
+    uncommitted = Uncommitted(job)
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Any) -> None:
             report.partitions(name, "assign", assigned)
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            report.partitions(name, "revoke", revoked)
+            self._gone("revoke", revoked)
 
         def on_partitions_lost(self, lost: Any) -> None:
-            report.partitions(name, "lost", lost)
+            self._gone("lost", lost)
+
+        def _gone(self, event: str, partitions: Any) -> None:
+            report.partitions(name, event, partitions)
+            if job.commit in ("sync", "async"):
+                uncommitted.lost(partitions)
 
     def committed(offsets: Mapping[Any, Any], response: Any) -> None:
         error = type(response).__name__ if isinstance(response, Exception) else None
@@ -309,7 +315,6 @@ def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping:
     consumer = KafkaConsumer(**_with_assignor_classes(spec.config, assignors), default_offset_commit_callback=committed)
     consumer.subscribe(list(job.topics), listener=Listener())
     report.event(name, "ready")
-    uncommitted = Uncommitted(job)
     try:
         while not stopping.is_set():
             try:
@@ -355,6 +360,8 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
 
         def on_partitions_revoked(self, revoked: Any) -> None:
             report.partitions(name, "revoke", revoked)
+            if job.commit in ("sync", "async"):
+                uncommitted.lost(revoked)
 
     async def commit(due: Mapping[Partition, int], offsets: Mapping[Any, int] | None) -> None:
         try:

@@ -312,9 +312,9 @@ public final class ConsumerProcess {
             }
         }
 
-        /** Forget what was received of them. A {@code worker} does not. */
+        /** Forget what was received of them: a commit is of what is owned by then. A {@code worker} does not. */
         void lost(Collection<TopicPartition> partitions) {
-            if (BY_TRANSACTIONS.contains(commit)) {
+            if (!commit.equals("worker")) {
                 batches.forEach(batch -> batch.offsets().keySet().removeAll(partitions));
             }
         }
