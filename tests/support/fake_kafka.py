@@ -1165,7 +1165,8 @@ class FakeConsumer:
     cooperative group (franz-go). ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it
     lost in it. ``waits``: it waits for open transactions before it reads a committed offset (KIP-447).
     ``late_commit_s``: its application holds what it has read for so long and then commits it, whatever happened
-    since. ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
+    since. ``commits_after_join``: while it joins it keeps commits back, and sends them before it asks where to begin
+    (franz-go). ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
     (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a committed
     offset it begins at the log's end (``auto.offset.reset=latest``).
     """
@@ -1193,6 +1194,7 @@ class FakeConsumer:
     keeps_when_refused: bool = False
     waits: bool = True
     late_commit_s: float | None = None
+    commits_after_join: bool = False
     managed: bool = False
     drain_s: float = 0.0
     begins_at_end: bool = False
@@ -1210,6 +1212,8 @@ class FakeConsumer:
     _rejoining: bool = False
     _joining: bool = False
     _running: bool = False
+    _kept_back: list[Offsets] = field(default_factory=list)
+    """Commits to be sent once it has joined."""
     _closing: dict[TopicPartition, float] = field(default_factory=dict)
     """When each partition that is no longer delivered will be acked."""
     _obeyed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -1405,8 +1409,14 @@ class FakeConsumer:
         if self.assignor in COOPERATIVE and self.gives_up_after_s and gone:
             self.kafka.clock.after(self.gives_up_after_s - 0.001, lambda: self._give_up(gone))
             partitions |= gone
+        elif self.assignor in COOPERATIVE and self.late_commit_s is not None:
+            self._hold_for_late_commit(gone)
         elif self.assignor in COOPERATIVE:
             self._commit({p: self._positions[p] for p in gone})
+        if self.commits_after_join and gone:
+            self._next_heartbeat_s = self.kafka.clock.monotonic()  # it joins anew as soon as it has given them up
+        while self._kept_back:
+            self._commit(self._kept_back.pop(0))
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
         self._unstarted = set(partitions) - self._positions.keys()
         self._start_assigned()
@@ -1465,6 +1475,9 @@ class FakeConsumer:
     def _commit(self, offsets: Offsets) -> None:
         offsets = {p: o for p, o in offsets.items() if self._obeyed.get(p, -1) < 0}
         if not offsets:
+            return
+        if self.commits_after_join and self._joining:
+            self._kept_back.append(offsets)
             return
         if self.kafka._member_commit(self.group_id, self.member_id, self._generation, offsets):
             self._committed.update(offsets)

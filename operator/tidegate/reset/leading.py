@@ -56,6 +56,8 @@ class Lead:
         self._before = before
         self._partitions = partitions
         self._held_s = held_s
+        self._held_until: float | None = None
+        """When they have been nobody's for long enough, once they are (monotonic seconds)."""
         self._standstill_s = standstill_s
         self._ends_s = 0.0
         """By then members are let go (monotonic seconds)."""
@@ -125,21 +127,31 @@ class Lead:
             if not self._assign(guest, generation, self._partitions):
                 generation = self._next(guest)
                 continue
-            self._until_given_up(guest, moves=bool(self._named(generation)))
-            generation = self._next_held(guest) if self._held_s > 0 else self._next(guest)
-            if not self._named(generation):
+            moves = bool(self._named(generation))
+            self._until_given_up(guest, moves=moves)
+            has_held = self._held_s <= 0 or (not moves and self._held(guest))
+            generation = self._next(guest)
+            if has_held and not self._named(generation):
                 return generation
 
-    def _next_held(self, guest: Guest) -> Generation:
-        """What is committed while the join is held counts, until the targets are."""
-        with _refusals(), self._kafka.membership.hold(self._group_id, rebalance=False) as hold:
-            guest.join()
-            until = self._pace.clock.monotonic() + self._held_s
-            self._ends_s += self._held_s
-            while self._pace.clock.monotonic() < until:
-                hold.keep()
-                self._pace.pause(min(self._pace.tuning.look_s, self._held_s))
-        return self._joined(guest)
+    def _held(self, guest: Guest) -> bool:
+        """Wait, in a generation in which nobody has the partitions, until applications have committed what they still
+        had in hand; false where a rebalance comes before that.
+
+        Not in a join: franz-go keeps commits back while it joins, and sends them before it asks where to begin.
+        """
+        clock, tuning = self._pace.clock, self._pace.tuning
+        if self._held_until is None:
+            self._held_until = clock.monotonic() + self._held_s
+            # The rebalance that follows is one more than there are without.
+            self._ends_s += self._held_s + tuning.heartbeat_s + NOTICED_S
+        # What was kept back in the last join may come just now.
+        until = max(self._held_until, clock.monotonic() + tuning.margin_s)
+        while clock.monotonic() < until:
+            if guest.rebalances():
+                return False
+            self._pace.pause(tuning.look_s)
+        return True
 
     def _until_given_up(self, guest: Guest, *, moves: bool) -> None:
         """Members of a cooperative group that have something to give up (``moves``) join anew when they have."""

@@ -211,6 +211,19 @@ def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
     world.check_reset()
 
 
+def test_what_an_application_commits_while_its_client_joins_is_waited_for(tmp_path: Path) -> None:
+    """franz-go keeps commits back while it joins, and sends them before it asks where to begin."""
+    late = (("late_commit_s", 2.0), ("commits_after_join", True))
+    world = World(replace(GO_OFTEN, consumer=(*GO_OFTEN.consumer, *late)), tmp_path)
+    world.create(in_flight=timedelta(seconds=2.5))
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset()
+
+
 def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -> None:
     """It ends while nobody has the partitions, and takes effect where it was sent after our offsets."""
     world = World(GO_OFTEN, tmp_path)
@@ -300,12 +313,3 @@ def test_partitions_of_the_group_that_are_not_in_the_run_stay_with_their_owners_
     assert all(OTHER in owned for owned in seen)
     assert seen[-1] == set(PARTITIONS)
     assert set(RESET) == set(PARTITIONS) - {OTHER}
-
-
-def test_a_group_that_fills_up_while_its_owners_are_held_is_handed_over(tmp_path: Path) -> None:
-    world = World(GO_OFTEN, tmp_path)
-    for consumer in world.consumers:
-        world.clock.after(40, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
-    world.create(in_flight=timedelta(seconds=6))
-    _at(world, "guest.join", lambda: world.kafka.fail("hold", Refused("GROUP_MAX_SIZE_REACHED")))
-    assert execute(world).phase is Phase.SUCCEEDED
