@@ -660,6 +660,7 @@ class GroupReset:
                 kept_position=self._kept_position,
                 kept_after_leaving=self._kept_after_leaving,
                 transaction_open=self._transaction_open,
+                in_flight=self._hold_s > 0,
                 not_led=self._sequences.not_led,
                 managed=managed,
                 disobeyed=self._sequences.disobeyed,

@@ -368,20 +368,31 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
         group_id=request.group_id,
         made_at=now,
         partitions=tuple(sorted(aimed.partitions, key=lambda p: (p.topic, p.partition))),
-        way=expected_way(asked.group, frozenset(p.topic_partition for p in aimed.partitions), asked.managed),
+        way=expected_way(
+            asked.group,
+            frozenset(p.topic_partition for p in aimed.partitions),
+            asked.managed,
+            in_flight=bool(request.settings.in_flight),
+        ),
     )
     found = measured.findings.notes if measured.findings is not None else ()
     notes = (*asked.scope.notes, *found, *_left_out(request.target, aimed), *_notes(asked, measured, plan, now))
     return replace(plan, notes=notes)
 
 
-def expected_way(group: Group, partitions: frozenset[TopicPartition], managed: frozenset[str] = frozenset()) -> Way:
+def expected_way(
+    group: Group,
+    partitions: frozenset[TopicPartition],
+    managed: frozenset[str] = frozenset(),
+    *,
+    in_flight: bool = False,
+) -> Way:
     """The way that fits the group as it was read.
 
     Which members keep positions over a rebalance shows only when it is applied; then ``Handover`` is taken instead.
     """
     versions = {m.member_id: COOPERATIVE_SUBSCRIPTION for m in group.members}
-    return choose_way(Owners(group, partitions, versions, managed=managed)).way
+    return choose_way(Owners(group, partitions, versions, managed=managed, in_flight=in_flight)).way
 
 
 def _left_out(target: Target, aimed: Aimed) -> list[str]:
@@ -561,7 +572,7 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
 
 
 def _note_standstill(asked: Asked, plan: Plan) -> str | None:
-    if asked.group.type is not GroupType.CLASSIC or plan.way not in (Way.BARRIER, Way.HANDOVER):
+    if asked.group.type is not GroupType.CLASSIC or plan.way in (Way.DIRECT, Way.GATED):
         return None
     limit_s = asked.request.settings.max_standstill.total_seconds()
     return (
@@ -571,16 +582,17 @@ def _note_standstill(asked: Asked, plan: Plan) -> str | None:
 
 
 def _note_led(group: Group, plan: Plan) -> str | None:
-    """As ``_note_reread``, for the way that follows where an owner keeps its position."""
+    """As ``_note_reread``, for the way that is taken, or follows where an owner keeps its position."""
     ours = frozenset(plan.targets)
     beside = frozenset(p for m in group.members for p in m.assignment) - ours
-    if not beside or plan.way is not Way.HANDOVER or not is_cooperative(group) or group.assignor not in LED_ASSIGNORS:
+    may_be_led = plan.way is Way.HANDOVER and is_cooperative(group) and group.assignor in LED_ASSIGNORS
+    if not beside or not (may_be_led or plan.way is Way.LEADING):
         return None
+    why = "An owner that keeps its position in spite of that" if may_be_led else "An owner that commits late"
     return (
-        "An owner that keeps its position in spite of that (franz-go) is made to give it up by leading the group: all "
-        f"its {len(group.members)} member(s) leave and come back then, and those that take their partitions for lost "
-        f"(Java, librdkafka) read again what they have not committed in {_count(beside)} outside this run "
-        f"({listed(sorted(beside))})"
+        f"{why} (franz-go) is made to give it up by leading the group: all its {len(group.members)} member(s) leave "
+        "and come back then, and those that take their partitions for lost (Java, librdkafka) read again what they "
+        f"have not committed in {_count(beside)} outside this run ({listed(sorted(beside))})"
     )
 
 

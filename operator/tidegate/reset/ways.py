@@ -17,6 +17,9 @@ LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
 
 KAFKA_GO: Final = "segmentio/kafka-go"
 
+FRANZ_GO: Final = "kgo"
+"""Its default client id. While it joins it keeps commits back, and sends them before it asks where to begin."""
+
 COOPERATIVE_SUBSCRIPTION: Final = 1
 """``ConsumerProtocolSubscription`` version since KIP-429. Older clients may keep positions over a rebalance."""
 
@@ -33,8 +36,8 @@ class Owners:
     ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
     agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
     position through a rebalance; ``kept_after_leaving``: or to keep it although it was made to leave.
-    ``transaction_open``: one stays open that has offsets of these partitions. ``not_led``: why the group cannot be led,
-    as was found out in this run.
+    ``transaction_open``: one stays open that has offsets of these partitions. ``in_flight``: their applications commit
+    late. ``not_led``: why the group cannot be led, as was found out in this run.
     """
 
     group: Group
@@ -43,6 +46,7 @@ class Owners:
     kept_position: bool = False
     kept_after_leaving: bool = False
     transaction_open: bool = False
+    in_flight: bool = False
     not_led: str | None = None
     managed: frozenset[str] = frozenset()
     disobeyed: str | None = None
@@ -62,9 +66,10 @@ def choose_way(owners: Owners) -> Choice:
         return Choice(Way.DIRECT, "no member owns the partitions")
     if all(obstacle(owners) is None for obstacle in GATED_OBSTACLES):
         return Choice(Way.GATED, "every owner runs the agent")
-    not_led = _first(LEADING_OBSTACLES, owners) if owners.kept_after_leaving else None
-    if owners.kept_after_leaving and not_led is None:
-        return Choice(Way.LEADING, "an owner that was made to leave has kept its position")
+    needed = _first(LEADING_REASONS, owners)
+    not_led = _first(LEADING_OBSTACLES, owners) if needed is not None else None
+    if needed is not None and not_led is None:
+        return Choice(Way.LEADING, needed)
     reason = _first(BARRIER_OBSTACLES, owners)
     if reason is not None:
         return Choice(Way.HANDOVER, reason if not_led in (None, reason) else f"{reason}; it cannot be led: {not_led}")
@@ -122,6 +127,17 @@ def _in_transaction(owners: Owners) -> str | None:
     return "an owner's transaction stays open" if owners.transaction_open else None
 
 
+def _kept_after_leaving(owners: Owners) -> str | None:
+    return "an owner that was made to leave has kept its position" if owners.kept_after_leaving else None
+
+
+def _commits_after_join(owners: Owners) -> str | None:
+    """So what its application holds (``inFlight``) cannot be waited for in a join."""
+    if not owners.in_flight or all(m.client_id != FRANZ_GO for m in owners.group.owners(owners.partitions)):
+        return None
+    return "an owner's client (franz-go) keeps late commits back until its join is over"
+
+
 def _unknown_assignor(owners: Owners) -> str | None:
     if owners.group.assignor in LED_ASSIGNORS:
         return None
@@ -149,6 +165,8 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _kept,
     _in_transaction,
 )
+
+LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (_kept_after_leaving, _commits_after_join)
 
 LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _not_classic,

@@ -224,6 +224,21 @@ def test_what_an_application_commits_while_its_client_joins_is_waited_for(tmp_pa
     world.check_reset()
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool, tmp_path: Path) -> None:
+    late = (("static", static), ("late_commit_s", 2.0), ("commits_after_join", True), ("auto_commit_s", 0.2))
+    world = World(Kind("eager-go", Way.LEADING, consumer=late), tmp_path)
+    for consumer in world.consumers:
+        consumer.client_id = "kgo"
+    world.create(in_flight=timedelta(seconds=2.5))
+
+    result = execute(world)
+
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.LEADING, 1)
+    world.settle()
+    world.check_reset()
+
+
 def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -> None:
     """It ends while nobody has the partitions, and takes effect where it was sent after our offsets."""
     world = World(GO_OFTEN, tmp_path)

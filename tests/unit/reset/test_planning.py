@@ -666,6 +666,19 @@ def test_what_it_costs_to_lead_a_group_is_said_before(kafka: FakeKafka) -> None:
     assert not said("eager", Selection("orders", frozenset({0})))
 
 
+def test_that_an_application_commits_late_through_franz_go_is_led_from_the_first_round_on(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "eager", ["orders"], client_id="kgo").start()
+    asked = request(ToEarliest(), Selection("orders", frozenset({0})), group_id="eager")
+    late = replace(asked, settings=replace(asked.settings, in_flight=timedelta(seconds=2)))
+
+    plan = make_plan(late, kafka, NOW)
+
+    assert make_plan(asked, kafka, NOW).way is Way.BARRIER
+    assert plan.way is Way.LEADING
+    assert any("commits late (franz-go)" in n and "(orders-1, orders-2)" in n for n in plan.notes)
+    assert any("maxStandstill (30 s)" in n for n in plan.notes)
+
+
 def test_gates_cost_nothing_beside_the_run(kafka: FakeKafka) -> None:
     consumer = FakeConsumer(
         kafka, "managed", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform", managed=True

@@ -13,7 +13,8 @@ A = Member("a-1", "a", "/127.0.0.1", assignment=frozenset({P0}))
 B = Member("b-1", "b", "/127.0.0.1", assignment=frozenset({P1}))
 STATIC = Member("s-1", "s", "/127.0.0.1", "s", assignment=frozenset({P1}))
 KAFKA_GO = Member("k-1", "app@host (github.com/segmentio/kafka-go)", "/127.0.0.1", assignment=frozenset({P1}))
-NEW = {"a-1": 1, "b-1": 1, "s-1": 1}
+FRANZ_GO = Member("g-1", "kgo", "/127.0.0.1", assignment=frozenset({P1}))
+NEW = {"a-1": 1, "b-1": 1, "s-1": 1, "g-1": 1}
 
 
 def _owners(
@@ -26,6 +27,7 @@ def _owners(
     kept_position: bool = False,
     transaction_open: bool = False,
     kept_after_leaving: bool = False,
+    in_flight: bool = False,
     not_led: str | None = None,
 ) -> Owners:
     group = Group("payments", GroupState.STABLE, kind, assignor, members)
@@ -37,6 +39,7 @@ def _owners(
         kept_position=kept_position,
         transaction_open=transaction_open,
         kept_after_leaving=kept_after_leaving,
+        in_flight=in_flight,
         not_led=not_led,
         managed=managed,
         disobeyed=disobeyed,
@@ -77,6 +80,11 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
         (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
         (_kept(), Way.DIRECT, "no member owns"),
+        (_owners(A, FRANZ_GO, in_flight=True), Way.LEADING, "(franz-go) keeps late commits back"),
+        (_owners(A, FRANZ_GO, in_flight=True, not_led="it is full"), Way.BARRIER, "give up all partitions"),
+        (_owners(A, FRANZ_GO), Way.BARRIER, "give up all partitions"),
+        (_owners(A, B, in_flight=True), Way.BARRIER, "give up all partitions"),
+        (_owners(A, B, FRANZ_GO, kind=GroupType.CONSUMER, in_flight=True), Way.HANDOVER, "type consumer"),
         (_owners(A, B, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, STATIC, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),
