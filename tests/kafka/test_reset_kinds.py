@@ -73,14 +73,13 @@ def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, 
 
 def expected_ways(cell: Cell) -> set[Way]:
     """Managed owners: ``Gated``. Dynamic members of eager groups whose clients know KIP-429: ``Barrier``. All others:
-    ``Handover``, and ``Leading`` where a cooperative franz-go hears of that from a commit first."""
+    ``Handover``. And ``Leading`` where franz-go may have gone on from an old position."""
     if cell.agent:
         return {Way.GATED}
     knows_kip_429 = cell.kind in ("librdkafka", "java", "franz-go")
     eager = cell.protocol == "classic" and cell.assignor in EAGER
-    if eager and knows_kip_429 and not cell.static:
-        return {Way.BARRIER}
-    return {Way.HANDOVER, Way.LEADING} if cell.kind is ClientKind.FRANZ_GO and not eager else {Way.HANDOVER}
+    first = Way.BARRIER if eager and knows_kip_429 and not cell.static else Way.HANDOVER
+    return {first, Way.LEADING} if cell.kind is ClientKind.FRANZ_GO else {first}
 
 
 @pytest.mark.pure

@@ -1415,10 +1415,16 @@ class FakeConsumer:
             self._commit({p: self._positions[p] for p in gone})
         if self.commits_after_join and gone:
             self._next_heartbeat_s = self.kafka.clock.monotonic()  # it joins anew as soon as it has given them up
-        while self._kept_back:
-            self._commit(self._kept_back.pop(0))
+        if self._kept_back:
+            self.kafka.clock.after(0.05, self._send_kept_back)
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
         self._unstarted = set(partitions) - self._positions.keys()
+        self._start_assigned()
+
+    def _send_kept_back(self) -> None:
+        kept_back, self._kept_back = self._kept_back, []
+        for offsets in kept_back:
+            self._commit(offsets)
         self._start_assigned()
 
     def _give_up(self, partitions: Collection[TopicPartition]) -> None:
@@ -1451,6 +1457,8 @@ class FakeConsumer:
         self._start_assigned()
 
     def _start_assigned(self) -> None:
+        if self._kept_back:
+            return
         for partition in sorted(self._unstarted):
             if self.waits and partition in self.kafka._undecided(self.group_id):
                 continue

@@ -37,7 +37,7 @@ from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, R
 from tidegate.reset.sequences import JoinNotHeld, Sequences
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
-from tidegate.reset.ways import Choice, choose_way, is_cooperative
+from tidegate.reset.ways import Choice, choose_way, is_cooperative, keeps_commits_back
 from tidegate.reset.ways import Owners as OwnersSeen
 from tidegate.visible import visible
 
@@ -472,7 +472,7 @@ class GroupReset:
         if not (outcome.not_held | overwritten):
             if was_emptied:
                 self._journal(Phase.VERIFYING, pending, choice, ())
-            overwritten = self._watch(pending)
+            overwritten = self._watch(pending, late=self._may_come_late(choice.way, group, pending))
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
@@ -527,8 +527,13 @@ class GroupReset:
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
 
-    def _watch(self, pending: Partitions) -> Partitions:
-        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""
+    def _watch(self, pending: Partitions, *, late: bool = False) -> Partitions:
+        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
+
+        ``late``: an owner's client may have kept commits of old positions back until it has joined, and sent them
+        before it asked where to begin. Above the target they cannot be told from progress, so what comes so early is
+        taken for old; who is led next has nothing to keep back.
+        """
         tuning, clock = self._tuning, self._clock
         self._unverified |= pending
         began = clock.monotonic()
@@ -536,6 +541,7 @@ class GroupReset:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._unverified
+        joined_at: float | None = None
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
@@ -546,17 +552,28 @@ class GroupReset:
             replaced = self._replaced
             verdicts = {p: Watched(replaced.get(p), self._targets[p], seen.get(p)).verdict for p in self._unverified}
             overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
+            if late:
+                overwritten |= {p for p in pending if Watched(replaced.get(p), self._targets[p], seen.get(p)).is_old}
+                self._kept_after_leaving |= bool(overwritten)
+                if joined_at is None and self._joins.is_over():
+                    joined_at = clock.monotonic()
             now = clock.monotonic()
             if overwritten:
                 return overwritten
+            late = late and (joined_at is None or now < joined_at + tuning.kept_back_s)
             opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
             if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
                 # Owners that wait for a transaction go on after its end; what the others have read shows then.
                 limit = now + watch_s
-            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
+            is_settled = not late and all(v is Verdict.SETTLED for v in verdicts.values())
+            if now >= limit or (now >= at_least and is_settled):
                 self._unverified = NO_PARTITIONS
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
+
+    def _may_come_late(self, way: Way | None, group: Group, partitions: Partitions) -> bool:
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
+        return way in (Way.BARRIER, Way.HANDOVER) and keeps_commits_back(group, partitions)
 
     def _may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
@@ -752,13 +769,14 @@ class GroupReset:
         if last.way is Way.DIRECT and self._may_be_assigned(self._group(), everything):
             self._watch_for_assigned(everything)
             return NO_PARTITIONS
+        late = self._may_come_late(last.way, self._group(), everything)
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._settled_group(everything)
         elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
-            return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
-        return self._overwritten_while_empty(everything, {}, None) or self._watch(everything)
+            return self._unreleased(frozenset(last.pending), last) or self._watch(everything, late=late)
+        return self._overwritten_while_empty(everything, {}, None) or self._watch(everything, late=late)
 
     def _passed_unseen(self, last: Progress) -> Partitions:
         """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.

@@ -55,6 +55,8 @@ class Tuning:
     """How long a writer tries to open its gates while Kafka is away; then its successor has to."""
     turn_limit_s: float | None = None
     """How long a run waits for its turn with the group; absent: until its deadline."""
+    kept_back_s: float = 0.5
+    """By then a client that has joined (franz-go) has sent what was committed while it did."""
     margin_s: float = 0.5
     """Added to ``inFlight``."""
     transaction_s: float = 5.0

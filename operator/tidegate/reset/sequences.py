@@ -19,7 +19,7 @@ from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, Pace
 from tidegate.reset.rejoins import Rejoins
 from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
-from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative, keeps_commits_back
 
 MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""
@@ -280,8 +280,15 @@ class Sequences:
     def _leading(self, round_: Round, group: Group) -> Outcome:
         """Lead a generation that gives the partitions to nobody, commit in the barrier of the next, give them back."""
         clock = self._pace.clock
+        # What an application commits as its client is about to join shows after that join, also without inFlight.
+        kept_back_s = self._pace.tuning.margin_s if keeps_commits_back(group, round_.pending) else 0.0
         lead = Lead(
-            self._kafka, self._pace, group, round_.pending, held_s=self._hold_s, standstill_s=self._joins.standstill_s
+            self._kafka,
+            self._pace,
+            group,
+            round_.pending,
+            held_s=max(self._hold_s, kept_back_s),
+            standstill_s=self._joins.standstill_s,
         )
         in_barrier_once = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +27,12 @@ COOPERATIVE_SUBSCRIPTION: Final = 1
 def is_cooperative(group: Group) -> bool:
     """Whether members may keep their partitions over a classic group's rebalance; those of an unknown assignor may."""
     return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
+
+
+def keeps_commits_back(group: Group, partitions: Collection[TopicPartition]) -> bool:
+    """Whether what an owner's application commits while its client joins may be sent only after the join."""
+    owners = group.owners(frozenset(partitions))
+    return group.type is GroupType.CLASSIC and any(m.client_id == FRANZ_GO for m in owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +137,9 @@ def _kept_after_leaving(owners: Owners) -> str | None:
     return "an owner that was made to leave has kept its position" if owners.kept_after_leaving else None
 
 
-def _commits_after_join(owners: Owners) -> str | None:
+def _keeps_commits_back(owners: Owners) -> str | None:
     """So what its application holds (``inFlight``) cannot be waited for in a join."""
-    if not owners.in_flight or all(m.client_id != FRANZ_GO for m in owners.group.owners(owners.partitions)):
+    if not owners.in_flight or not keeps_commits_back(owners.group, owners.partitions):
         return None
     return "an owner's client (franz-go) keeps late commits back until its join is over"
 
@@ -166,7 +172,7 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _in_transaction,
 )
 
-LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (_kept_after_leaving, _commits_after_join)
+LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (_kept_after_leaving, _keeps_commits_back)
 
 LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _not_classic,

@@ -17,6 +17,7 @@ from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset.model import Phase, RunResult, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
+    GO,
     GO_OFTEN,
     GROUP,
     PARTITIONS,
@@ -237,6 +238,31 @@ def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool
     assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.LEADING, 1)
     world.settle()
     world.check_reset()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind("eager-go", Way.BARRIER),
+        Kind("eager-go-static", Way.HANDOVER, consumer=(("static", True),)),
+        replace(GO, way=Way.HANDOVER),
+    ],
+    ids=lambda kind: kind.name,
+)
+def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kind: Kind, tmp_path: Path) -> None:
+    """Nobody has said ``inFlight``: it is the one that the application asks for just as its client joins."""
+    by_hand = (("auto_commit_s", 0.2), ("late_commit_s", 0.2), ("commits_after_join", True))
+    world = World(replace(kind, consumer=(*kind.consumer, *by_hand)), tmp_path)
+    for consumer in world.consumers:
+        consumer.client_id = "kgo"
+    world.create()
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert ways(world)[0] is kind.way
+    world.settle()
+    world.check_reset(at_most=2)
 
 
 def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -> None:

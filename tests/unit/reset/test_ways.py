@@ -84,7 +84,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, FRANZ_GO, in_flight=True, not_led="it is full"), Way.BARRIER, "give up all partitions"),
         (_owners(A, FRANZ_GO), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, in_flight=True), Way.BARRIER, "give up all partitions"),
-        (_owners(A, B, FRANZ_GO, kind=GroupType.CONSUMER, in_flight=True), Way.HANDOVER, "type consumer"),
+        (_owners(A, FRANZ_GO, kind=GroupType.CONSUMER, in_flight=True), Way.HANDOVER, "type consumer"),
         (_owners(A, B, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, STATIC, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),
