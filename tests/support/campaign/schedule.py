@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from support.clients import ClientKind, CommitMode, GroupProtocol
+from support.clients.options import TRANSACTIONAL
 from support.life_story import Target, TargetKind
 from support.reset_trial import Cell, kinds, managed
 from tidegate.reset.model import Phase
@@ -21,7 +22,19 @@ from tidegate.reset.model import Phase
 BROKERS: Final = 3
 SESSION_S: Final = 10.0
 """Of members that may crash: by default they would be missed after 45 s only."""
+EVERYTHING_FROM: Final = 1000
+"""From this seed on all clients and all ways to commit are drawn. The seeds below mean what they meant before there
+were some of them."""
+_FIRST_CLIENTS: Final = (
+    ClientKind.LIBRDKAFKA,
+    ClientKind.JAVA,
+    ClientKind.AIOKAFKA,
+    ClientKind.KAFKA_PYTHON,
+    ClientKind.FRANZ_GO,
+)
 _HOLD_S: Final = 2.0
+_TRANSACTION_S: Final = (0.3, 2.0)
+"""For how long an exactly-once application leaves each of its transactions open."""
 _AT_ONCE: Final = 3
 
 
@@ -157,8 +170,18 @@ def application(cell: Cell) -> str:
             return f"auto-commit {every}"
         case CommitMode.WORKER:
             return f"late commit after {cell.hold_s:g} s"
+        case CommitMode.TRANSACTIONS | CommitMode.ABORTS:
+            aborts = ", every other aborted" if cell.commit is CommitMode.ABORTS else ""
+            return f"transactions of {cell.hold_s:g} s{aborts}"
         case _:
             return f"{cell.commit} commit"
+
+
+def can_commit_by_transactions(cell: Cell) -> bool:
+    """Not librdkafka's at ``read_committed``: rebalanced twice with a transaction open, such a consumer begins at its
+    ``auto.offset.reset``, on all of its partitions (ADR 19, ADR 20). A fault beside a reset brings that about."""
+    waits = cell.kind is ClientKind.LIBRDKAFKA and cell.isolation != "read_uncommitted"
+    return cell.kind in TRANSACTIONAL and not waits
 
 
 def draw(seed: int) -> Schedule:
@@ -169,6 +192,7 @@ def draw(seed: int) -> Schedule:
 class _Drawing:
     def __init__(self, seed: int) -> None:
         self._seed = seed
+        self._draws_everything = seed >= EVERYTHING_FROM
         self._random = Random(f"campaign {seed}")
         self._asked: list[Run] = []
 
@@ -190,7 +214,7 @@ class _Drawing:
 
     def _cell(self) -> Cell:
         random = self._random
-        client = random.choice(list(ClientKind))
+        client = random.choice(list(ClientKind) if self._draws_everything else _FIRST_CLIENTS)
         unmanaged = [cell for cell in kinds() if cell.kind is client]
         # Twice as many: only these can be paused.
         agents = [cell for cell in managed() if cell.kind is client] * 2
@@ -199,7 +223,10 @@ class _Drawing:
 
     def _with_application(self, cell: Cell) -> Cell:
         random = self._random
-        mode = random.choice(["auto", "auto", "often", "sync", "async", "late"])
+        modes = ["auto", "auto", "often", "sync", "async", "late"]
+        if self._draws_everything and can_commit_by_transactions(cell):
+            modes += ["transactions", "transactions", "aborts"]
+        mode = random.choice(modes)
         match mode:
             case "auto":
                 return cell
@@ -207,6 +234,8 @@ class _Drawing:
                 return replace(cell, auto_commit_interval_s=1.0)
             case "late":
                 return replace(cell, commit=CommitMode.WORKER, hold_s=_HOLD_S, in_flight_s=_HOLD_S + 0.5)
+            case "transactions" | "aborts":
+                return replace(cell, commit=CommitMode(mode), hold_s=random.choice(_TRANSACTION_S))
             case _:
                 return replace(cell, commit=CommitMode(mode))
 

@@ -7,13 +7,25 @@ from collections import Counter
 
 import pytest
 
-from support.campaign.schedule import BROKERS, SESSION_S, Carrier, FaultKind, Schedule, Step, draw
+from support.campaign.schedule import (
+    BROKERS,
+    EVERYTHING_FROM,
+    SESSION_S,
+    Carrier,
+    FaultKind,
+    Schedule,
+    Step,
+    can_commit_by_transactions,
+    draw,
+)
 from support.clients import ClientKind, CommitMode, GroupProtocol
+from support.clients.options import TRANSACTIONAL
 from support.life_story import TargetKind
 from support.reset_trial import UNSUPPORTED
 from tidegate.reset.model import Phase
 
 SEEDS = range(600)
+MORE = range(EVERYTHING_FROM, EVERYTHING_FROM + 600)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +65,18 @@ def test_everything_happens_somewhere(schedules: list[Schedule]) -> None:
     assert {len(step.runs) for step in steps} == {0, 1, 2, 3}
     assert {len(step.faults) for step in steps} == {0, 1, 2}
     assert any(step.paused and step.runs for step in steps)
+
+
+def test_all_clients_and_ways_to_commit_are_drawn_from_a_seed_on() -> None:
+    cells = [draw(seed).cell for seed in MORE]
+    by_transactions = [cell for cell in cells if cell.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS)]
+
+    assert {cell.kind for cell in cells} == set(ClientKind)
+    assert {cell.commit for cell in cells} == set(CommitMode) - {CommitMode.NONE}
+    assert {cell.kind for cell in by_transactions} == TRANSACTIONAL
+    assert len(by_transactions) > len(cells) / 10
+    assert all(can_commit_by_transactions(cell) for cell in by_transactions)
+    assert "transactions of 2 s" in {draw(seed).application for seed in MORE}
 
 
 def test_no_client_is_rare(schedules: list[Schedule]) -> None:
