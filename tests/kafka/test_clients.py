@@ -75,6 +75,8 @@ def default_client_ids(kind: ClientKind, group: str) -> set[str]:
             return {f"{kind}-{importlib.metadata.version(kind)}"}
         case ClientKind.FRANZ_GO:
             return {"kgo"}
+        case ClientKind.SARAMA:
+            return {"sarama"}
 
 
 @pytest.mark.parametrize("kind", ClientKind)

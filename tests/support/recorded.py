@@ -32,7 +32,8 @@ def untold(options: ConsumerOptions) -> tuple[Untold, ...]:
     silent = (ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO)
     # What was sent to a transaction counts from then on, and shows some time after its end.
     by_transactions = options.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS)
-    if by_transactions or (options.commit is CommitMode.AUTO and options.kind in silent):
+    by_itself = options.commit is CommitMode.AUTO and options.kind in silent
+    if by_transactions or by_itself or options.kind is ClientKind.SARAMA:
         found.append(Untold.COMMITS)
     return tuple(found)
 

@@ -134,21 +134,33 @@ UNSUPPORTED: Mapping[tuple[ClientKind, str], str] = {
     (ClientKind.AIOKAFKA, "cooperative-sticky"): "aiokafka 0.14 has no incremental rebalancing (KIP-429)",
     (ClientKind.AIOKAFKA, "KIP-848"): "aiokafka 0.14 speaks the classic protocol only",
     (ClientKind.KAFKA_PYTHON, "KIP-848"): "kafka-python 3.0.12 speaks the classic protocol only",
+    (ClientKind.SARAMA, "cooperative-sticky"): "sarama 1.61 has no incremental rebalancing (KIP-429)",
+    (ClientKind.SARAMA, "KIP-848"): "sarama 1.61 speaks the classic protocol only",
     (ClientKind.FRANZ_GO, "KIP-848"): "franz-go 1.22 speaks it only where it is told to; the tests' consumers do not",
 }
 """What is left out of `kinds`, and why."""
+
+FIRST_CLIENTS = (
+    ClientKind.LIBRDKAFKA,
+    ClientKind.JAVA,
+    ClientKind.AIOKAFKA,
+    ClientKind.KAFKA_PYTHON,
+    ClientKind.FRANZ_GO,
+)
+"""Whose kinds of groups are each tried by themselves; the others by the campaign."""
 
 _CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _KIP_848 = ("uniform", "range")
 
 
-def kinds() -> list[Cell]:
-    """Every kind of group and client: assignors, dynamic and static members, both isolation levels of librdkafka."""
+def kinds(of: Collection[ClientKind] = FIRST_CLIENTS) -> list[Cell]:
+    """Every kind of group of these clients: assignors, dynamic and static members, librdkafka's isolation levels."""
     clients: list[tuple[ClientKind, str | None]] = [
         (ClientKind.LIBRDKAFKA, "read_committed"),
         (ClientKind.LIBRDKAFKA, "read_uncommitted"),
         *((kind, None) for kind in ClientKind if kind is not ClientKind.LIBRDKAFKA),
     ]
+    clients = [(kind, isolation) for kind, isolation in clients if kind in of]
     found = []
     for kind, isolation in clients:
         groups = [(GroupProtocol.CLASSIC, a) for a in _CLASSIC if (kind, a) not in UNSUPPORTED]

@@ -16,7 +16,7 @@ from typing import Final
 from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import Target, TargetKind
-from support.reset_trial import Cell, kinds, managed
+from support.reset_trial import FIRST_CLIENTS, Cell, kinds, managed
 from tidegate.reset.model import Phase
 
 BROKERS: Final = 3
@@ -25,13 +25,6 @@ SESSION_S: Final = 10.0
 EVERYTHING_FROM: Final = 1000
 """From this seed on all clients and all ways to commit are drawn. The seeds below mean what they meant before there
 were some of them."""
-_FIRST_CLIENTS: Final = (
-    ClientKind.LIBRDKAFKA,
-    ClientKind.JAVA,
-    ClientKind.AIOKAFKA,
-    ClientKind.KAFKA_PYTHON,
-    ClientKind.FRANZ_GO,
-)
 _HOLD_S: Final = 2.0
 _TRANSACTION_S: Final = (0.3, 2.0)
 """For how long an exactly-once application leaves each of its transactions open."""
@@ -214,8 +207,8 @@ class _Drawing:
 
     def _cell(self) -> Cell:
         random = self._random
-        client = random.choice(list(ClientKind) if self._draws_everything else _FIRST_CLIENTS)
-        unmanaged = [cell for cell in kinds() if cell.kind is client]
+        client = random.choice(list(ClientKind) if self._draws_everything else FIRST_CLIENTS)
+        unmanaged = kinds([client])
         # Twice as many: only these can be paused.
         agents = [cell for cell in managed() if cell.kind is client] * 2
         cell = random.choice(unmanaged + agents)
@@ -224,6 +217,8 @@ class _Drawing:
     def _with_application(self, cell: Cell) -> Cell:
         random = self._random
         modes = ["auto", "auto", "often", "sync", "async", "late"]
+        if cell.kind is ClientKind.SARAMA:
+            modes = ["auto", "often", "sync"]  # what was marked, while its session lasts
         if self._draws_everything and can_commit_by_transactions(cell):
             modes += ["transactions", "transactions", "aborts"]
         mode = random.choice(modes)
@@ -231,7 +226,8 @@ class _Drawing:
             case "auto":
                 return cell
             case "often":
-                return replace(cell, auto_commit_interval_s=1.0)
+                # sarama does so each second by default.
+                return replace(cell, auto_commit_interval_s=0.2 if cell.kind is ClientKind.SARAMA else 1.0)
             case "late":
                 return replace(cell, commit=CommitMode.WORKER, hold_s=_HOLD_S, in_flight_s=_HOLD_S + 0.5)
             case "transactions" | "aborts":

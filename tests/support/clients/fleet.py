@@ -76,7 +76,7 @@ class Event:
     `commits` and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits
     are told by librdkafka and kafka-python only: Java and aiokafka offer no callback for them. franz-go's
     consumers tell neither those nor revocations: with a callback for revocations, franz-go leaves the commit before
-    them to it.
+    them to it. sarama's tell no commits at all.
     """
 
     t: float
@@ -404,7 +404,7 @@ class ConsumerFleet:
         match options.kind:
             case ClientKind.JAVA:
                 command = java_command(len(specs))
-            case ClientKind.FRANZ_GO:
+            case ClientKind.FRANZ_GO | ClientKind.SARAMA:
                 command = go_command()
             case _:
                 # -P: the worker's folder must not come before the libraries in its module path.

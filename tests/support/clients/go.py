@@ -1,4 +1,4 @@
-"""The tests' franz-go consumers, compiled once."""
+"""The tests' consumers of Go libraries, compiled once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def go_command() -> list[str]:
         go_build(build, _FOLDER, "consumers", ".")
 
     folder = toolcache().artifact(
-        "go-test-programs", [*_SOURCES], build, label="the tests' franz-go consumers", first_time="10 to 30 s"
+        "go-test-programs", [*_SOURCES], build, label="the tests' Go consumers", first_time="10 to 30 s"
     )
     return [str(folder / "consumers")]

@@ -22,6 +22,7 @@ class ClientKind(StrEnum):
     AIOKAFKA = "aiokafka"
     KAFKA_PYTHON = "kafka-python"
     FRANZ_GO = "franz-go"
+    SARAMA = "sarama"
 
 
 class CommitMode(StrEnum):
@@ -63,6 +64,7 @@ CLASSIC_ASSIGNORS: Mapping[ClientKind, frozenset[str]] = {
     ClientKind.AIOKAFKA: frozenset({"range", "roundrobin", "sticky"}),
     ClientKind.KAFKA_PYTHON: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
     ClientKind.FRANZ_GO: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
+    ClientKind.SARAMA: frozenset({"range", "roundrobin", "sticky"}),
 }
 """The client-side assignors each library has, by Kafka's short names."""
 
@@ -71,7 +73,10 @@ REMOTE_ASSIGNORS = frozenset({"uniform", "range"})
 
 TRANSACTIONAL = frozenset({ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.AIOKAFKA})
 
-_DEFAULT_HEARTBEAT_S = 3.0  # the same in all five libraries
+_SARAMA_COMMITS = frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.NONE})
+"""It commits what was marked in a session, and nothing after that."""
+
+_DEFAULT_HEARTBEAT_S = 3.0  # the same in all six libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +85,8 @@ class ConsumerOptions:
 
     ``static`` gives each member a ``group.instance.id``, its name. ``client_ids`` gives it a ``client.id``, its name
     too; otherwise the id is the library's default. ``config`` holds further settings in the library's own spelling
-    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries; franz-go's consumers
-    know only the settings that these options make) and wins over all others.
+    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries; the Go libraries'
+    consumers know only the settings that these options make) and wins over all others.
 
     ``stagger_s`` is the time between the starts of successive members. In a KIP-848 group each member's heartbeats run
     from its own join, so they stay out of phase. In a classic group every rebalance answers all members at once and so
@@ -115,6 +120,8 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         if self.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS) and self.kind not in TRANSACTIONAL:
             raise ValueError(f"the tests' {self.kind} consumers commit no transactions")
+        if self.kind is ClientKind.SARAMA and self.commit not in _SARAMA_COMMITS:
+            raise ValueError(f"the tests' {self.kind} consumers do not commit by {self.commit}")
         if self.protocol is GroupProtocol.CONSUMER:
             if self.kind not in (ClientKind.LIBRDKAFKA, ClientKind.JAVA):
                 raise ValueError(f"{self.kind} does not speak the consumer protocol (KIP-848)")
@@ -129,7 +136,7 @@ class ConsumerOptions:
     def member_config(self, name: str, index: int, members: int) -> dict[str, ConfigValue]:
         """The library's own settings for member `index` (from 0) of `members`, without deserializers and callbacks."""
         match self.kind:
-            case ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO:
+            case ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO | ClientKind.SARAMA:
                 config = self._dotted(name)
             case ClientKind.AIOKAFKA | ClientKind.KAFKA_PYTHON:
                 config = self._keywords(name)

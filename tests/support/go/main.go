@@ -1,8 +1,8 @@
-// Command consumers runs 1..n ordinary franz-go consumers, each in a goroutine with a plain poll loop. Argument, commands
-// on standard input and lines on standard output are those of the Python worker (clients/worker.py), where they are
-// described.
+// Command consumers runs 1..n ordinary consumers of a Go library, franz-go or sarama, each in a goroutine. Argument,
+// commands on standard input and lines on standard output are those of the Python worker (clients/worker.py), where they
+// are described.
 //
-// No callback for revoked partitions is registered: with one, franz-go leaves the commit of what was read to it.
+// No callback for revoked partitions is registered with franz-go, which leaves the commit of what was read to it.
 package main
 
 import (
@@ -30,6 +30,7 @@ const (
 )
 
 type job struct {
+	Kind         string   `json:"kind"`
 	Topics       []string `json:"topics"`
 	Commit       string   `json:"commit"`
 	CommitEveryS float64  `json:"commit_every_s"`
@@ -144,7 +145,11 @@ func (m *member) run() {
 		return
 	case <-time.After(seconds(m.DelayS)):
 	}
-	if err := m.consume(); err != nil {
+	consume := m.consume
+	if m.Kind == "sarama" {
+		consume = m.consumeSarama
+	}
+	if err := consume(); err != nil {
 		m.say("died", map[string]any{"error": err.Error()})
 	}
 }

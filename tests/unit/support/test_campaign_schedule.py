@@ -21,7 +21,7 @@ from support.campaign.schedule import (
 from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import TargetKind
-from support.reset_trial import UNSUPPORTED
+from support.reset_trial import FIRST_CLIENTS, UNSUPPORTED
 from tidegate.reset.model import Phase
 
 SEEDS = range(600)
@@ -51,7 +51,7 @@ def test_everything_happens_somewhere(schedules: list[Schedule]) -> None:
     steps = [step for schedule in schedules for step in schedule.steps]
     faults = [fault for schedule in schedules for fault in schedule.faults]
 
-    assert {cell.kind for cell in cells} == set(ClientKind)
+    assert {cell.kind for cell in cells} == set(FIRST_CLIENTS)
     assert {cell.protocol for cell in cells} == set(GroupProtocol)
     assert {cell.static for cell in cells} == {cell.agent for cell in cells} == {False, True}
     not_drawn = {CommitMode.NONE, CommitMode.TRANSACTIONS, CommitMode.ABORTS}
@@ -82,7 +82,7 @@ def test_all_clients_and_ways_to_commit_are_drawn_from_a_seed_on() -> None:
 def test_no_client_is_rare(schedules: list[Schedule]) -> None:
     often = Counter(schedule.cell.kind for schedule in schedules)
 
-    assert min(often.values()) > len(SEEDS) / len(ClientKind) / 2
+    assert min(often.values()) > len(SEEDS) / len(FIRST_CLIENTS) / 2
 
 
 def test_most_schedules_leave_the_brokers_alone(schedules: list[Schedule]) -> None:

@@ -72,6 +72,8 @@ def test_the_librarys_own_settings_win() -> None:
         (ClientKind.FRANZ_GO, {"protocol": GroupProtocol.CONSUMER}),
         (ClientKind.LIBRDKAFKA, {"assignor": "sticky"}),
         (ClientKind.AIOKAFKA, {"assignor": "cooperative-sticky"}),
+        (ClientKind.SARAMA, {"assignor": "cooperative-sticky"}),
+        (ClientKind.SARAMA, {"commit": CommitMode.WORKER}),
         (ClientKind.JAVA, {"assignor": "uniform"}),
         (ClientKind.JAVA, {"protocol": GroupProtocol.CONSUMER, "assignor": "sticky"}),
         (ClientKind.JAVA, {"protocol": GroupProtocol.CONSUMER, "heartbeat_s": 1.0}),
