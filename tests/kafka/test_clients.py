@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from support.clients import (
     produce_all,
 )
 from support.clients.options import TRANSACTIONAL
+from support.reset_trial import FIRST_CLIENTS
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
@@ -77,6 +79,8 @@ def default_client_ids(kind: ClientKind, group: str) -> set[str]:
             return {"kgo"}
         case ClientKind.SARAMA:
             return {"sarama"}
+        case ClientKind.KAFKA_GO:
+            return {f"consumers@{socket.gethostname()} (github.com/segmentio/kafka-go)"}
 
 
 @pytest.mark.parametrize("kind", ClientKind)
@@ -132,7 +136,7 @@ def test_members_of_a_kip_848_group_come_and_go(
 
 
 @pytest.mark.parametrize("mode", [CommitMode.ASYNC, CommitMode.WORKER])
-@pytest.mark.parametrize("kind", ClientKind)
+@pytest.mark.parametrize("kind", FIRST_CLIENTS)
 def test_commits_by_hand_reach_the_end(
     kind: ClientKind, mode: CommitMode, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
 ) -> None:
@@ -225,7 +229,7 @@ def test_a_member_that_cannot_start_is_told_at_once(kafka: KafkaCluster, unique:
         assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("kind", ClientKind)
+@pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind is not ClientKind.KAFKA_GO])
 def test_consumers_do_not_outlive_the_process_that_started_them(
     kind: ClientKind, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, tmp_path: Path
 ) -> None:

@@ -182,10 +182,14 @@ class _Session:
 
 @dataclass(slots=True)
 class _Knowledge:
-    """Until when a member may be unaware of what happened; `thawed`: when each was last seen to stand still."""
+    """Until when a member may be unaware of what happened; `thawed`: when each was last seen to stand still.
+
+    `tells_assignments`: otherwise a member that does not go on where it was may have been given the partition anew.
+    """
 
     unaware_s: float
     precision_s: float
+    tells_assignments: bool = True
     thawed: dict[str, float] = field(default_factory=dict)
 
     def may_be_unaware(self, member: str, t: float, since: float) -> bool:
@@ -324,6 +328,12 @@ class _Walk:
             # Nobody told when it became the owner; while another still read, or a little before.
             since = self.last.t - self.knowledge.unaware_s - self.knowledge.precision_s if self.last else 0.0
             session = self.sessions[member] = _Session(member, since)
+        elif (
+            not self.knowledge.tells_assignments
+            and session.position is not None
+            and not self._leads_on(session.position, offset)
+        ):
+            session = self.sessions[member] = _Session(member, session.t - self.knowledge.precision_s)
         if not self.is_placed:
             self.current.floor = self.current.reach = offset
             self.start, self.is_placed = offset, True
@@ -550,7 +560,8 @@ class _Court:
         begin = history.begin
         self._history = history
         self._untold = frozenset(begin.untold)
-        self._knowledge = _Knowledge(begin.unaware_s, begin.precision_s)
+        tells_assignments = Untold.ASSIGNMENTS not in self._untold
+        self._knowledge = _Knowledge(begin.unaware_s, begin.precision_s, tells_assignments)
         self._acked: dict[Partition, dict[int, int]] = defaultdict(dict)
         self._values: dict[Partition, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         self._sends: Counter[tuple[Partition, str]] = Counter()

@@ -27,9 +27,11 @@ def of_fleet(deliveries: Iterable[Delivery], events: Iterable[Event]) -> Iterato
 def untold(options: ConsumerOptions) -> tuple[Untold, ...]:
     """What these consumers do not tell (`support.clients.fleet.Event`)."""
     found = []
-    if options.kind is ClientKind.FRANZ_GO:
+    if options.kind is ClientKind.KAFKA_GO:
+        found.append(Untold.ASSIGNMENTS)
+    if options.kind in (ClientKind.FRANZ_GO, ClientKind.KAFKA_GO):
         found.append(Untold.REVOCATIONS)
-    silent = (ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO)
+    silent = (ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO, ClientKind.KAFKA_GO)
     # What was sent to a transaction counts from then on, and shows some time after its end.
     by_transactions = options.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS)
     by_itself = options.commit is CommitMode.AUTO and options.kind in silent

@@ -135,10 +135,15 @@ UNSUPPORTED: Mapping[tuple[ClientKind, str], str] = {
     (ClientKind.AIOKAFKA, "KIP-848"): "aiokafka 0.14 speaks the classic protocol only",
     (ClientKind.KAFKA_PYTHON, "KIP-848"): "kafka-python 3.0.12 speaks the classic protocol only",
     (ClientKind.SARAMA, "cooperative-sticky"): "sarama 1.61 has no incremental rebalancing (KIP-429)",
+    (ClientKind.KAFKA_GO, "sticky"): "kafka-go 0.4 has no sticky assignor",
+    (ClientKind.KAFKA_GO, "cooperative-sticky"): "kafka-go 0.4 has no incremental rebalancing (KIP-429)",
+    (ClientKind.KAFKA_GO, "KIP-848"): "kafka-go 0.4 speaks the classic protocol only",
     (ClientKind.SARAMA, "KIP-848"): "sarama 1.61 speaks the classic protocol only",
     (ClientKind.FRANZ_GO, "KIP-848"): "franz-go 1.22 speaks it only where it is told to; the tests' consumers do not",
 }
 """What is left out of `kinds`, and why."""
+
+WITHOUT_STATIC_MEMBERS = frozenset({ClientKind.KAFKA_GO})
 
 FIRST_CLIENTS = (
     ClientKind.LIBRDKAFKA,
@@ -168,7 +173,7 @@ def kinds(of: Collection[ClientKind] = FIRST_CLIENTS) -> list[Cell]:
         for protocol, assignor in groups:
             found += [
                 Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, isolation=isolation)
-                for static in (False, True)
+                for static in ((False,) if kind in WITHOUT_STATIC_MEMBERS else (False, True))
             ]
     return found
 

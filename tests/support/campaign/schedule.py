@@ -219,6 +219,8 @@ class _Drawing:
         modes = ["auto", "auto", "often", "sync", "async", "late"]
         if cell.kind is ClientKind.SARAMA:
             modes = ["auto", "often", "sync"]  # what was marked, while its session lasts
+        elif cell.kind is ClientKind.KAFKA_GO:
+            modes.remove("async")
         if self._draws_everything and can_commit_by_transactions(cell):
             modes += ["transactions", "transactions", "aborts"]
         mode = random.choice(modes)

@@ -76,7 +76,8 @@ class Event:
     `commits` and `error` (``None``: it went well) of a commit, `error` as text of an error. A library's auto-commits
     are told by librdkafka and kafka-python only: Java and aiokafka offer no callback for them. franz-go's
     consumers tell neither those nor revocations: with a callback for revocations, franz-go leaves the commit before
-    them to it. sarama's tell no commits at all.
+    them to it. sarama's tell no commits at all, kafka-go's neither assignments nor revocations: who was given a record
+    is taken for its partition's owner.
     """
 
     t: float
@@ -404,7 +405,7 @@ class ConsumerFleet:
         match options.kind:
             case ClientKind.JAVA:
                 command = java_command(len(specs))
-            case ClientKind.FRANZ_GO | ClientKind.SARAMA:
+            case ClientKind.FRANZ_GO | ClientKind.SARAMA | ClientKind.KAFKA_GO:
                 command = go_command()
             case _:
                 # -P: the worker's folder must not come before the libraries in its module path.
@@ -443,6 +444,8 @@ class ConsumerFleet:
                 for t, partition, offset, topic, value in told["r"]:
                     delivery = Delivery(t, member, topic, partition, offset, value)
                     self._deliveries.append(delivery)
+                    if self.options.kind is ClientKind.KAFKA_GO:
+                        self._claims.setdefault(member, {})[topic, partition] = t
                     before = self._last.get((topic, partition))
                     if before is None or before.t <= t:
                         self._last[topic, partition] = delivery

@@ -23,6 +23,7 @@ class ClientKind(StrEnum):
     KAFKA_PYTHON = "kafka-python"
     FRANZ_GO = "franz-go"
     SARAMA = "sarama"
+    KAFKA_GO = "kafka-go"
 
 
 class CommitMode(StrEnum):
@@ -65,6 +66,7 @@ CLASSIC_ASSIGNORS: Mapping[ClientKind, frozenset[str]] = {
     ClientKind.KAFKA_PYTHON: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
     ClientKind.FRANZ_GO: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
     ClientKind.SARAMA: frozenset({"range", "roundrobin", "sticky"}),
+    ClientKind.KAFKA_GO: frozenset({"range", "roundrobin"}),
 }
 """The client-side assignors each library has, by Kafka's short names."""
 
@@ -73,10 +75,14 @@ REMOTE_ASSIGNORS = frozenset({"uniform", "range"})
 
 TRANSACTIONAL = frozenset({ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.AIOKAFKA})
 
-_SARAMA_COMMITS = frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.NONE})
-"""It commits what was marked in a session, and nothing after that."""
+_COMMITS: Mapping[ClientKind, frozenset[CommitMode]] = {
+    ClientKind.SARAMA: frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.NONE}),
+    ClientKind.KAFKA_GO: frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.WORKER, CommitMode.NONE}),
+}
+"""sarama commits what was marked in a session, and nothing after that; kafka-go tells nobody of commits that it makes
+later."""
 
-_DEFAULT_HEARTBEAT_S = 3.0  # the same in all six libraries
+_DEFAULT_HEARTBEAT_S = 3.0  # the same in all of the libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +126,9 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         if self.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS) and self.kind not in TRANSACTIONAL:
             raise ValueError(f"the tests' {self.kind} consumers commit no transactions")
-        if self.kind is ClientKind.SARAMA and self.commit not in _SARAMA_COMMITS:
+        if self.kind is ClientKind.KAFKA_GO and self.static:
+            raise ValueError(f"{self.kind} has no static members")
+        if self.commit not in _COMMITS.get(self.kind, CommitMode):
             raise ValueError(f"the tests' {self.kind} consumers do not commit by {self.commit}")
         if self.protocol is GroupProtocol.CONSUMER:
             if self.kind not in (ClientKind.LIBRDKAFKA, ClientKind.JAVA):
@@ -136,7 +144,9 @@ class ConsumerOptions:
     def member_config(self, name: str, index: int, members: int) -> dict[str, ConfigValue]:
         """The library's own settings for member `index` (from 0) of `members`, without deserializers and callbacks."""
         match self.kind:
-            case ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO | ClientKind.SARAMA:
+            case (
+                ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO | ClientKind.SARAMA | ClientKind.KAFKA_GO
+            ):
                 config = self._dotted(name)
             case ClientKind.AIOKAFKA | ClientKind.KAFKA_PYTHON:
                 config = self._keywords(name)

@@ -1,4 +1,4 @@
-// Command consumers runs 1..n ordinary consumers of a Go library, franz-go or sarama, each in a goroutine. Argument,
+// Command consumers runs 1..n ordinary consumers of a Go library, franz-go, sarama or kafka-go, each in a goroutine. Argument,
 // commands on standard input and lines on standard output are those of the Python worker (clients/worker.py), where they
 // are described.
 //
@@ -145,10 +145,9 @@ func (m *member) run() {
 		return
 	case <-time.After(seconds(m.DelayS)):
 	}
-	consume := m.consume
-	if m.Kind == "sarama" {
-		consume = m.consumeSarama
-	}
+	consume := map[string]func() error{
+		"franz-go": m.consume, "sarama": m.consumeSarama, "kafka-go": m.consumeKafkaGo,
+	}[m.Kind]
 	if err := consume(); err != nil {
 		m.say("died", map[string]any{"error": err.Error()})
 	}

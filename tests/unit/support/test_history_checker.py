@@ -441,3 +441,16 @@ def test_a_finding_says_where_and_what_shows_it() -> None:
 
 def test_every_rule_has_an_example() -> None:
     assert {example.rule for example in EXAMPLES} == {*Rule}
+
+
+def test_who_tells_no_assignments_may_have_been_given_the_partition_anew() -> None:
+    read = [*log(9), *polls("a", range(4)), *commits("a", 4), *polls("a", range(4, 6))]
+    again = [*read, *polls("a", range(4, 9))]
+    too_far_back = [*read, *polls("a", range(3, 9))]
+    too_far_on = [*read, *polls("a", range(7, 9)), *polls("b", [6])]
+    untold = (Untold.ASSIGNMENTS, Untold.REVOCATIONS)
+
+    assert judge(history(again, untold=untold)).ok
+    assert judge(history(owns("a"), again)).rules == {Rule.DUPLICATE}
+    assert judge(history(too_far_back, untold=untold)).rules == {Rule.NONMONOTONIC_POLL}
+    assert Rule.POLL_SKIP in judge(history(too_far_on, untold=untold)).rules
