@@ -823,15 +823,17 @@ def run_trial(
     *,
     seed: int = 0,
     rest_s: tuple[float, float] = (0.5, 3.5),
+    config: Mapping[str, str | int | float | bool | list[str]] | None = None,
 ) -> Iterator[Outcome]:
     """Do resets of one live group of this kind, each judged, in one go of producer and consumers.
 
+    ``config``: further settings of the consumers, in their library's spelling.
     Raises `FleetError` in the end when the whole trial's history breaks a rule; it is kept then, or where a reset was
     not good.
     """
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-trial-") as folder,
-        Trial(bootstrap, cell, Path(folder), seed=seed) as trial,
+        Trial(bootstrap, cell, Path(folder), seed=seed, config=config) as trial,
     ):
         outcomes = []
         for _ in range(resets):

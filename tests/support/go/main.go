@@ -2,7 +2,8 @@
 // commands on standard input and lines on standard output are those of the Python worker (clients/worker.py), where they
 // are described.
 //
-// No callback for revoked partitions is registered with franz-go, which leaves the commit of what was read to it.
+// franz-go leaves the commit of what was read to a callback for revoked partitions where there is one: only with the setting
+// "on.revoked", "commit" or "nothing".
 package main
 
 import (
@@ -248,6 +249,17 @@ func (m *member) rebalanced(event string) func(context.Context, *kgo.Client, map
 	}
 }
 
+// revoked is an application's own callback: with one, franz-go leaves the commit of what was read to it.
+func (m *member) revoked(commits bool) func(context.Context, *kgo.Client, map[string][]int32) {
+	tell := m.rebalanced("revoke")
+	return func(ctx context.Context, client *kgo.Client, given map[string][]int32) {
+		if commits {
+			client.CommitOffsetsSync(ctx, client.UncommittedOffsets(), m.committed)
+		}
+		tell(ctx, client, given)
+	}
+}
+
 func (m *member) options() ([]kgo.Opt, error) {
 	options := []kgo.Opt{
 		kgo.ConsumeTopics(m.Topics...),
@@ -255,6 +267,10 @@ func (m *member) options() ([]kgo.Opt, error) {
 		kgo.OnPartitionsLost(m.rebalanced("lost")),
 	}
 	for name, given := range m.Config {
+		if name == "on.revoked" {
+			options = append(options, kgo.OnPartitionsRevoked(m.revoked(given == "commit")))
+			continue
+		}
 		option, err := option(name, given)
 		if err != nil {
 			return nil, err
