@@ -227,6 +227,10 @@ class FakeKafka:
         self._numbers = itertools.count(1)
         self._failures: defaultdict[str, deque[KafkaFailure]] = defaultdict(deque)
         self._lost_answers: deque[bool] = deque()
+        self.tells_no_outcome = False
+        """The next transaction that is committed hangs: its coordinator calls it complete, and has told the groups'
+        nothing (a whole cluster that was restarted just then). The same producer's next one decides it as well."""
+        self._hanging: dict[str, list[_Transaction]] = defaultdict(list)
         self._control = FakeControlTopics(sleep=self.clock.sleep, now_ms=lambda: _ms(self.clock.now()))
         self._retention = FakeOffsetRetention(self)
 
@@ -469,7 +473,10 @@ class FakeKafka:
         return _Commit(offset, next(self._numbers), _ms(self.clock.now()))
 
     def _undecided(self, group_id: str) -> frozenset[TopicPartition]:
-        return frozenset(p for t in [*self._open.values(), *self._ending] for p in t.offsets.get(group_id, {}))
+        hanging = [t for left in self._hanging.values() for t in left]
+        return frozenset(
+            p for t in [*self._open.values(), *self._ending, *hanging] for p in t.offsets.get(group_id, {})
+        )
 
     def _look(self) -> None:
         for transaction in list(self._ending):
@@ -529,6 +536,13 @@ class FakeKafka:
         transaction.ended = True
         if self._open.get(transactional_id) is transaction:
             del self._open[transactional_id]
+            if commit and self.tells_no_outcome:
+                self.tells_no_outcome = False
+                self._hanging[transactional_id].append(transaction)
+                return
+            for hanging in self._hanging[transactional_id]:
+                for group_id, offsets in transaction.offsets.items():
+                    transaction.offsets[group_id] = hanging.offsets.pop(group_id, {}) | offsets
             if commit:
                 transaction.polls_left = self.visible_after
                 self._ending.append(transaction)

@@ -723,6 +723,10 @@ class GroupReset:
             # A predecessor found it out, or its join was not held: another way is right for both.
             self._kept_position = True
         self._kept_after_leaving |= any(entry.way is Way.LEADING for entry in self._intents)
+        if self._commits.hangs:
+            # Nothing tells how it was decided, but the run means the same as then.
+            offsets = self._told_by_predecessors() if last.putting_back else self._plan.targets
+            self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
         if self._found_round > 0:
@@ -755,6 +759,8 @@ class GroupReset:
         everything = frozenset(self._targets)
         if not self._commits.any:
             self._check_plan()
+            if not self._intents:
+                self._commits.drop_hanging(self._targets)
             return everything
         last = self._intents[-1]
         # Whatever an earlier round has done is looked at again.

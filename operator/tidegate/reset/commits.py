@@ -63,6 +63,29 @@ class RunCommits:
             with self._writer.transaction() as following:
                 following.send(*self.mark(round_number))
 
+    @property
+    def hangs(self) -> bool:
+        """Whether the run's last transaction shows no outcome although it was ended (:meth:`fence`).
+
+        A coordinator that is restarted with its whole cluster may begin before it knows the other partitions' leaders.
+        It takes them for deleted then, calls the transaction complete, and never tells the groups' coordinators so
+        (TransactionMarkerChannelManager). Their offsets stay pending, and consumers wait for them, until the next
+        transaction of the same producer tells its own outcome: that counts for both.
+        """
+        marked = [self._marker_partition] if self._marker_partition is not None else []
+        return bool(self._undecided(self._marker_group, marked, self.pace.tuning.hanging_s, None))
+
+    def drop_hanging(self, targets: Offsets) -> None:
+        """Abort what another run's transaction has left hanging, or this one's would commit it as well.
+
+        Open transactions of members look the same, and nothing becomes of them by it. Raises ``Unavailable``.
+        """
+        everything = targets.keys() | self._kafka.committed(self.group_id).keys()
+        if self.still_open(everything, self.pace.tuning.hanging_s):
+            with self._writer.transaction() as dropping:
+                dropping.send(self.group_id, targets)
+                dropping.send(*self.mark(1))
+
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget offsets; those that the broker keeps, because the group is subscribed to them."""
         return self._writer.delete(self.group_id, partitions)

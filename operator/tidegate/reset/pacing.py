@@ -25,6 +25,9 @@ class Tuning:
     """Between two looks at whether a transaction has become visible (median 10 to 50 ms)."""
     shown_s: float = 0.3
     """By then a transaction of ours shows (at most 250 ms were seen); what is still pending, others hold."""
+    hanging_s: float = 3.0
+    """By then the outcome of an ended transaction of ours shows also where brokers are slow; where it does not, its
+    coordinator may never tell it."""
     visible_limit_s: float = 20.0
     """How long a marker's transaction, which is our own, may take to show."""
     others_limit_s: float = 75.0
