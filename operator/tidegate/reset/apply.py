@@ -472,7 +472,7 @@ class GroupReset:
         if not (outcome.not_held | overwritten):
             if was_emptied:
                 self._journal(Phase.VERIFYING, pending, choice, ())
-            overwritten = self._watch(pending, late=self._may_come_late(choice.way, group, pending))
+            overwritten = self._watch(pending, late=self._may_come_late(choice.way, group))
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
@@ -571,9 +571,9 @@ class GroupReset:
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
-    def _may_come_late(self, way: Way | None, group: Group, partitions: Partitions) -> bool:
+    def _may_come_late(self, way: Way | None, group: Group) -> bool:
         """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
-        return way in (Way.BARRIER, Way.HANDOVER) and keeps_commits_back(group, partitions)
+        return way in (Way.BARRIER, Way.HANDOVER) and keeps_commits_back(group)
 
     def _may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
@@ -775,7 +775,7 @@ class GroupReset:
         if last.way is Way.DIRECT and self._may_be_assigned(self._group(), everything):
             self._watch_for_assigned(everything)
             return NO_PARTITIONS
-        late = self._may_come_late(last.way, self._group(), everything)
+        late = self._may_come_late(last.way, self._group())
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.

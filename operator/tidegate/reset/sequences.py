@@ -281,7 +281,7 @@ class Sequences:
         """Lead a generation that gives the partitions to nobody, commit in the barrier of the next, give them back."""
         clock = self._pace.clock
         # What an application commits as its client is about to join shows after that join, also without inFlight.
-        kept_back_s = self._pace.tuning.margin_s if keeps_commits_back(group, round_.pending) else 0.0
+        kept_back_s = self._pace.tuning.margin_s if keeps_commits_back(group) else 0.0
         lead = Lead(
             self._kafka,
             self._pace,

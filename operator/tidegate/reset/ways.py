@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,10 +29,10 @@ def is_cooperative(group: Group) -> bool:
     return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
 
 
-def keeps_commits_back(group: Group, partitions: Collection[TopicPartition]) -> bool:
-    """Whether what an owner's application commits while its client joins may be sent only after the join."""
-    owners = group.owners(frozenset(partitions))
-    return group.type is GroupType.CLASSIC and any(m.client_id == FRANZ_GO for m in owners)
+def keeps_commits_back(group: Group) -> bool:
+    """Whether what a member's application commits while its client joins may be sent only after the join. A rebalance
+    hides who owns what, so any member counts."""
+    return group.type is GroupType.CLASSIC and any(m.client_id == FRANZ_GO for m in group.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ def _kept_after_leaving(owners: Owners) -> str | None:
 
 def _keeps_commits_back(owners: Owners) -> str | None:
     """So what its application holds (``inFlight``) cannot be waited for in a join."""
-    if not owners.in_flight or not keeps_commits_back(owners.group, owners.partitions):
+    if not owners.in_flight or not keeps_commits_back(owners.group):
         return None
-    return "an owner's client (franz-go) keeps late commits back until its join is over"
+    return "a member's client (franz-go) keeps late commits back until its join is over"
 
 
 def _unknown_assignor(owners: Owners) -> str | None:

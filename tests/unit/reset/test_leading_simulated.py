@@ -5,6 +5,7 @@ That a writer may die at each step of it: ``test_apply_simulated.py``.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,9 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     PARTITIONS,
     RESET,
     TOPIC,
+    Killed,
     Kind,
+    Process,
     World,
     _no_power_cuts,
 )
@@ -240,22 +243,27 @@ def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool
     world.check_reset()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        Kind("eager-go", Way.BARRIER),
-        Kind("eager-go-static", Way.HANDOVER, consumer=(("static", True),)),
-        replace(GO, way=Way.HANDOVER),
-    ],
-    ids=lambda kind: kind.name,
+BY_HAND = (
+    Kind("eager-go", Way.BARRIER),
+    Kind("eager-go-static", Way.HANDOVER, consumer=(("static", True),)),
+    replace(GO, way=Way.HANDOVER),
 )
-def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kind: Kind, tmp_path: Path) -> None:
-    """Nobody has said ``inFlight``: it is the one that the application asks for just as its client joins."""
+"""franz-go, whose applications commit by hand."""
+
+
+def _world_by_hand(kind: Kind, folder: Path) -> World:
     by_hand = (("auto_commit_s", 0.2), ("late_commit_s", 0.2), ("commits_after_join", True))
-    world = World(replace(kind, consumer=(*kind.consumer, *by_hand)), tmp_path)
+    world = World(replace(kind, consumer=(*kind.consumer, *by_hand)), folder)
     for consumer in world.consumers:
         consumer.client_id = "kgo"
     world.create()
+    return world
+
+
+@pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
+def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kind: Kind, tmp_path: Path) -> None:
+    """Nobody has said ``inFlight``: it is the one that the application asks for just as its client joins."""
+    world = _world_by_hand(kind, tmp_path)
 
     result = execute(world)
 
@@ -263,6 +271,25 @@ def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kin
     assert ways(world)[0] is kind.way
     world.settle()
     world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
+def test_so_does_a_successor_find_it(kind: Kind, tmp_path: Path) -> None:
+    """It may come while a rebalance hides the owners."""
+    whole = Process()
+    _world_by_hand(kind, tmp_path / "whole").execute(whole)
+    for step in range(1, len(whole.calls) + 1, 9):
+        died = f"died after call {step} ({whole.calls[step - 1]})"
+        world = _world_by_hand(kind, tmp_path / str(step))
+        with contextlib.suppress(Killed):
+            world.execute(Process(step, after=True))
+        world.clock.sleep(2.0)
+        result = execute(world)
+        assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+        world.settle()
+        for partition in RESET:
+            assert world.starts_at_target(partition) >= 1, f"{died}: {partition} was never begun at its target"
+        world.check_nothing_missing()
 
 
 def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -> None:
