@@ -33,6 +33,7 @@ from support.clients import (
     SteadyProducer,
     produce_all,
 )
+from support.clients.node import has_node
 from support.clients.options import TRANSACTIONAL
 from support.reset_trial import FIRST_CLIENTS
 from support.stack_fixtures import MakeTopic, Unique
@@ -40,6 +41,7 @@ from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Place
 
+HERE = [kind for kind in ClientKind if kind is not ClientKind.KAFKAJS or has_node()]
 LINES = [Line(f"line {number}".encode()) for number in range(400)]
 
 
@@ -79,11 +81,13 @@ def default_client_ids(kind: ClientKind, group: str) -> set[str]:
             return {"kgo"}
         case ClientKind.SARAMA:
             return {"sarama"}
+        case ClientKind.KAFKAJS:
+            return {"kafkajs"}
         case ClientKind.KAFKA_GO:
             return {f"consumers@{socket.gethostname()} (github.com/segmentio/kafka-go)"}
 
 
-@pytest.mark.parametrize("kind", ClientKind)
+@pytest.mark.parametrize("kind", HERE)
 def test_a_crashed_processes_partitions_go_to_the_other(
     kind: ClientKind, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
 ) -> None:
@@ -229,7 +233,7 @@ def test_a_member_that_cannot_start_is_told_at_once(kafka: KafkaCluster, unique:
         assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind is not ClientKind.KAFKA_GO])
+@pytest.mark.parametrize("kind", [kind for kind in HERE if kind is not ClientKind.KAFKA_GO])
 def test_consumers_do_not_outlive_the_process_that_started_them(
     kind: ClientKind, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ from support.clients import (
     GroupProtocol,
     SteadyProducer,
 )
+from support.clients.options import WITHOUT_STATIC_MEMBERS
 from support.deliveries import Delivery, Partition
 from support.history import Begin, Committed, End, History, Operation, Place, ResetBegin, ResetEnd, in_order, write
 from support.history import Phase as EndPhase
@@ -138,12 +139,14 @@ UNSUPPORTED: Mapping[tuple[ClientKind, str], str] = {
     (ClientKind.KAFKA_GO, "sticky"): "kafka-go 0.4 has no sticky assignor",
     (ClientKind.KAFKA_GO, "cooperative-sticky"): "kafka-go 0.4 has no incremental rebalancing (KIP-429)",
     (ClientKind.KAFKA_GO, "KIP-848"): "kafka-go 0.4 speaks the classic protocol only",
+    (ClientKind.KAFKAJS, "range"): "kafkajs 2.2 has its own round robin only",
+    (ClientKind.KAFKAJS, "sticky"): "kafkajs 2.2 has its own round robin only",
+    (ClientKind.KAFKAJS, "cooperative-sticky"): "kafkajs 2.2 has its own round robin only",
+    (ClientKind.KAFKAJS, "KIP-848"): "kafkajs 2.2 speaks the classic protocol only",
     (ClientKind.SARAMA, "KIP-848"): "sarama 1.61 speaks the classic protocol only",
     (ClientKind.FRANZ_GO, "KIP-848"): "franz-go 1.22 speaks it only where it is told to; the tests' consumers do not",
 }
 """What is left out of `kinds`, and why."""
-
-WITHOUT_STATIC_MEMBERS = frozenset({ClientKind.KAFKA_GO})
 
 FIRST_CLIENTS = (
     ClientKind.LIBRDKAFKA,

@@ -20,6 +20,8 @@ from support.campaign.outcome import CHANGED, Outcome, Results, Truth
 from support.campaign.page import page
 from support.campaign.schedule import BROKERS, Schedule, draw
 from support.campaign.trial import PROPERTIES, Performance
+from support.clients import ClientKind
+from support.clients.node import has_node
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = PROJECT / "docs" / "benchmarks" / "campaign.md"
@@ -93,6 +95,10 @@ def main(arguments: Sequence[str]) -> int:
         print(*schedules, sep="\n")
         return 0
     results, commit = Results(RESULTS), tried_commit()
+    left_out = [s for s in schedules if s.cell.kind is ClientKind.KAFKAJS and not has_node()]
+    if left_out:
+        print(f"left out, for want of Node.js: seeds {', '.join(str(s.seed) for s in left_out)}", file=sys.stderr)
+    schedules = [s for s in schedules if s not in left_out]
     wanted = [s for s in schedules if options.again or not results.has(s.seed, s.digest, commit)]
     if wanted:
         try_all(wanted, results, commit, options.at_once, time.monotonic() + 60 * options.minutes)

@@ -22,7 +22,8 @@ Resets are carried out by writers in processes of their own, on three brokers. W
 a timing of its own: the same seed is the same schedule, and not always the same history. From seed 1000 on all of the
 tests' clients and ways to commit are drawn, below that those of the first campaigns. librdkafka's exactly-once
 applications are drawn at `read_uncommitted` only: at `read_committed` a consumer that is rebalanced twice with a
-transaction open begins at its `auto.offset.reset` ([guarantees](../explanation/guarantees.md)).
+transaction open begins at its `auto.offset.reset` ([guarantees](../explanation/guarantees.md)). kafkajs's consumers
+need Node.js and the npm registry; where `node` is missing, seeds that draw them are left out.
 
 Each trial's history is judged by rules that know nothing of Tidegate ([format and
 rules](../../tests/support/HISTORY.md)). A verdict is *untrue* where the history breaks one of them: a record was lost,

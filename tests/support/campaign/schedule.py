@@ -219,7 +219,7 @@ class _Drawing:
         modes = ["auto", "auto", "often", "sync", "async", "late"]
         if cell.kind is ClientKind.SARAMA:
             modes = ["auto", "often", "sync"]  # what was marked, while its session lasts
-        elif cell.kind is ClientKind.KAFKA_GO:
+        elif cell.kind in (ClientKind.KAFKA_GO, ClientKind.KAFKAJS):
             modes.remove("async")
         if self._draws_everything and can_commit_by_transactions(cell):
             modes += ["transactions", "transactions", "aborts"]

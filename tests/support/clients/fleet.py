@@ -20,6 +20,7 @@ from typing import IO, Any, Self
 
 from support.clients.go import go_command
 from support.clients.java import java_command
+from support.clients.node import node_command
 from support.clients.options import (
     ClientKind,
     CommitMode,
@@ -407,6 +408,8 @@ class ConsumerFleet:
                 command = java_command(len(specs))
             case ClientKind.FRANZ_GO | ClientKind.SARAMA | ClientKind.KAFKA_GO:
                 command = go_command()
+            case ClientKind.KAFKAJS:
+                command = node_command()
             case _:
                 # -P: the worker's folder must not come before the libraries in its module path.
                 command = [sys.executable, "-P", str(self._worker)]

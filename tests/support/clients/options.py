@@ -24,6 +24,7 @@ class ClientKind(StrEnum):
     FRANZ_GO = "franz-go"
     SARAMA = "sarama"
     KAFKA_GO = "kafka-go"
+    KAFKAJS = "kafkajs"
 
 
 class CommitMode(StrEnum):
@@ -67,17 +68,21 @@ CLASSIC_ASSIGNORS: Mapping[ClientKind, frozenset[str]] = {
     ClientKind.FRANZ_GO: frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"}),
     ClientKind.SARAMA: frozenset({"range", "roundrobin", "sticky"}),
     ClientKind.KAFKA_GO: frozenset({"range", "roundrobin"}),
+    ClientKind.KAFKAJS: frozenset({"roundrobin"}),
 }
 """The client-side assignors each library has, by Kafka's short names."""
 
 REMOTE_ASSIGNORS = frozenset({"uniform", "range"})
 """The assignors a broker has for KIP-848 groups."""
 
+WITHOUT_STATIC_MEMBERS = frozenset({ClientKind.KAFKA_GO, ClientKind.KAFKAJS})
+
 TRANSACTIONAL = frozenset({ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.AIOKAFKA})
 
 _COMMITS: Mapping[ClientKind, frozenset[CommitMode]] = {
     ClientKind.SARAMA: frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.NONE}),
     ClientKind.KAFKA_GO: frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.WORKER, CommitMode.NONE}),
+    ClientKind.KAFKAJS: frozenset({CommitMode.AUTO, CommitMode.SYNC, CommitMode.WORKER, CommitMode.NONE}),
 }
 """sarama commits what was marked in a session, and nothing after that; kafka-go tells nobody of commits that it makes
 later."""
@@ -91,8 +96,8 @@ class ConsumerOptions:
 
     ``static`` gives each member a ``group.instance.id``, its name. ``client_ids`` gives it a ``client.id``, its name
     too; otherwise the id is the library's default. ``config`` holds further settings in the library's own spelling
-    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries; the Go libraries'
-    consumers know only the settings that these options make) and wins over all others.
+    (``fetch.min.bytes`` for librdkafka and Java, ``fetch_min_bytes`` for the Python libraries; consumers of Go
+    libraries and kafkajs know only the settings that these options make) and wins over all others.
 
     ``stagger_s`` is the time between the starts of successive members. In a KIP-848 group each member's heartbeats run
     from its own join, so they stay out of phase. In a classic group every rebalance answers all members at once and so
@@ -126,7 +131,7 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         if self.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS) and self.kind not in TRANSACTIONAL:
             raise ValueError(f"the tests' {self.kind} consumers commit no transactions")
-        if self.kind is ClientKind.KAFKA_GO and self.static:
+        if self.kind in WITHOUT_STATIC_MEMBERS and self.static:
             raise ValueError(f"{self.kind} has no static members")
         if self.commit not in _COMMITS.get(self.kind, CommitMode):
             raise ValueError(f"the tests' {self.kind} consumers do not commit by {self.commit}")
@@ -145,7 +150,12 @@ class ConsumerOptions:
         """The library's own settings for member `index` (from 0) of `members`, without deserializers and callbacks."""
         match self.kind:
             case (
-                ClientKind.LIBRDKAFKA | ClientKind.JAVA | ClientKind.FRANZ_GO | ClientKind.SARAMA | ClientKind.KAFKA_GO
+                ClientKind.LIBRDKAFKA
+                | ClientKind.JAVA
+                | ClientKind.FRANZ_GO
+                | ClientKind.SARAMA
+                | ClientKind.KAFKA_GO
+                | ClientKind.KAFKAJS
             ):
                 config = self._dotted(name)
             case ClientKind.AIOKAFKA | ClientKind.KAFKA_PYTHON:

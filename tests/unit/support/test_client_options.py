@@ -75,6 +75,7 @@ def test_the_librarys_own_settings_win() -> None:
         (ClientKind.SARAMA, {"assignor": "cooperative-sticky"}),
         (ClientKind.SARAMA, {"commit": CommitMode.WORKER}),
         (ClientKind.KAFKA_GO, {"static": True}),
+        (ClientKind.KAFKAJS, {"assignor": "range"}),
         (ClientKind.JAVA, {"assignor": "uniform"}),
         (ClientKind.JAVA, {"protocol": GroupProtocol.CONSUMER, "assignor": "sticky"}),
         (ClientKind.JAVA, {"protocol": GroupProtocol.CONSUMER, "heartbeat_s": 1.0}),
