@@ -31,7 +31,9 @@ def untold(options: ConsumerOptions) -> tuple[Untold, ...]:
         found.append(Untold.ASSIGNMENTS)
     if options.kind in (ClientKind.FRANZ_GO, ClientKind.KAFKA_GO):
         found.append(Untold.REVOCATIONS)
-    silent = (ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO, ClientKind.KAFKA_GO)
+    # By default kafka-go commits after each record, and its consumers tell that.
+    silent = [ClientKind.JAVA, ClientKind.AIOKAFKA, ClientKind.FRANZ_GO]
+    silent += [ClientKind.KAFKA_GO] if options.auto_commit_interval_s is not None else []
     # What was sent to a transaction counts from then on, and shows some time after its end.
     by_transactions = options.commit in (CommitMode.TRANSACTIONS, CommitMode.ABORTS)
     by_itself = options.commit is CommitMode.AUTO and options.kind in silent

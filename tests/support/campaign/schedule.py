@@ -219,7 +219,11 @@ class _Drawing:
         modes = ["auto", "auto", "often", "sync", "async", "late"]
         if cell.kind is ClientKind.SARAMA:
             modes = ["auto", "often", "sync"]  # what was marked, while its session lasts
-        elif cell.kind in (ClientKind.KAFKA_GO, ClientKind.KAFKAJS):
+        elif cell.kind is ClientKind.KAFKA_GO:
+            # What it was asked to commit before a rebalance it commits after it, also of what it no longer owns; at an
+            # interval nobody would be told.
+            modes = ["auto", "auto", "sync", "late"]
+        elif cell.kind is ClientKind.KAFKAJS:
             modes.remove("async")
         if self._draws_everything and can_commit_by_transactions(cell):
             modes += ["transactions", "transactions", "aborts"]

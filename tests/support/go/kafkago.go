@@ -32,8 +32,11 @@ func (m *member) consumeKafkaGo() error {
 			row := []any{at, message.Partition, message.Offset, message.Topic, crc}
 			m.say("record", map[string]any{"r": [][]any{row}})
 			held.received(at, message)
-			if m.Commit == "auto" {
-				// As ReadMessage does, which loses the message where its context ends in the commit.
+			// As ReadMessage does, which loses the message where its context ends in the commit. Without an interval the
+			// answer is waited for, and what was asked for before a rebalance is committed after it, by whoever asked.
+			if m.Commit == "auto" && config.CommitInterval == 0 {
+				m.commitMessages(reader, []kafkago.Message{message})
+			} else if m.Commit == "auto" {
 				err = reader.CommitMessages(m.stopping, message)
 			}
 		}

@@ -74,6 +74,7 @@ def test_each_event_is_an_operation(event: Event, operation: Operation | None) -
         (ClientKind.FRANZ_GO, CommitMode.SYNC, (Untold.REVOCATIONS,)),
         (ClientKind.SARAMA, CommitMode.SYNC, (Untold.COMMITS,)),
         (ClientKind.KAFKA_GO, CommitMode.SYNC, (Untold.ASSIGNMENTS, Untold.REVOCATIONS)),
+        (ClientKind.KAFKA_GO, CommitMode.AUTO, (Untold.ASSIGNMENTS, Untold.REVOCATIONS)),
     ],
 )
 def test_what_the_clients_do_not_tell(kind: ClientKind, commit: CommitMode, found: tuple[Untold, ...]) -> None:
