@@ -782,6 +782,9 @@ class GroupReset:
             self._settled_group(everything)
         elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
             return self._unreleased(frozenset(last.pending), last) or self._watch(everything, late=late)
+        if last.way is Way.BARRIER:
+            # Everybody had rejoined, so who commits to a group that became Empty since has read from the targets on.
+            return self._watch(everything, late=late)
         return self._overwritten_while_empty(everything, {}, None) or self._watch(everything, late=late)
 
     def _passed_unseen(self, last: Progress) -> Partitions:

@@ -1904,6 +1904,31 @@ def test_a_commit_whose_outcome_no_coordinator_tells_is_made_once_more(how: str,
     assert not world.kafka.pending(GROUP, PARTITIONS)
 
 
+def test_a_group_that_is_empty_after_a_barrier_is_not_reset_again(tmp_path: Path) -> None:
+    """Its members have read past where they were before, and are all started anew as a successor looks."""
+    kind = next(k for k in KINDS if k.name == "eager")
+    world = World(kind, tmp_path)
+    world.create()
+    process = Outage(world.clock, 0, 0.0, when=lambda name: name == "kafka.committed" and _verifies(world))
+
+    def die() -> None:
+        process.dead = True
+        raise Killed
+
+    process.began = die
+    with pytest.raises(Killed):
+        world.execute(process)
+    world.clock.sleep(30)
+    for consumer in world.consumers:
+        consumer.close()
+    world.clock.after(1.0, lambda: world.consumers.extend(start_members(world.kafka, kind)))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
+    world.settle()
+    world.check_reset()
+
+
 def test_what_another_run_has_left_without_an_outcome_is_dropped(tmp_path: Path) -> None:
     """The transactions of this run would commit it as well: their producer is the same."""
     world = World(next(k for k in KINDS if k.name == "eager"), tmp_path)
