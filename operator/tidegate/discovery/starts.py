@@ -8,6 +8,7 @@ it begins. Whether it was, the group's description tells: whoever is assigned th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -23,6 +24,8 @@ PURPOSE: Final = "starts"
 
 _TRANSACTION_S: Final = 10.0
 _VISIBLE_S: Final = 10.0
+_HANGING_S: Final = 3.0
+"""By then the outcome of an ended transaction shows also where brokers are slow."""
 _LOOK_S: Final = 0.02
 
 
@@ -70,6 +73,12 @@ def give_starts(
         begins |= {p: bounds.earliest for p, bounds in kafka.log_bounds(older).items()}
     pending = kafka.pending(group_id, partitions)
     if pending:
+        pending = _undecided(kafka, clock, group_id, pending, _HANGING_S)
+    if pending:
+        # One of ours may hang (RunCommits.hangs); to one of somebody else this does nothing.
+        _abort(kafka, group_id, {p: begins[p] for p in pending})
+        pending = _undecided(kafka, clock, group_id, pending, _VISIBLE_S)
+    if pending:
         raise Unavailable(f"group {group_id}: another transaction is committing an offset of {min(pending)}")
     committed = kafka.committed(group_id, partitions)
     free = {p: begin for p, begin in begins.items() if p not in committed}
@@ -104,19 +113,32 @@ def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:
 
 
 def _commit(kafka: Kafka, clock: Clock, group_id: str, offsets: Offsets) -> None:
-    writer = kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)
-    try:
-        with writer.transaction() as transaction:
-            transaction.send(group_id, offsets)
-            transaction.commit()
-    finally:
-        writer.close()
+    starts = kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)
+    with closing(starts), starts.transaction() as transaction:
+        transaction.send(group_id, offsets)
+        transaction.commit()
     _wait_visible(kafka, clock, group_id, offsets)
 
 
+def _abort(kafka: Kafka, group_id: str, offsets: Offsets) -> None:
+    with closing(kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)) as writer:
+        writer.fence()
+        with writer.transaction() as transaction:
+            transaction.send(group_id, offsets)
+
+
 def _wait_visible(kafka: ClusterReader, clock: Clock, group_id: str, partitions: Collection[TopicPartition]) -> None:
-    deadline = clock.monotonic() + _VISIBLE_S
-    while kafka.pending(group_id, partitions):
+    if _undecided(kafka, clock, group_id, partitions, _VISIBLE_S):
+        raise Unavailable(f"starts of group {group_id} are still pending after {_VISIBLE_S:.0f} s")
+
+
+def _undecided(
+    kafka: ClusterReader, clock: Clock, group_id: str, partitions: Collection[TopicPartition], limit_s: float
+) -> frozenset[TopicPartition]:
+    """Those for which a transaction is open all the time, for ``limit_s``."""
+    deadline = clock.monotonic() + limit_s
+    while left := kafka.pending(group_id, partitions):
         if clock.monotonic() > deadline:
-            raise Unavailable(f"starts of group {group_id} are still pending after {_VISIBLE_S:.0f} s")
+            return left
         clock.sleep(_LOOK_S)
+    return left

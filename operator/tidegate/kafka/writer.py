@@ -87,6 +87,8 @@ class KafkaOffsetWriter:
         self._id = transactional_id(group_id, purpose)
         self._timeout_s = transaction_timeout_s
         self._producer: _Producer | None = None
+        self._contested = False
+        """Whether a request for the producer ever went unanswered: a broker that thaws may come to it at any time."""
 
     def close(self) -> None:
         self._producer = None
@@ -116,27 +118,32 @@ class KafkaOffsetWriter:
         """InitProducerId: ends what an earlier producer has left open, and goes on when that has ended."""
         what = f"take over transactional id {self._id}"
         needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
-        answer, unanswered = _settled(
-            lambda left_s: self._wire.exchange(
-                self._id,
-                lambda: InitProducerIdRequest(
-                    transactional_id=self._id,
-                    transaction_timeout_ms=int(self._timeout_s * 1000),
-                    producer_id=-1,
-                    producer_epoch=-1,
-                    max_version=_NEWEST_INIT,
-                ),
-                of=CoordinatorType.TRANSACTION,
-                what=what,
-                needs=needs,
-                timeout_s=left_s,
-                once=True,
-            )[0],
-            lambda answer: int(answer.error_code),
-            time.monotonic() + self._STEP_TIMEOUT_S,
-        )
+        try:
+            answer, unanswered = _settled(
+                lambda left_s: self._wire.exchange(
+                    self._id,
+                    lambda: InitProducerIdRequest(
+                        transactional_id=self._id,
+                        transaction_timeout_ms=int(self._timeout_s * 1000),
+                        producer_id=-1,
+                        producer_epoch=-1,
+                        max_version=_NEWEST_INIT,
+                    ),
+                    of=CoordinatorType.TRANSACTION,
+                    what=what,
+                    needs=needs,
+                    timeout_s=left_s,
+                    once=True,
+                )[0],
+                lambda answer: int(answer.error_code),
+                time.monotonic() + self._STEP_TIMEOUT_S,
+            )
+        except KafkaFailure:
+            self._contested = True  # perhaps
+            raise
+        self._contested |= unanswered
         check(answer.error_code, what, needs)
-        return _Producer(answer.producer_id, answer.producer_epoch, contested=unanswered)
+        return _Producer(answer.producer_id, answer.producer_epoch, contested=self._contested)
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"

@@ -23,7 +23,7 @@ from tidegate.kafka.errors import (
     Unavailable,
     UnknownPartitions,
 )
-from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, Topic, TopicPartition
 from tidegate.kafka.ports import Kafka
 from tidegate.reset.claim import RENEW_S, ClaimLost, GroupClaim
 from tidegate.reset.clock import Clock
@@ -40,6 +40,9 @@ from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import Choice, choose_way, is_cooperative, keeps_commits_back
 from tidegate.reset.ways import Owners as OwnersSeen
 from tidegate.visible import visible
+
+MOST_LATE_ROUNDS: Final = 2
+"""How often commits that come just after a join are taken for old."""
 
 MAX_ROUNDS: Final = 8
 """Facts X4n: 3 of 54 runs needed a second round, none a third."""
@@ -160,6 +163,9 @@ class GroupReset:
         self._kept_position = False
         self._transaction_open = False
         self._kept_after_leaving = False
+        self._late_rounds = 0
+        self._made_again = False
+        """Whether the last round's transaction had to be made once more to be decided, whoever has begun since."""
         self._handed_over = NO_PARTITIONS
         """The partitions whose owners were made to leave in the last round that did them."""
         self._unverified = NO_PARTITIONS
@@ -464,15 +470,19 @@ class GroupReset:
                 self._watch_for_assigned(pending)
             return outcome
         self._not_held = outcome.not_held
-        # A successor takes what is committed by then for progress: what came to an Empty group has to be seen before.
-        was_emptied = outcome.emptied is not None
-        if not (outcome.not_held or was_emptied):
+        # A successor takes what is committed by then for progress: what may come late has to be seen before.
+        may_come_late = self._may_come_late(choice.way, group)
+        known_at_once = outcome.emptied is None and not may_come_late
+        if known_at_once and not outcome.not_held:
             self._journal(Phase.VERIFYING, pending, choice, ())
         overwritten = self._overwritten_while_empty(pending, earlier, outcome.emptied)
+        if may_come_late and not (outcome.not_held | overwritten):
+            overwritten = self._committed_late(pending)
+            self._kept_position |= bool(overwritten) and choice.way is Way.BARRIER
         if not (outcome.not_held | overwritten):
-            if was_emptied:
+            if not known_at_once:
                 self._journal(Phase.VERIFYING, pending, choice, ())
-            overwritten = self._watch(pending, late=self._may_come_late(choice.way, group))
+            overwritten = self._watch(pending)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._kept_position = True
@@ -527,13 +537,38 @@ class GroupReset:
         targets = {p: self._targets[p] for p in changed}
         return Round(self._round, targets, self._replaced, learns=False).overwritten_at_release(seen)
 
-    def _watch(self, pending: Partitions, *, late: bool = False) -> Partitions:
-        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
+    def _committed_late(self, pending: Partitions) -> Partitions:
+        """Look until clients that keep commits back while they join have sent them; which partitions have old ones.
 
-        ``late``: an owner's client may have kept commits of old positions back until it has joined, and sent them
-        before it asked where to begin. Above the target they cannot be told from progress, so what comes so early is
-        taken for old; who is led next has nothing to keep back.
+        Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next has
+        nothing to keep back.
         """
+        clock, tuning = self._pace.clock, self._tuning
+        limit = clock.monotonic() + self._joins.standstill_s
+        joined_at: float | None = None
+        old = NO_PARTITIONS
+        while not old:
+            self._claim.check()
+            seen = self._committed(pending)
+            replaced = self._replaced
+            old = frozenset(
+                p
+                for p in pending
+                if p in replaced and Watched(replaced[p], self._targets[p], seen.get(p, self._targets[p])).is_old
+            )
+            now = clock.monotonic()
+            if joined_at is None and (self._joins.is_over() or now > limit):
+                joined_at = now
+            if joined_at is not None and now >= joined_at + tuning.kept_back_s:
+                break
+            clock.sleep(tuning.look_s)
+        if old:
+            self._late_rounds += 1
+            self._kept_after_leaving = True
+        return old
+
+    def _watch(self, pending: Partitions) -> Partitions:
+        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""
         tuning, clock = self._tuning, self._clock
         self._unverified |= pending
         began = clock.monotonic()
@@ -541,7 +576,6 @@ class GroupReset:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._unverified
-        joined_at: float | None = None
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
@@ -552,28 +586,25 @@ class GroupReset:
             replaced = self._replaced
             verdicts = {p: Watched(replaced.get(p), self._targets[p], seen.get(p)).verdict for p in self._unverified}
             overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
-            if late:
-                overwritten |= {p for p in pending if Watched(replaced.get(p), self._targets[p], seen.get(p)).is_old}
-                self._kept_after_leaving |= bool(overwritten)
-                if joined_at is None and self._joins.is_over():
-                    joined_at = clock.monotonic()
             now = clock.monotonic()
             if overwritten:
                 return overwritten
-            late = late and (joined_at is None or now < joined_at + tuning.kept_back_s)
             opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
             if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
                 # Owners that wait for a transaction go on after its end; what the others have read shows then.
                 limit = now + watch_s
-            is_settled = not late and all(v is Verdict.SETTLED for v in verdicts.values())
-            if now >= limit or (now >= at_least and is_settled):
+            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
                 self._unverified = NO_PARTITIONS
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
     def _may_come_late(self, way: Way | None, group: Group) -> bool:
-        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
-        return way in (Way.BARRIER, Way.HANDOVER) and keeps_commits_back(group)
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
+
+        Where the group cannot be led, who reads that fast would be reset again and again.
+        """
+        asks = way in (Way.BARRIER, Way.HANDOVER) and self._late_rounds < MOST_LATE_ROUNDS
+        return asks and keeps_commits_back(group)
 
     def _may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
@@ -723,10 +754,13 @@ class GroupReset:
             # A predecessor found it out, or its join was not held: another way is right for both.
             self._kept_position = True
         self._kept_after_leaving |= any(entry.way is Way.LEADING for entry in self._intents)
-        if self._commits.hangs:
+        # What is verified was seen to be decided.
+        unknown = frozenset(last.pending) if last.phase is not Phase.VERIFYING else NO_PARTITIONS
+        if self._commits.hangs(unknown):
             # Nothing tells how it was decided, but the run means the same as then.
             offsets = self._told_by_predecessors() if last.putting_back else self._plan.targets
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
+            self._made_again = True
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
         if self._found_round > 0:
@@ -758,14 +792,15 @@ class GroupReset:
         """By what is committed."""
         everything = frozenset(self._targets)
         if not self._commits.any:
-            self._check_plan()
+            topics = self._check_plan()
             if not self._intents:
-                self._commits.drop_hanging(self._targets)
+                self._commits.drop_hanging(self._targets, topics)
             return everything
         last = self._intents[-1]
         # Whatever an earlier round has done is looked at again.
         self._unverified |= everything
-        if self._found_round < last.round:
+        made_again, self._made_again = self._made_again, False
+        if self._found_round < last.round or made_again:
             return frozenset(last.pending)
         if last.again:
             return frozenset(last.again)
@@ -775,17 +810,16 @@ class GroupReset:
         if last.way is Way.DIRECT and self._may_be_assigned(self._group(), everything):
             self._watch_for_assigned(everything)
             return NO_PARTITIONS
-        late = self._may_come_late(last.way, self._group())
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._settled_group(everything)
         elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
-            return self._unreleased(frozenset(last.pending), last) or self._watch(everything, late=late)
+            return self._unreleased(frozenset(last.pending), last) or self._watch(everything)
         if last.way is Way.BARRIER:
             # Everybody had rejoined, so who commits to a group that became Empty since has read from the targets on.
-            return self._watch(everything, late=late)
-        return self._overwritten_while_empty(everything, {}, None) or self._watch(everything, late=late)
+            return self._watch(everything)
+        return self._overwritten_while_empty(everything, {}, None) or self._watch(everything)
 
     def _passed_unseen(self, last: Progress) -> Partitions:
         """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.
@@ -822,7 +856,7 @@ class GroupReset:
         # Of a cooperative group only the generations just after that have told what its owners kept all the same.
         # Those of a KIP-848 group may have been replaced between the look and the commit.
         left = intent.way is Way.HANDOVER and not not_left
-        left = left and group.type is GroupType.CLASSIC and not is_cooperative(group)
+        left = left and group.type is GroupType.CLASSIC and not is_cooperative(group) and not keeps_commits_back(group)
         # What they committed, or sent to a transaction, after the targets and before they left may have gone unseen.
         opened = self._kafka.pending(self._group_id, pending)
         seen = self._committed(pending)
@@ -832,9 +866,9 @@ class GroupReset:
             return unsure
         return unsure | {p for p in pending if seen.get(p) == self._targets[p] and group.owner(p) is not None}
 
-    def _check_plan(self) -> None:
+    def _check_plan(self) -> Mapping[str, Topic]:
         """The plan may be old: the topics are the same ones, their logs still reach to the targets, and where somebody
-        has approved it, the group goes the way that he was told.
+        has approved it, the group goes the way that he was told. Returns the cluster's topics.
 
         Where a topic is the same, its partitions are there: a broker that shows fewer of them lags behind.
         """
@@ -855,6 +889,7 @@ class GroupReset:
         if self._run.request.manual_approval or self._claim.behind:
             # Planned a while ago, before somebody approved it or before another run was done.
             self._check_directions()
+        return topics
 
     def _check_directions(self) -> None:
         """Where a group has passed its target since, a plan to skip records would have them read again."""

@@ -7,10 +7,10 @@ who might commit an old offset were let go, whatever they have left open.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
-from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kafka, Kept, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.model import Plan
@@ -60,27 +60,31 @@ class RunCommits:
         next transaction takes offsets only once the one before is over. Raises ``Unavailable``.
         """
         if self.still_open(targets, self.pace.tuning.shown_s, hold=hold):
+            # Aborted. To both groups, as this may be what decides them (`hangs`).
             with self._writer.transaction() as following:
+                following.send(self.group_id, targets)
                 following.send(*self.mark(round_number))
+            self._marker_undecided(self.pace.tuning.hanging_s, hold)
 
-    @property
-    def hangs(self) -> bool:
-        """Whether the run's last transaction shows no outcome although it was ended (:meth:`fence`).
+    def hangs(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether the run's last transaction, of these partitions, may show no outcome although it was ended
+        (:meth:`fence`). A member's that stays open looks the same.
 
         A coordinator that is restarted with its whole cluster may begin before it knows the other partitions' leaders.
         It takes them for deleted then, calls the transaction complete, and never tells the groups' coordinators so
         (TransactionMarkerChannelManager). Their offsets stay pending, and consumers wait for them, until the next
         transaction of the same producer tells its own outcome: that counts for both.
         """
-        marked = [self._marker_partition] if self._marker_partition is not None else []
-        return bool(self._undecided(self._marker_group, marked, self.pace.tuning.hanging_s, None))
+        hanging_s = self.pace.tuning.hanging_s
+        return self._marker_undecided(hanging_s) or bool(self.still_open(partitions, hanging_s))
 
-    def drop_hanging(self, targets: Offsets) -> None:
+    def drop_hanging(self, targets: Offsets, topics: Mapping[str, Topic]) -> None:
         """Abort what another run's transaction has left hanging, or this one's would commit it as well.
 
         Open transactions of members look the same, and nothing becomes of them by it. Raises ``Unavailable``.
         """
-        everything = targets.keys() | self._kafka.committed(self.group_id).keys()
+        read = {p.topic for p in (*targets, *self._kafka.committed(self.group_id))}
+        everything = [p for topic in sorted(read & topics.keys()) for p in topics[topic].all_partitions()]
         if self.still_open(everything, self.pace.tuning.hanging_s):
             with self._writer.transaction() as dropping:
                 dropping.send(self.group_id, targets)
@@ -113,7 +117,7 @@ class RunCommits:
         if self._marker_partition is None:
             return 0
         limit_s = self.pace.tuning.visible_limit_s
-        if self._undecided(self._marker_group, [self._marker_partition], limit_s, None):
+        if self._marker_undecided(limit_s):
             raise Unavailable(f"the marker of group {self.group_id} is still pending after {limit_s:.0f} s")
         offset = self._kafka.committed(self._marker_group, [self._marker_partition]).get(self._marker_partition)
         return marker.committed_round(self._run_uid, offset)
@@ -127,6 +131,11 @@ class RunCommits:
         open at most times.
         """
         return self._undecided(self.group_id, partitions, limit_s, hold)
+
+    def _marker_undecided(self, limit_s: float, hold: Kept | None = None) -> bool:
+        """Nobody else writes it: where no transaction of the run is open, its outcome shows in a moment."""
+        marked = [self._marker_partition] if self._marker_partition is not None else []
+        return bool(self._undecided(self._marker_group, marked, limit_s, hold))
 
     def _undecided(
         self, group_id: str, partitions: Collection[TopicPartition], limit_s: float, hold: Kept | None

@@ -291,15 +291,17 @@ class Sequences:
             standstill_s=self._joins.standstill_s,
         )
         in_barrier_once = False
+        late = NO_PARTITIONS
 
         def in_barrier(guest: Guest) -> None:
-            nonlocal in_barrier_once
+            nonlocal in_barrier_once, late
             in_barrier_once = True
             self._commits.commit(round_.targets, round_.number, hold=guest)
             # What an owner had sent to a transaction before it let go may have come to show over it.
             late = round_.overwritten_at_release(self._committed(round_))
             if late:
                 self._commits.commit({p: round_.targets[p] for p in late}, round_.number, hold=guest)
+                late = round_.overwritten_at_release(self._committed(round_))
 
         try:
             lead.carry_out(in_barrier, stopped=lambda: self._times.stop_anew(round_.pending, clock.monotonic()))
@@ -323,7 +325,7 @@ class Sequences:
         self._failed_leads = 0
         self._times.resume(round_.pending, clock.monotonic())
         self._end_join(group, clock.monotonic())
-        return Outcome()
+        return Outcome(overwritten=late)
 
     def wait_for_heartbeat(self) -> bool:
         """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.

@@ -187,6 +187,20 @@ def test_an_offset_that_a_transaction_is_committing_is_waited_for() -> None:
             scene.give()
 
 
+def test_a_start_whose_outcome_no_coordinator_tells_is_committed_anew() -> None:
+    """The whole cluster was restarted just as it was decided. A reset's transactions have another producer."""
+    scene = Scene()
+    scene.expand()
+    scene.kafka.tells_no_outcome = True
+    with pytest.raises(Unavailable, match="still pending"):
+        scene.give()
+
+    scene.give()
+
+    assert scene.kafka.committed(GROUP, [NEW]) == {NEW: 0}
+    assert not scene.kafka.pending(GROUP, [NEW])
+
+
 def test_a_reset_of_the_group_is_not_fenced() -> None:
     scene = Scene()
     scene.expand()

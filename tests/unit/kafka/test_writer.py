@@ -259,6 +259,25 @@ def test_a_transaction_that_outlived_its_time_out_may_be_nobodys_doing(fencing: 
     assert names(brokers).count("InitProducerId") == 2
 
 
+def test_a_writer_may_be_fenced_by_the_request_of_an_earlier_fence() -> None:
+    """Which got no answer at all; a broker that thaws comes to it after the next one's."""
+    silent = True
+
+    def init(number: int, request: Any) -> Any:
+        if silent:
+            raise OutcomeUnknown("silence")
+        return initialized()
+
+    brokers = brokers_that(InitProducerId=init, AddOffsetsToTxn=each(said(PRODUCER_FENCED)))
+    writer = writer_to(brokers)
+    with pytest.raises(Unavailable):
+        writer.fence()
+    silent = False
+    writer.fence()
+    with pytest.raises(Unavailable, match="unanswered"):
+        committing(writer)
+
+
 def test_a_writer_may_be_fenced_by_its_own_late_request() -> None:
     init = each(OutcomeUnknown("silence"), initialized(epoch=4))
     brokers = brokers_that(InitProducerId=init, AddOffsetsToTxn=each(said(PRODUCER_FENCED)))

@@ -1872,38 +1872,6 @@ def test_an_owner_that_gives_a_partition_up_after_the_rebalance_is_found(managed
     world.check_reset(at_most=2)
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is not Way.DIRECT], ids=lambda k: k.name)
-@pytest.mark.parametrize("how", ["a death", "an outage"])
-def test_a_commit_whose_outcome_no_coordinator_tells_is_made_once_more(how: str, kind: Kind, tmp_path: Path) -> None:
-    """The whole cluster was restarted just as it was decided. Its offsets would stay pending, and owners wait."""
-    whole = World(kind, tmp_path / "whole")
-    whole.create()
-    living = Process()
-    whole.execute(living)
-    commits = living.calls.index("kafka.writer.transaction.commit") + 1
-    world = World(kind, tmp_path / "run")
-    world.create()
-    if how == "a death":
-        process: Process | Outage = Process(commits, after=True)
-    else:
-        calls = [c for c in living.calls if c.startswith("kafka") and c != "kafka.writer"]
-        calls = [c for c in calls if not c.endswith(("close", "exit"))]
-        begins = calls.index("kafka.writer.transaction.commit") + 1
-        process = Outage(world.clock, begins, AWAY_S, after=True)
-    world.kafka.tells_no_outcome = True
-    if how == "a death":
-        with pytest.raises(Killed):
-            world.execute(process)
-        world.clock.sleep(2.0)
-    result = world.execute(None if how == "a death" else process)
-    assert result is not None
-    assert not world.kafka.tells_no_outcome
-    assert result.phase is Phase.SUCCEEDED, result
-    world.settle()
-    world.check_reset(at_most=1 + result.rounds)
-    assert not world.kafka.pending(GROUP, PARTITIONS)
-
-
 def test_a_group_that_is_empty_after_a_barrier_is_not_reset_again(tmp_path: Path) -> None:
     """Its members have read past where they were before, and are all started anew as a successor looks."""
     kind = next(k for k in KINDS if k.name == "eager")
@@ -1927,26 +1895,6 @@ def test_a_group_that_is_empty_after_a_barrier_is_not_reset_again(tmp_path: Path
     assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
     world.settle()
     world.check_reset()
-
-
-def test_what_another_run_has_left_without_an_outcome_is_dropped(tmp_path: Path) -> None:
-    """The transactions of this run would commit it as well: their producer is the same."""
-    world = World(next(k for k in KINDS if k.name == "eager"), tmp_path)
-    for consumer in world.consumers:
-        consumer.close()
-    before = world.kafka.committed(GROUP)
-    other = next(p for p in PARTITIONS if p not in RESET)
-    world.kafka.tells_no_outcome = True
-    with world.kafka.writer(GROUP, transaction_timeout_s=5).transaction() as transaction:
-        transaction.send(GROUP, {other: 1})
-        transaction.commit()
-    assert world.kafka.pending(GROUP, [other])
-    world.create()
-    result = world.execute()
-    assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT), result
-    assert world.kafka.committed(GROUP) == {**before, **world.targets}
-    assert not world.kafka.pending(GROUP, PARTITIONS)
 
 
 def test_a_rebalance_that_waits_for_a_dead_member_is_waited_for(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     TOPIC,
     Killed,
     Kind,
+    Outage,
     Process,
     World,
     _no_power_cuts,
@@ -381,3 +382,52 @@ def test_partitions_of_the_group_that_are_not_in_the_run_stay_with_their_owners_
     assert all(OTHER in owned for owned in seen)
     assert seen[-1] == set(PARTITIONS)
     assert set(RESET) == set(PARTITIONS) - {OTHER}
+
+
+@pytest.mark.parametrize("how", ["a death", "an outage"])
+@pytest.mark.parametrize("names", [("kgo", "kgo", "kgo"), ("c0", "c1", "kgo")], ids=["all", "one of three"])
+def test_progress_while_nobody_looks_is_no_commit_that_was_kept_back(
+    names: tuple[str, ...], how: str, tmp_path: Path
+) -> None:
+    """They have read past where they were before by the time that somebody looks again."""
+    kind = Kind("eager", Way.BARRIER)
+    world = World(kind, tmp_path)
+    for consumer, name in zip(world.consumers, names, strict=True):
+        consumer.client_id = name
+    world.create()
+
+    def is_verifying(name: str) -> bool:
+        journal = world.store.load().journal
+        return name == "kafka.committed" and bool(journal) and journal[-1].phase is Phase.VERIFYING
+
+    process = Outage(world.clock, 0, 20.0 if how == "an outage" else 0.0, when=is_verifying)
+    if how == "a death":
+
+        def die() -> None:
+            process.dead = True
+            raise Killed
+
+        process.began = die
+        with pytest.raises(Killed):
+            world.execute(process)
+        world.clock.sleep(30)
+    result = world.execute(process if how == "an outage" else None)
+    assert result is not None
+    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
+    world.settle()
+    world.check_reset()
+
+
+@pytest.mark.parametrize("commit_s", [0.1, 0.3])
+def test_who_reads_fast_is_not_reset_for_ever_where_it_cannot_be_led(commit_s: float, tmp_path: Path) -> None:
+    kind = Kind("eager", Way.BARRIER, consumer=(("auto_commit_s", commit_s),))
+    world = World(kind, tmp_path)
+    world.kafka.max_size = 3
+    for consumer in world.consumers:
+        consumer.client_id = "kgo"
+    world.targets = {p: world.kafka.committed(GROUP)[p] - 5 for p in RESET}
+    world.create()
+    result = execute(world)
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle()
+    world.check_reset(at_most=3)
