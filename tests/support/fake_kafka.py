@@ -1177,7 +1177,9 @@ class FakeConsumer:
     its position over an eager rebalance (kafka-python); ``keeps_when_unknown``: also when it is rejoining as it
     becomes unknown; ``keeps_when_refused``: also when a refused commit or join tells it that it is unknown, in a
     cooperative group (franz-go). ``gives_up_after_s``: how long after a cooperative rebalance it gives up what it
-    lost in it. ``waits``: it waits for open transactions before it reads a committed offset (KIP-447).
+    lost in it. ``waits``: it waits for open transactions before it reads a committed offset (KIP-447);
+    ``gives_waiting_up``: until the next rebalance, of which it takes what it keeps for new, and begins as if there were
+    no offset (librdkafka, classic groups).
     ``late_commit_s``: its application holds what it has read for so long and then commits it, whatever happened
     since. ``commits_after_join``: while it joins it keeps commits back, and sends them before it asks where to begin
     (franz-go). ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
@@ -1207,6 +1209,7 @@ class FakeConsumer:
     keeps_when_unknown: bool = False
     keeps_when_refused: bool = False
     waits: bool = True
+    gives_waiting_up: bool = False
     late_commit_s: float | None = None
     commits_after_join: bool = False
     managed: bool = False
@@ -1432,7 +1435,10 @@ class FakeConsumer:
         if self._kept_back:
             self.kafka.clock.after(0.05, self._send_kept_back)
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
+        still_waits = self._unstarted & partitions & self.kafka._undecided(self.group_id)
         self._unstarted = set(partitions) - self._positions.keys()
+        for partition in sorted(still_waits & self._unstarted if self.gives_waiting_up else ()):
+            self._begin(partition, None)
         self._start_assigned()
 
     def _send_kept_back(self) -> None:
@@ -1477,13 +1483,16 @@ class FakeConsumer:
             if self.waits and partition in self.kafka._undecided(self.group_id):
                 continue
             commit = self.kafka._offsets_of(self.group_id).get(partition)
-            log = self.kafka._log(partition)
-            begin = log.end if self.begins_at_end else log.start
-            offset = commit.offset if commit is not None else begin
-            self._unstarted.discard(partition)
-            self._positions[partition] = offset
-            self._committed[partition] = offset
-            self.began.append(Began(self.kafka.clock.monotonic(), partition, offset))
+            self._begin(partition, commit.offset if commit is not None else None)
+
+    def _begin(self, partition: TopicPartition, committed: int | None) -> None:
+        log = self.kafka._log(partition)
+        begin = log.end if self.begins_at_end else log.start
+        offset = committed if committed is not None else begin
+        self._unstarted.discard(partition)
+        self._positions[partition] = offset
+        self._committed[partition] = offset
+        self.began.append(Began(self.kafka.clock.monotonic(), partition, offset))
 
     def _auto_commit(self) -> None:
         if self.auto_commit_s is None:

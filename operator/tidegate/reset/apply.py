@@ -34,7 +34,7 @@ from tidegate.reset.model import MAX_UNREAD, PartitionOffset, Phase, Plan, Progr
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
-from tidegate.reset.sequences import JoinNotHeld, Sequences
+from tidegate.reset.sequences import JoinNotHeld, Sequences, assigned
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import Choice, choose_way, is_cooperative, keeps_commits_back
@@ -162,6 +162,8 @@ class GroupReset:
         self._way: Way | None = None
         self._kept_position = False
         self._transaction_open = False
+        self._is_never_quiet = False
+        """Whether the group was seen to have a transaction open at nearly every moment."""
         self._kept_after_leaving = False
         self._late_rounds = 0
         self._made_again = False
@@ -430,6 +432,9 @@ class GroupReset:
         self._not_held = NO_PARTITIONS
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
+        if choice.way in _REBALANCING and self._waited_for_transactions(group):
+            group = self._settled_group(pending)
+            choice = self._choose(group, pending)
         if choice.way is Way.BARRIER and self._commits.still_open(pending, self._tuning.shown_s):
             self._transaction_open = True
             group = self._settled_group(pending)
@@ -493,6 +498,20 @@ class GroupReset:
             # Their owners go on, and what they commit later no longer tells.
             self._journal(Phase.VERIFYING, pending, choice, (), again=outcome.not_held)
         return outcome
+
+    def _waited_for_transactions(self, group: Group) -> bool:
+        """Wait for a moment in which none is open on the group's partitions, while it goes on; whether that took time.
+
+        A member that rejoins waits for one, and librdkafka begins at ``auto.offset.reset`` where a rebalance comes
+        meanwhile (ADR 19), as it always does in a cooperative group. Some applications have one open all the time.
+        """
+        partitions, tuning = assigned(group), self._tuning
+        if self._is_never_quiet or not self._kafka.pending(self._group_id, partitions):
+            return False
+        self._is_never_quiet = not self._pace.until(
+            lambda: not self._kafka.pending(self._group_id, partitions), tuning.quiet_s, tuning.look_s / 2
+        )
+        return True
 
     def _overwritten_elsewhere(self, pending: Partitions) -> Partitions:
         """Which partitions of earlier rounds were overwritten while nobody watched them, before another round begins.

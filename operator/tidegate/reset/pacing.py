@@ -30,6 +30,8 @@ class Tuning:
     coordinator may never tell it."""
     visible_limit_s: float = 20.0
     """How long a marker's transaction, which is our own, may take to show."""
+    quiet_s: float = 10.0
+    """How long a moment is waited for in which no member has a transaction open, before any is made to rejoin."""
     others_limit_s: float = 75.0
     """How long others' transactions are waited for, while nobody is held: the brokers abort those of a dead application
     after a minute by default, and look for them each 10 s."""

@@ -235,7 +235,16 @@ class Sequences:
             return Outcome(not_tried=round_.pending)
         rejoins = Rejoins(self._kafka, group, round_.pending) if is_cooperative(group) else None
         began = self._pace.clock.monotonic()
-        with self._held_join(group, keeps=keeps, rejoins=rejoins) as hold:
+        gone: tuple[Member, ...] = ()
+        waits = False
+
+        def are_back() -> bool:
+            """Somebody; or all, where members wait for a transaction: librdkafka begins at ``auto.offset.reset`` if a
+            second rebalance comes meanwhile (ADR 19)."""
+            now = self._group()
+            return not not_back(now, gone, group) if waits else now.has_members
+
+        with self._held_join(group, keeps=keeps, rejoins=rejoins, are_back=are_back) as hold:
             # Who owns what shows no more, and a rebalance may have ended between the look and the hold.
             unknown = held and self._pace.clock.monotonic() - looked > self._pace.tuning.fresh_s
             self._commits.commit(round_.targets, round_.number)
@@ -268,6 +277,7 @@ class Sequences:
                 hold.release()
             self._wait_until_known([m for m in gone if m.member_id in old], group, hold)
             overwritten = self._commit_over_transactions(round_, hold, but=unsure | not_tried)
+            waits = bool(self._kafka.pending(self._group_id, assigned(group)))
         kept = NO_PARTITIONS
         if rejoins is None:
             self._end_join(group, began)
@@ -429,7 +439,9 @@ class Sequences:
         return frozenset(m for m in owners if versions.get(m, 0) < COOPERATIVE_SUBSCRIPTION)
 
     @contextlib.contextmanager
-    def _held_join(self, group: Group, *, keeps: bool, rejoins: Rejoins | None) -> Iterator[JoinHold | None]:
+    def _held_join(
+        self, group: Group, *, keeps: bool, rejoins: Rejoins | None, are_back: Callable[[], bool]
+    ) -> Iterator[JoinHold | None]:
         """Hold a classic group at its join, so that nobody takes a partition before all is in place.
 
         Nor does it become Empty where all members leave: to an Empty group anybody may commit without being a member,
@@ -438,6 +450,7 @@ class Sequences:
         ``keeps``: an owner that is rejoining when it becomes unknown may keep its position; one that learns it from a
         heartbeat has lost its partitions. So the rebalance is not begun before they left; and one has to
         stay, for an outstanding member id keeps a group from becoming Empty only once a rebalance is under way.
+        ``are_back``: until when an eager group is held.
         """
         if group.type is not GroupType.CLASSIC:
             yield None
@@ -446,18 +459,18 @@ class Sequences:
         with self._hold(rebalance=not keeps) as hold:
             yield hold
 
-            def are_back() -> bool:
+            def is_over() -> bool:
                 hold.keep()
                 self._note_return()
                 if rejoins is None:
-                    return self._group().has_members
+                    return are_back()
                 # Members of a cooperative group read on while they wait for those who left.
                 return rejoins.look() or rejoins.have_rejoined(self._group())
 
             # Who has died is not waited for while the others stand still.
             noticed_s = tuning.heartbeat_s + NOTICED_S
             limit_s = self._back_limit_s if rejoins is None else min(noticed_s, self._back_limit_s)
-            self._pace.until(are_back, limit_s, tuning.look_s)
+            self._pace.until(is_over, limit_s, tuning.look_s)
             until = self._pace.clock.monotonic() + self._held_for()
             while self._pace.clock.monotonic() < until:
                 hold.keep()
@@ -520,6 +533,11 @@ class Sequences:
 
     def _group(self, partitions: Partitions = frozenset()) -> Group:
         return look(self._kafka, self._group_id, partitions)
+
+
+def assigned(group: Group) -> Partitions:
+    """All partitions that its members have."""
+    return frozenset(p for m in group.members for p in m.assignment)
 
 
 def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Member, ...], Partitions]:

@@ -157,6 +157,37 @@ def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
         world.check_reset(at_most=result.rounds + 1)
 
 
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.name in ("eager", "static")], ids=lambda k: k.name)
+def test_members_of_an_eager_group_wait_for_their_transactions_once(kind: Kind, tmp_path: Path) -> None:
+    """librdkafka begins at ``auto.offset.reset`` where a second rebalance meets it as it waits."""
+    kind = replace(kind, consumer=(*kind.consumer, ("gives_waiting_up", True)))
+    for number in range(5):
+        world, _ = a_world(kind, tmp_path / str(number), LONG, 0.137 * number)
+        for n, consumer in enumerate(world.consumers):
+            consumer.heartbeat_s = 3.0 - 0.7 * n  # so that they hear of it one after the other
+        result = executed(world)
+        assert result.phase is Phase.SUCCEEDED, result
+        world.settle(80)
+        world.check_reset(at_most=result.rounds + 1)
+        assert not [b for c in world.consumers for b in c.began if b.at_s > world.started_s and b.offset == 0]
+
+
+def test_a_group_is_reset_in_a_moment_without_transactions(tmp_path: Path) -> None:
+    """A cooperative group's members rebalance twice, whatever is done; they go on until then."""
+    world = World(next(k for k in KINDS if k.name == "cooperative"), tmp_path)
+    outsider = FakeProducer(world.kafka)
+    outsider.send_offsets(GROUP, dict.fromkeys(RESET, 1), None)
+    world.clock.after(9.0, lambda: outsider.end(commit=True))
+    members = frozenset(c.member_id for c in world.consumers)
+    seen: list[frozenset[str]] = []
+    world.clock.after(8.9, lambda: seen.append(frozenset(c.member_id for c in world.consumers)))
+    result = executed(world)
+    assert seen == [members]
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(80)
+    world.check_reset(at_most=result.rounds + 1)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 def test_the_open_transaction_of_a_dead_owner_does_not_keep_a_run(kind: Kind, tmp_path: Path) -> None:
     """It is aborted after its time-out of a minute; the run is done by then, or as soon as its place is taken."""
