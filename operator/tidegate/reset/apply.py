@@ -432,6 +432,9 @@ class GroupReset:
         self._not_held = NO_PARTITIONS
         group = self._settled_group(pending)
         choice = self._choose(group, pending)
+        if choice.way is Way.DIRECT and self._waited_for_dead_leader(group, pending):
+            group = self._settled_group(pending)
+            choice = self._choose(group, pending)
         if choice.way in _REBALANCING and self._waited_for_transactions(group):
             group = self._settled_group(pending)
             choice = self._choose(group, pending)
@@ -498,6 +501,20 @@ class GroupReset:
             # Their owners go on, and what they commit later no longer tells.
             self._journal(Phase.VERIFYING, pending, choice, (), again=outcome.not_held)
         return outcome
+
+    def _waited_for_dead_leader(self, group: Group, pending: Partitions) -> bool:
+        """Wait until somebody owns the partitions again that a dead writer's generation gives to nobody; whether that
+        took time. As long as it lasts, their old owners may commit what they still have in hand."""
+        if not group.has_members or not self._intents or self._intents[-1].way is not Way.LEADING:
+            return False
+        tuning = self._tuning
+        # The leader's session has to end, and then the members have to hear of it.
+        self._pace.until(
+            lambda: self._group(pending).owners(pending) != (),
+            tuning.dead_hold_s + 2 * tuning.heartbeat_s,
+            tuning.look_s,
+        )
+        return True
 
     def _waited_for_transactions(self, group: Group) -> bool:
         """Wait for a moment in which none is open on the group's partitions, while it goes on; whether that took time.

@@ -431,3 +431,29 @@ def test_who_reads_fast_is_not_reset_for_ever_where_it_cannot_be_led(commit_s: f
     assert result.phase is Phase.SUCCEEDED, result
     world.settle()
     world.check_reset(at_most=3)
+
+
+def test_a_generation_that_a_dead_writer_leads_is_not_taken_for_one_without_owners(tmp_path: Path) -> None:
+    """Their old owners may commit late as long as it lasts."""
+    late = (("auto_commit_s", 0.2), ("late_commit_s", 2.0), ("commits_after_join", True))
+    kind = replace(GO, consumer=(*GO.consumer, *late))
+
+    def world_at(name: str) -> World:
+        world = World(kind, tmp_path / name)
+        for consumer in world.consumers:
+            consumer.client_id = "kgo"
+        world.create(in_flight=timedelta(seconds=2))
+        return world
+
+    whole = Process()
+    world_at("whole").execute(whole)
+    for step in range(1, len(whole.calls) + 1, 5):
+        died = f"died after call {step} ({whole.calls[step - 1]})"
+        world = world_at(str(step))
+        with contextlib.suppress(Killed):
+            world.execute(Process(step, after=True))
+        result = execute(world)
+        assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+        world.settle(30)
+        for partition in RESET:
+            assert world.starts_at_target(partition) >= 1, f"{died}: {partition} was never begun: {result}"
