@@ -84,7 +84,7 @@ def _show_offsets(group: Group, options: Options, kafka: ClusterReader, details:
     committed = kafka.committed(group.group_id)
     if not _introduce(group, screen, known=bool(committed)):
         return
-    assigned = {p for m in group.members for p in m.assignment}
+    assigned = group.assigned
     ends = _log_end_offsets(kafka, sorted(assigned | set(committed)))
     epochs = details.leader_epochs(group.group_id) if options.verbose else {}
     rows = offset_rows(group, committed, ends, epochs)

@@ -130,7 +130,7 @@ def _partitions(options: Options, group: Group, kafka: Kafka) -> list[TopicParti
     topics = kafka.topics()
     if not options.all_topics:
         return named_partitions(options.topics, topics)
-    read = {p.topic for m in group.members for p in m.assignment} | {p.topic for p in kafka.committed(group.group_id)}
+    read = {p.topic for p in group.assigned} | {p.topic for p in kafka.committed(group.group_id)}
     return [p for name in sorted(read) if name in topics for p in topics[name].all_partitions()]
 
 

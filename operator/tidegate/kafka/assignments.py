@@ -24,7 +24,7 @@ def share_out(
     ids and hosts. ``topics``: those we may see; of others, only partitions that somebody had or names are known.
     """
     read = frozenset(topic for s in subscriptions.values() for topic in s.topics)
-    known = {p for m in before.members for p in m.assignment} | {p for s in subscriptions.values() for p in s.owned}
+    known = before.assigned | {p for s in subscriptions.values() for p in s.owned}
     everything = {p for name in read & topics.keys() for p in topics[name].all_partitions()}
     everything |= {p for p in known if p.topic in read and p.topic not in topics}
 

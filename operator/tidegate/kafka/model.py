@@ -145,6 +145,11 @@ class Group:
             return frozenset()
         return frozenset(p for p in partitions if self.owner(p) is None)
 
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """All partitions that its members have."""
+        return frozenset(p for m in self.members for p in m.assignment)
+
     def owners(self, partitions: frozenset[TopicPartition]) -> tuple[Member, ...]:
         return tuple(m for m in self.members if m.assignment & partitions)
 

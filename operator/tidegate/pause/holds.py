@@ -83,7 +83,7 @@ def wanted_partitions(
     just restarting has no members and perhaps no offsets: its topics are still the ones that they were.
     """
     if spec.partitions is None:
-        named = {p.topic for m in group.members for p in m.assignment} | {p.topic for p in (*committed, *known)}
+        named = {p.topic for p in group.assigned} | {p.topic for p in (*committed, *known)}
         read = {name for name in named if name in topics and not is_internal(name)}
         forbidden = {name for name in read if not is_allowed(name, allowed_topics)}
         existing = {p for name in read - forbidden for p in topics[name].all_partitions()}

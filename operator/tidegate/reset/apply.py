@@ -34,7 +34,7 @@ from tidegate.reset.model import MAX_UNREAD, PartitionOffset, Phase, Plan, Progr
 from tidegate.reset.owners import look
 from tidegate.reset.pacing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
-from tidegate.reset.sequences import JoinNotHeld, Sequences, assigned
+from tidegate.reset.sequences import JoinNotHeld, Sequences
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.watch import Verdict, Watched
 from tidegate.reset.ways import Choice, choose_way, is_cooperative, keeps_commits_back
@@ -430,21 +430,16 @@ class GroupReset:
         """Carry out and verify a round."""
         self._claim.confirm()
         self._not_held = NO_PARTITIONS
-        group = self._settled_group(pending)
-        choice = self._choose(group, pending)
+        group, choice = self._chosen(pending)
         if choice.way is Way.DIRECT and self._waited_for_dead_leader(group, pending):
-            group = self._settled_group(pending)
-            choice = self._choose(group, pending)
+            group, choice = self._chosen(pending)
         if choice.way in _REBALANCING and self._waited_for_transactions(group):
-            group = self._settled_group(pending)
-            choice = self._choose(group, pending)
+            group, choice = self._chosen(pending)
         if choice.way is Way.BARRIER and self._commits.still_open(pending, self._tuning.shown_s):
             self._transaction_open = True
-            group = self._settled_group(pending)
-            choice = self._choose(group, pending)
+            group, choice = self._chosen(pending)
         if choice.way is Way.HANDOVER and self._sequences.wait_for_heartbeat():
-            group = self._settled_group(pending)
-            choice = self._choose(group, pending)
+            group, choice = self._chosen(pending)
         self._gated |= choice.way is Way.GATED
         if self._way is None or choice.way is not Way.DIRECT:
             self._way = choice.way
@@ -522,7 +517,7 @@ class GroupReset:
         A member that rejoins waits for one, and librdkafka begins at ``auto.offset.reset`` where a rebalance comes
         meanwhile (ADR 19), as it always does in a cooperative group. Some applications have one open all the time.
         """
-        partitions, tuning = assigned(group), self._tuning
+        partitions, tuning = group.assigned, self._tuning
         if self._is_never_quiet or not self._kafka.pending(self._group_id, partitions):
             return False
         self._is_never_quiet = not self._pace.until(
@@ -728,6 +723,10 @@ class GroupReset:
     def _began_a_join(self) -> datetime | None:
         """When the last round was to begin by which the run, or a dead writer of it, began a rebalance."""
         return next((e.at for e in reversed(self._intents) if e.way in _REBALANCING), None)
+
+    def _chosen(self, pending: Partitions) -> tuple[Group, Choice]:
+        group = self._settled_group(pending)
+        return group, self._choose(group, pending)
 
     def _choose(self, group: Group, pending: Partitions) -> Choice:
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -534,7 +534,7 @@ def _note_uncommitted(asked: Asked, plan: Plan) -> str | None:
         return None
     note = f"Without a committed offset so far, so nothing is counted as replayed or skipped: {_count(without)}"
     read = {p.topic for p in plan.partitions if p.committed is not None}
-    read |= {p.topic for m in asked.group.members for p in m.assignment}
+    read |= {p.topic for p in asked.group.assigned}
     unread = sorted({p.topic for p in without} - read)
     return f"{note}. The group does not read {listed(unread)} so far" if unread else note
 
@@ -584,7 +584,7 @@ def _note_standstill(asked: Asked, plan: Plan) -> str | None:
 def _note_led(group: Group, plan: Plan) -> str | None:
     """As ``_note_reread``, for the way that is taken, or follows where an owner keeps its position."""
     ours = frozenset(plan.targets)
-    beside = frozenset(p for m in group.members for p in m.assignment) - ours
+    beside = group.assigned - ours
     may_be_led = plan.way is Way.HANDOVER and is_cooperative(group) and group.assignor in LED_ASSIGNORS
     if not beside or not (may_be_led or plan.way is Way.LEADING):
         return None

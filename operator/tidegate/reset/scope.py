@@ -63,7 +63,7 @@ def scope_of(
         )
     read = set(committed)
     if not isinstance(target, ShiftBy):  # there is nothing to shift where nothing was committed
-        subscribed = {p.topic for m in group.members for p in m.assignment}
+        subscribed = {p.topic for p in group.assigned}
         read.update(p for name in subscribed if name in topics for p in topics[name].all_partitions())
     if not read and isinstance(target, FromGroup | FromCluster) and other:
         read = set(other)

@@ -277,7 +277,7 @@ class Sequences:
                 hold.release()
             self._wait_until_known([m for m in gone if m.member_id in old], group, hold)
             overwritten = self._commit_over_transactions(round_, hold, but=unsure | not_tried)
-            waits = bool(self._kafka.pending(self._group_id, assigned(group)))
+            waits = bool(self._kafka.pending(self._group_id, group.assigned))
         kept = NO_PARTITIONS
         if rejoins is None:
             self._end_join(group, began)
@@ -533,11 +533,6 @@ class Sequences:
 
     def _group(self, partitions: Partitions = frozenset()) -> Group:
         return look(self._kafka, self._group_id, partitions)
-
-
-def assigned(group: Group) -> Partitions:
-    """All partitions that its members have."""
-    return frozenset(p for m in group.members for p in m.assignment)
 
 
 def _owners_now(pending: Partitions, group: Group, now: Group) -> tuple[tuple[Member, ...], Partitions]:

@@ -322,7 +322,7 @@ def _log_matters(group: Group, commits: Commits) -> bool:
     """Nothing of a group with members expires but what none of them subscribes to."""
     if group.is_vacant:
         return bool(commits.offsets)
-    owned = {p.topic for m in group.members for p in m.assignment}
+    owned = {p.topic for p in group.assigned}
     return group.state is GroupState.STABLE and any(p.topic not in owned for p in commits.offsets)
 
 

@@ -143,7 +143,7 @@ def _at_the_earliest(seen: Seen, partition: TopicPartition, place: Place) -> Exp
 def _facts(group: Group, emptied_ms: int | None) -> GroupFacts:
     """A stable group's members own all partitions of what they subscribe to; in a rebalance nobody can tell."""
     known = group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
-    subscribed = frozenset(p.topic for m in group.members for p in m.assignment) if known else None
+    subscribed = frozenset(p.topic for p in group.assigned) if known else None
     # A group that nobody knows has no offsets; were there any, they would be without members.
     kind = GroupType.SIMPLE if group.state is GroupState.DEAD else group.type
     return GroupFacts(kind, group.state, emptied_ms, subscribed)

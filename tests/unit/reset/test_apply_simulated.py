@@ -515,6 +515,24 @@ def _verifies(world: World) -> bool:
     return bool(journal) and journal[-1].phase is Phase.VERIFYING
 
 
+def is_verifying(world: World) -> Callable[[str], bool]:
+    """Whether a call is a look at the committed offsets of a run that verifies."""
+    return lambda name: name == "kafka.committed" and _verifies(world)
+
+
+def die_verifying(world: World) -> None:
+    """Execute it by a writer that dies as it verifies."""
+    process = Outage(world.clock, 0, 0.0, when=is_verifying(world))
+
+    def die() -> None:
+        process.dead = True
+        raise Killed
+
+    process.began = die
+    with pytest.raises(Killed):
+        world.execute(process)
+
+
 @pytest.mark.parametrize("how", ["an outage", "a death"])
 def test_what_comes_to_the_empty_group_while_nobody_looks_is_seen(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -1877,15 +1895,7 @@ def test_a_group_that_is_empty_after_a_barrier_is_not_reset_again(tmp_path: Path
     kind = next(k for k in KINDS if k.name == "eager")
     world = World(kind, tmp_path)
     world.create()
-    process = Outage(world.clock, 0, 0.0, when=lambda name: name == "kafka.committed" and _verifies(world))
-
-    def die() -> None:
-        process.dead = True
-        raise Killed
-
-    process.began = die
-    with pytest.raises(Killed):
-        world.execute(process)
+    die_verifying(world)
     world.clock.sleep(30)
     for consumer in world.consumers:
         consumer.close()

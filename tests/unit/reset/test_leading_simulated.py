@@ -30,6 +30,8 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     Process,
     World,
     _no_power_cuts,
+    die_verifying,
+    is_verifying,
 )
 
 OTHER = PARTITIONS[3]
@@ -396,22 +398,12 @@ def test_progress_while_nobody_looks_is_no_commit_that_was_kept_back(
         consumer.client_id = name
     world.create()
 
-    def is_verifying(name: str) -> bool:
-        journal = world.store.load().journal
-        return name == "kafka.committed" and bool(journal) and journal[-1].phase is Phase.VERIFYING
-
-    process = Outage(world.clock, 0, 20.0 if how == "an outage" else 0.0, when=is_verifying)
     if how == "a death":
-
-        def die() -> None:
-            process.dead = True
-            raise Killed
-
-        process.began = die
-        with pytest.raises(Killed):
-            world.execute(process)
+        die_verifying(world)
         world.clock.sleep(30)
-    result = world.execute(process if how == "an outage" else None)
+        result = world.execute()
+    else:
+        result = world.execute(Outage(world.clock, 0, 20.0, when=is_verifying(world)))
     assert result is not None
     assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
     world.settle()
