@@ -23,7 +23,7 @@ class ClusterError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class KubeEvent:
     """An Event about a resource."""
 
     reason: str
@@ -86,13 +86,13 @@ class Cluster:
         with contextlib.suppress(_AbsentError):
             self._call("DELETE", self._address(api_version, kind, name, namespace))
 
-    def happenings(self, namespace: str, name: str) -> Sequence[Happening]:
+    def happenings(self, namespace: str, name: str) -> Sequence[KubeEvent]:
         """The Events about the resources of this name, the oldest first."""
         events = self._core.list_namespaced_event(
             namespace, field_selector=f"involvedObject.name={name}", _request_timeout=_TIMEOUT_S
         ).items
         events.sort(key=lambda event: event.event_time or event.metadata.creation_timestamp)
-        return [Happening(event.reason or "", event.message or "", event.type == "Warning") for event in events]
+        return [KubeEvent(event.reason or "", event.message or "", event.type == "Warning") for event in events]
 
     def close(self) -> None:
         self._api.close()

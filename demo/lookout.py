@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from demo.cluster import ClusterError, Happening
+from demo.cluster import ClusterError, KubeEvent
 from demo.picture import PhaseStart, Picture, Row, RunPicture
 from demo.screen import Screen
 from demo.stage import API_VERSION, GROUP, NAMESPACE, PARTITIONS, POLICY, TOPIC, Stage
@@ -40,7 +40,7 @@ class Lookout:
         self._lock = threading.Lock()
         self._headline = f"Four consumers join group {GROUP}"
         self._run: RunPicture | None = None
-        self._happenings: tuple[Happening, ...] = ()
+        self._happenings: tuple[KubeEvent, ...] = ()
         self._committed: Mapping[Partition, int] = {}
         self._consumers: Mapping[str, int] = {}
         self._stopping = threading.Event()

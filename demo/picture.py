@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from demo.cluster import Happening
+from demo.cluster import KubeEvent
 from support.deliveries import Partition
 
 
@@ -57,6 +57,6 @@ class Picture:
     headline: str = ""
     rows: Sequence[Row] = ()
     run: RunPicture | None = None
-    happenings: Sequence[Happening] = ()
+    happenings: Sequence[KubeEvent] = ()
     consumers: Mapping[str, int] = field(default_factory=dict)
     """Process id by member."""

@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from demo.cluster import Happening
+from demo.cluster import KubeEvent
 from demo.picture import Picture, Row, RunPicture
 
 _FRAMES_A_SECOND: Final = 6
@@ -163,7 +163,7 @@ def _run(run: RunPicture, width: int) -> Text:
     return text
 
 
-def _event(happening: Happening) -> Text:
+def _event(happening: KubeEvent) -> Text:
     return Text.assemble(
         (f"{happening.reason:<12.12} ", "bold red" if happening.warning else "magenta"),
         happening.message,

@@ -24,11 +24,11 @@ from devstack.prerequisites import missing
 from devstack.processes import RunFolder, Service, close_run, eventually, free_ports
 from support.stack_fixtures import kubeconfig_to_use
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.jobs.runner import Launch
+from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.marker import marker_group
-from tidegate.reset.runner import Launch
-from tidegate.spark.runner_local import LocalSparkRunner
 
 NAMESPACE: Final = "tidegate-demo"
 TOPIC: Final = "access-log"

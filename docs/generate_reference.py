@@ -25,11 +25,11 @@ from typing import Any, Final
 import yaml
 
 import tidegate_agent.settings
-from tidegate import settings as operator_settings
+from tidegate.jobs import settings as spark_settings
+from tidegate.jobs.settings import SparkSettings
 from tidegate.resources import spark_conf
-from tidegate.settings import Settings
-from tidegate.spark import settings as spark_settings
-from tidegate.spark.settings import SparkSettings
+from tidegate.service import settings as operator_settings
+from tidegate.service.settings import Settings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = ROOT / "docs" / "reference"

@@ -1,9 +1,10 @@
 """``tidegate-operator uninstall``: let go of everything before Tidegate goes, and leave the resources where they are.
 
 First the operator is ended, if its Deployment is named: two would undo each other's work. Then the same reconcilers as
-ever are shown each pause and each policy as if it had been deleted (:mod:`tidegate.kube.leaving`): they release what is
-held, put workloads and the offsets of a run in mid-flight back, and take the finalizer off, all within the time that a
-deletion has. What is still not let go of by then loses its finalizer all the same, and is named with what is left.
+ever are shown each pause and each policy as if it had been deleted (:mod:`tidegate.kube.uninstall_client`): they
+release what is held, put workloads and the offsets of a run in mid-flight back, and take the finalizer off, all within
+the time that a deletion has. What is still not let go of by then loses its finalizer all the same, and is named with
+what is left.
 
 Each step looks at what is there, so doing it again after a death in the middle goes on from where it was. Installed
 again, Tidegate takes up the resources as new: a pause pauses again; a run that was put back is not begun again.
@@ -20,15 +21,16 @@ from typing import Any, Final, TypeVar
 
 from kubernetes.client import ApiClient
 
-from tidegate.kube.leaving import LeavingClient, Named, own_finalizers
+from tidegate.clock import SystemClock
+from tidegate.kube.api import default_api_client
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import (
     CONNECTIONS,
     PAUSES,
     POLICIES,
     Conflict,
-    Happening,
     Kind,
+    KubeEvent,
     KubeFailure,
     NotFound,
     Object,
@@ -36,13 +38,13 @@ from tidegate.kube.ports import (
     name_of,
     namespace_of,
 )
-from tidegate.main import Operator, build
-from tidegate.reset.clock import SystemClock
-from tidegate.reset.stores import default_api_client
+from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import PAUSED, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
-from tidegate.settings import Settings
+from tidegate.running import Operator
+from tidegate.service.settings import Settings
+from tidegate.wiring import build
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class _Client(LeavingClient):
         super().__init__(*arguments)
         self.warnings: dict[str, str] = {}
 
-    def record(self, body: Object, happening: Happening) -> None:
+    def record(self, body: Object, happening: KubeEvent) -> None:
         if happening.reason in _LEFT_BEHIND:
             self.warnings[_what(body)] = happening.message
         super().record(body, happening)

@@ -1,4 +1,4 @@
-"""The training job of ``tidegate.spark.archive``: what a plan does with Spark, without a cluster."""
+"""The training job of ``tidegate.jobs.archive``: what a plan does with Spark, without a cluster."""
 
 import sys
 

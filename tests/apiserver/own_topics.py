@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from devstack import KafkaCluster
 from support.operator_process import Resources
 from tidegate.control.ports import ControlTopics
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 
 
 class Own:

@@ -26,10 +26,10 @@ from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.pause.holds import holder
 
 PARTITIONS = 4

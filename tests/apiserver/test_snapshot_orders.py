@@ -9,9 +9,9 @@ import pytest
 from kubernetes import client as kube
 
 from support.operator_process import Resources
+from tidegate.jobs.storage import S3
 from tidegate.kafka.connection import Connection
 from tidegate.reset.store import RunNotFound, StaleAttempt
-from tidegate.reset.stores import StoreFailure
 from tidegate.snapshots.document import (
     Asked,
     Document,
@@ -22,8 +22,7 @@ from tidegate.snapshots.document import (
     encode_document,
 )
 from tidegate.snapshots.order import Order
-from tidegate.snapshots.storage import S3
-from tidegate.snapshots.store import OrderStore
+from tidegate.snapshots.store import OrderFailure, OrderStore
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ORDER = Order(Connection("kafka:9092"), S3("backups", "kafka"), "uid", NOON, "p-snapshot-1")
@@ -78,7 +77,7 @@ def test_nothing_but_the_order_of_the_launch_is_obeyed(store: OrderStore, resour
     with pytest.raises(StaleAttempt, match="another order than this job was started with"):
         store.order(digest(ORDER))
     change(resources, **{"order.json": "{}"})
-    with pytest.raises(StoreFailure, match="is no snapshot's document"):
+    with pytest.raises(OrderFailure, match="is no snapshot's document"):
         store.order(digest(ORDER))
     resources.core.delete_namespaced_config_map("p", resources.namespace)
     with pytest.raises(RunNotFound, match="there is no ConfigMap"):

@@ -13,8 +13,8 @@ from apiserver.offsets import commit, committed, produce
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import FAST, Resources, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 
 SELECTOR = {"app": "tidegate"}
 

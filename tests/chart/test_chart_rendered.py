@@ -14,11 +14,11 @@ from prometheus_client import generate_latest
 
 from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render, template
 from tidegate.inject.metrics import InjectionMetrics
-from tidegate.metrics import Metrics
+from tidegate.jobs.settings import SparkSettings
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.settings import Settings
+from tidegate.service.metrics import Metrics
+from tidegate.service.settings import Settings
 from tidegate.snapshots.metrics import SnapshotMetrics
-from tidegate.spark.settings import SparkSettings
 
 PROJECT = CHART.parents[1]
 HOOK = "helm.sh/hook"

@@ -21,11 +21,11 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, FakeProducer
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import Clock, SystemClock
+from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
-from tidegate.kafka.ports import Kafka
-from tidegate.reset.clock import Clock, SystemClock
+from tidegate.kafka_client.client import KafkaClient
 
 HEARTBEAT_S: Final = 0.5
 

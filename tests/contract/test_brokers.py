@@ -1,4 +1,4 @@
-"""One suite for `tidegate.kafka.topic_watch.Brokers`: by script, and the wire to a real broker."""
+"""One suite for `tidegate.kafka_client.topic_watch.Brokers`: by script, and the wire to a real broker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from devstack.processes import eventually
 from support.scripted_brokers import ScriptedBrokers, ScriptedTopic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.metadata import read_topics, topics_start
-from tidegate.kafka.topic_watch import Brokers
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.metadata import read_topics, topics_start
+from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.topic_watch import Brokers
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from devstack import KafkaCluster
 from support.clients.fleet import ConsumerFleet, EventKind
 from support.clients.options import ClientKind, CommitMode
 from support.fake_kafka import FakeConsumer
+from tidegate.cluster import Kafka
 from tidegate.kafka.model import GroupState, TopicPartition
-from tidegate.kafka.ports import Kafka
 
 INTERVAL_S: Final = 0.3
 HOLD_S: Final = 4.0

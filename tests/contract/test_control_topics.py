@@ -30,10 +30,10 @@ from tidegate.control.records import (
     encode_value,
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 
 GROUP = "payments"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -8,9 +8,9 @@ import pytest
 
 from support.fake_kube import FakeKube
 from support.operator_process import Resources
+from tidegate.clock import SystemClock
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import POLICIES, Conflict, EventType, Happening, Kube, NotFound, Object
-from tidegate.reset.clock import SystemClock
+from tidegate.kube.ports import POLICIES, Conflict, EventType, Kube, KubeEvent, NotFound, Object
 
 SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments"}
 STATUS = {"observedGeneration": 1, "conditions": []}
@@ -155,8 +155,8 @@ def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
 
 def test_an_event_is_recorded_once_under_its_key(cluster: Cluster) -> None:
     body = cluster.users.create("p")
-    first = Happening(EventType.NORMAL, "Planning", "it is planned", "one/Planning")
-    long = Happening(EventType.WARNING, "Failed", "x" * 3000, "one/Failed")
+    first = KubeEvent(EventType.NORMAL, "Planning", "it is planned", "one/Planning")
+    long = KubeEvent(EventType.WARNING, "Failed", "x" * 3000, "one/Failed")
 
     for happening in (first, first, long):
         cluster.kube.record(body, happening)

@@ -1,4 +1,4 @@
-"""What ``tidegate.retention.ports`` promises, held against Kafka in memory and against a real cluster."""
+"""What ``tidegate.kafka.offset_retention`` promises, held against Kafka in memory and against a real cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
 from tidegate.kafka.errors import GroupNotEmpty, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, Offsets, TopicPartition
-from tidegate.retention.ports import Commit, OffsetRetention
-from tidegate.retention.records import GroupLog
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit, OffsetRetention
 
 HOUR_MS = 3_600_000
 SKEW_MS = 5_000

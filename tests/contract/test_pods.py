@@ -1,4 +1,4 @@
-"""One suite for `tidegate.inject.ports.Pods`: pods in memory, and those of an API server without nodes."""
+"""One suite for `tidegate.kube.injection.Pods`: pods in memory, and those of an API server without nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kubernetes import client as kube
 
 from support.fake_pods import FakePods
-from tidegate.inject.ports import Evicted, Pods
+from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import KubeFailure, NotFound
 

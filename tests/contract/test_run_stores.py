@@ -19,6 +19,7 @@ from devstack import ApiServer
 from support.planned_runs import some_evidence
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kube.labels import label_value
 from tidegate.reset import stores
 from tidegate.reset.evidence import EVIDENCE_LIMIT_BYTES, Content, left_out
 from tidegate.reset.model import (
@@ -53,7 +54,6 @@ from tidegate.reset.stores import (
     StoreFailure,
     StoreUnavailable,
     encode_evidence,
-    label_value,
     open_store,
 )
 

@@ -1,4 +1,4 @@
-"""One suite for `tidegate.reset.runner.Runner`: by script, a thread of the operator, and ``spark-submit``.
+"""One suite for `tidegate.jobs.runner.Runner`: by script, a thread of the operator, and ``spark-submit``.
 
 A SparkApplication takes a Spark operator: `tests/spark/test_runner_application.py`.
 """
@@ -19,18 +19,18 @@ import pytest
 
 from support.fake_kafka import FakeKafka
 from support.scripted_runner import ScriptedRunner
+from tidegate.clock import Clock, SystemClock
+from tidegate.cluster import Kafka
+from tidegate.jobs import runner_local
+from tidegate.jobs.runner import Launch, Runner, RunnerState
+from tidegate.jobs.runner_local import LocalSparkRunner
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.ports import Kafka
-from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import Confines
-from tidegate.reset.direct import DirectRunner
 from tidegate.reset.model import RunRequest, RunResult, ToOffset
-from tidegate.reset.runner import Launch, Runner, RunnerState
+from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
-from tidegate.spark import runner_local
-from tidegate.spark.runner_local import LocalSparkRunner
-from tidegate.spark.settings import SparkSettings
 
 WHY = "the broker has gone fishing"
 
@@ -78,7 +78,7 @@ def _in_a_thread(folder: Path) -> Iterator[Stage]:
 
     runner = DirectRunner(lambda _location: store, lambda _connection: FakeKafka(), SystemClock(), execute=execute)
     confines = Confines("u/one", "g", connection, ("*",), ("*",))
-    launch = Launch("payments-replay-1", "prod", "file:///unused/p-one", confines=confines)
+    launch = ConfinedLaunch("payments-replay-1", "prod", "file:///unused/p-one", confines=confines)
     with contextlib.closing(runner):
         yield Stage(runner, launch, failing.set, lambda: len(begun))
 

@@ -1,4 +1,4 @@
-"""One suite for `tidegate.inject.ports.WebhookObjects`: the objects in memory, and the API server's."""
+"""One suite for `tidegate.kube.injection.WebhookObjects`: the objects in memory, and the API server's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubernetes import client as kube
 
 from support.fake_webhooks import FakeObjects
 from tidegate.inject.certificates import renewed
-from tidegate.inject.ports import KeptSecret, WebhookObjects
+from tidegate.kube.injection import KeptSecret, WebhookObjects
 from tidegate.kube.ports import Conflict, NotFound
 from tidegate.kube.webhooks import WebhookClient
 

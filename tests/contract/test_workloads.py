@@ -7,10 +7,10 @@ import pytest
 
 from support.fake_workloads import FakeWorkloads
 from support.scalable import KINDS, RealWorkloads, install_scalable_kinds
+from tidegate.clock import SystemClock
 from tidegate.kube.ports import Conflict, NotFound
 from tidegate.kube.workloads import NotScalable, Workloads
 from tidegate.kube.workloads_client import KubeWorkloads
-from tidegate.reset.clock import SystemClock
 from tidegate.resources.pause import WorkloadRef
 
 

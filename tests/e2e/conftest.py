@@ -22,13 +22,13 @@ from support.checker import ResetRun, Verdict, check
 from support.clients import ConsumerFleet, SteadyProducer
 from support.deliveries import Partition
 from support.operator_process import Body, OperatorProcess, Resources, until
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.jobs.runner import Launch
+from tidegate.jobs.runner_local import LAUNCH_VARIABLE, LocalSparkRunner
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import Phase
-from tidegate.reset.runner import Launch
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
-from tidegate.spark.runner_local import LAUNCH_VARIABLE, LocalSparkRunner
 
 PARTITIONS: Final = 4
 RATE: Final = 10.0

@@ -19,8 +19,8 @@ from support.checker import check
 from support.clients import ConsumerFleet, SteadyProducer
 from support.deliveries import Partition
 from support.operator_process import OperatorProcess, Resources, until
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 
 PARTITIONS: Final = 6
 PAUSED: Final = "0,3"

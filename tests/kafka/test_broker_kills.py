@@ -20,9 +20,9 @@ import pytest
 from devstack import KafkaCluster
 from support.clients import ClientKind, GroupProtocol
 from support.reset_trial import Cell, Outcome, Trial
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import Phase, Progress, RunRequest, Way
 from tidegate.reset.stores import DirectoryRunStore
 

@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster
 from support.clients import ConsumerFleet, SteadyProducer
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState
+from tidegate.kafka_client.client import KafkaClient
 
 WITHIN_S = 30.0
 ROUNDS = 3

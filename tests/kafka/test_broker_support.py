@@ -19,16 +19,16 @@ from support.needs import starts
 from support.probes import probe_of
 from support.reset_trial import Cell, run_trial
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT, PROBED, GroupKind, Support
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.connections import Connections
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.probe import PREFIX
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.connections import Connections
+from tidegate.kafka_client.probe import PREFIX
+from tidegate.kafka_client.requests import Wire
 from tidegate.reset.model import RunRequest, Selection, ToEarliest
-from tidegate.reset.plan import UNSUPPORTED_BY_BROKERS
-from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.planning.plan import UNSUPPORTED_BY_BROKERS
+from tidegate.reset.planning.planner import PlanRefused, make_plan
 
 YES, NO, NOT_OFFERED, _ = Support
 

@@ -30,15 +30,15 @@ from devstack import KafkaCluster
 from support.obedient_consumer import ObedientConsumer
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.clock import SystemClock
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.writer import transactional_id
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.marker import marker_group
 from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.runs import job
 from tidegate.reset.stores import DirectoryRunStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -37,9 +37,9 @@ from support.clients.node import has_node
 from support.clients.options import TRANSACTIONAL
 from support.reset_trial import FIRST_CLIENTS
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Place
+from tidegate.kafka_client.client import KafkaClient
 
 HERE = [kind for kind in ClientKind if kind is not ClientKind.KAFKAJS or has_node()]
 LINES = [Line(f"line {number}".encode()) for number in range(400)]

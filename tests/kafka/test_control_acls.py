@@ -27,20 +27,20 @@ from confluent_kafka.admin import (
 
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
+from tidegate.clock import SystemClock
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
 from tidegate.resources.connection import AllowSpec
-from tidegate.retention.ports import Commit
-from tidegate.retention.records import GroupLog
 
 PASSWORD = "of-nobody-4711"
 OPTIONS = {

@@ -13,10 +13,10 @@ from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.control.gates import Gates
 from tidegate.control.records import Hold, HoldKey
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
 

@@ -20,7 +20,7 @@ from devstack import KafkaCluster
 from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.reset_trial import Cell, Outcome, Trial, run_trial
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import apply
+from tidegate.reset.applying import apply
 from tidegate.reset.model import Phase, Way
 from tidegate.reset.ways import choose_way
 

@@ -8,9 +8,9 @@ import pytest
 
 from contract.kafka_worlds import RealWorld, new_group
 from devstack import KafkaCluster
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused
+from tidegate.kafka_client.client import KafkaClient
 
 
 def test_a_full_group_takes_no_guest() -> None:

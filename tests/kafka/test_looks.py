@@ -13,11 +13,11 @@ from kafka.protocol.consumer import SyncGroupRequest
 
 from devstack import KafkaCluster
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.kafka.wire import MEMBER_ID_REQUIRED, Wire, check
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.requests import MEMBER_ID_REQUIRED, Wire, check
 
 SESSION_MS: Final = 30_000
 HOSTILE: Final = {

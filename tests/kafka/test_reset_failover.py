@@ -14,12 +14,12 @@ from devstack import KafkaCluster
 from support.checker import ResetRun, check
 from support.clients import ConsumerFleet, Partition, SteadyProducer
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.wire import Wire
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.requests import Wire
 from tidegate.reset.model import ApplySettings, Phase, Progress, RunRequest, RunResult, Selection, ShiftBy
+from tidegate.reset.runs import job
 from tidegate.reset.stores import DirectoryRunStore
 
 PARTITIONS = 4

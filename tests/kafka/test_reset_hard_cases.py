@@ -27,12 +27,12 @@ from support.clients import ClientKind, CommitMode, EventKind, GroupProtocol
 from support.deliveries import Partition
 from support.history import Commit, CommitRow
 from support.reset_trial import Cell, Trial, create_topic, execute_and_die
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import Phase, RunRequest, RunResult, ToEarliest, Way
+from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 

@@ -32,20 +32,20 @@ from contract.kafka_worlds import RealWorld, until
 from devstack import KafkaCluster
 from support.fake_kube import FakeKube
 from tidegate.connection.live import Live
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.connection.observer import Observer
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import GroupType, Offsets, TopicPartition
-from tidegate.keeping import KeptPolicy
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.kube.ports import POLICIES
-from tidegate.observe import Observer
+from tidegate.policy.feature import PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, RetentionStatus
-from tidegate.retention.keeper import Parts, RetentionKeeper
+from tidegate.retention.feature import Parts, RetentionFeature
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.retention.ports import Commit
-from tidegate.retention.records import GroupLog
 
 RETENTION_S: Final = 60.0
 BROKER: Final = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
@@ -192,12 +192,12 @@ class Story:
         observer = Observer(self.executor, active_tick_s=1.0, idle_tick_s=1.0)
         observer.connect("all", "ns/all", self.kafka)
         observer.connect("limited", "ns/limited", self.limited_kafka)
-        keeper = RetentionKeeper(
+        feature = RetentionFeature(
             Parts(self.kube, observer, self.executor, self.executor, RetentionMetrics(CollectorRegistry()))
         )
         for group in self.groups.values():
             observer.want(group.name, "limited" if group.blind else "all", group.name, active=False)
-        passes = [asyncio.create_task(self._keep(keeper, group)) for group in self.groups.values()]
+        passes = [asyncio.create_task(self._keep(feature, group)) for group in self.groups.values()]
         try:
             while time.time() < self.emptied_s + WHOLE_S:
                 for task in passes:
@@ -239,7 +239,7 @@ class Story:
         self._done.add(what)
         return before
 
-    async def _keep(self, keeper: RetentionKeeper, group: Group) -> None:
+    async def _keep(self, feature: RetentionFeature, group: Group) -> None:
         """The operator's passes over one policy."""
         name = "limited" if group.blind else "all"
         live = Live(
@@ -259,7 +259,9 @@ class Story:
             body = self.kube.get(POLICIES, "ns", group.name)
             spec = parse_spec(OffsetResetPolicySpec, body)
             try:
-                kept = await keeper.keep(KeptPolicy(body, spec, group.status, live, datetime.now(UTC), resetting=False))
+                kept = await feature.reconcile(
+                    PolicyView(body, spec, group.status, live, datetime.now(UTC), resetting=False)
+                )
             except KafkaFailure:
                 await asyncio.sleep(1.0)
                 continue

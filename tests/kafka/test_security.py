@@ -25,15 +25,15 @@ from confluent_kafka.admin import (
 
 from devstack import KafkaCluster
 from support.probes import probe_of
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import OffsetWriter
-from tidegate.kafka.probe import PREFIX
-from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import transactional_id
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.probe import PREFIX
+from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.marker import marker_group
 
 TOPIC = "secured"

@@ -13,12 +13,12 @@ from kafka.protocol.metadata import CoordinatorType
 
 from devstack import KafkaCluster
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.wire import Wire
-from tidegate.kafka.writer import KafkaOffsetWriter, transactional_id
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.writer import KafkaOffsetWriter, transactional_id
 
 CALL_S = KafkaOffsetWriter._STEP_TIMEOUT_S + Wire.OVERTIME_S
 ABORT_S = KafkaOffsetWriter._ABORT_TIMEOUT_S + Wire.OVERTIME_S

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster
 from perf.report import ROOT, Report, Row
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 
 APPLICATION = Path(__file__).with_name("reading_application.py")
 TOPIC = "records"

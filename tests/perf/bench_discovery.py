@@ -24,9 +24,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import KafkaCluster
 from perf.report import Report, Row
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.metadata import read_topics, topics_start
-from tidegate.kafka.topic_watch import KafkaTopicWatch
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.metadata import read_topics, topics_start
+from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.topic_watch import KafkaTopicWatch
 
 TOPICS = 1000
 PARTITIONS = 50

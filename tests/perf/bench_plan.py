@@ -31,9 +31,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import KafkaCluster, script_command
 from devstack.kafka import living_brokers
 from perf.report import Report, Row
-from tidegate.spark.archive import make_archive
-from tidegate.spark.session import local_options, spark_home, with_archive
-from tidegate.spark.settings import SparkSettings
+from tidegate.jobs.archive import make_archive
+from tidegate.jobs.options import local_options, spark_home, with_archive
+from tidegate.jobs.settings import SparkSettings
 
 TOPICS = 10
 PARTITIONS = 50

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 
 from perf.record_stage import Stage, broker, fill, peak_mib, session
 from perf.report import Report, Row
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import FromCluster, RunRequest, Selection
 from tidegate.spark.translation import find_place
 

@@ -18,12 +18,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster, script_command, spark_jars
+from tidegate.clock import SystemClock
 from tidegate.find.windows import Pace
+from tidegate.jobs.options import TASKS_A_CORE
 from tidegate.kafka.connection import Connection
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import RunRequest, Selection, ToRecord
 from tidegate.spark.find import Found, find_records
-from tidegate.spark.session import TASKS_A_CORE, local_session
+from tidegate.spark.session import local_session
 
 PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 TIMEOUT_S = 1800

@@ -16,8 +16,8 @@ from kubernetes import config
 from devstack import ApiServer, KafkaCluster
 from devstack.commands import crd_files
 from support.operator_process import OperatorProcess
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 
 LIMIT_S = 60.0
 NAMESPACE = "bench"

@@ -30,9 +30,9 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.targets import Aim, Seen, aim
+from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
+from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.targets import Aim, Seen, aim
 
 PARTITIONS: Final = tuple(TopicPartition(topic, n) for topic in ("a", "b") for n in range(3))
 NOW: Final = START + timedelta(minutes=5)

@@ -9,8 +9,8 @@ import pytest
 
 from support.policy_world import FLEET, FleetWorld
 from tidegate.kube.ports import POLICIES
-from tidegate.reset.fleet import group_document, group_run_uid
-from tidegate.reset.request import run_name, run_uid
+from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.request import run_name, run_uid
 
 
 @pytest.fixture

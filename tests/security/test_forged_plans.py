@@ -11,9 +11,9 @@ import pytest
 
 from support.policy_world import T0, World
 from tidegate.control.records import Hold, HoldKey
+from tidegate.jobs.storage import S3, Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import POLICIES
-from tidegate.reset import job
 from tidegate.reset.binding import Binding, OperatorBinding, digest_of
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model import (
@@ -36,11 +36,11 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.planning import make_plan
-from tidegate.reset.request import run_name
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.runs import job
+from tidegate.reset.runs.request import run_name
 from tidegate.reset.store import ForgedRun, Run
 from tidegate.reset.stores import DirectoryRunStore, decode_request, encode_request
-from tidegate.snapshots.storage import S3, Folder
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 Forge = Callable[[dict[str, Any]], None]

@@ -14,9 +14,9 @@ from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 
 MIB = 1024 * 1024
 GROUP, ORDERS = "payments", TopicPartition("orders", 0)

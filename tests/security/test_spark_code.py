@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.reset.runner import Launch, RunnerState
-from tidegate.spark import application
-from tidegate.spark.errors import BadSparkSpec
-from tidegate.spark.runner_local import LocalSparkRunner
-from tidegate.spark.settings import SparkSettings
+from tidegate.jobs import application
+from tidegate.jobs.errors import BadSparkSpec
+from tidegate.jobs.runner import Launch, RunnerState
+from tidegate.jobs.runner_local import LocalSparkRunner
+from tidegate.jobs.settings import SparkSettings
 
 pytestmark = pytest.mark.spark
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from tidegate.reset.runner import Launch
+from tidegate.jobs.application import render
+from tidegate.jobs.errors import BadSparkSpec
+from tidegate.jobs.runner import Launch
+from tidegate.jobs.settings import SparkSettings
 from tidegate.resources import OffsetResetPolicySpec, parse_spec, spark_conf
-from tidegate.spark.application import render
-from tidegate.spark.errors import BadSparkSpec
-from tidegate.spark.settings import SparkSettings
 
 CODE = (
     # Python that the driver's or the executors' workers are started with

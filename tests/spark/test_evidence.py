@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 
 from devstack import KafkaCluster
 from support.stack_fixtures import topics_of
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
 from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
 from tidegate.reset.stores import encode_evidence

@@ -15,13 +15,13 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster
+from tidegate.clock import SystemClock
 from tidegate.find.windows import Pace
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import NoMatch, Phase, RunRequest, Searched, Selection, ToRecord
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.plan import PlanRefused
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.spark import find
 from tidegate.spark.find import Found, find_records

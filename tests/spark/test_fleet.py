@@ -13,11 +13,9 @@ from confluent_kafka.admin import AdminClient
 from apiserver.offsets import commit, committed, leave_at, produce
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.confined import Confines
-from tidegate.reset.fleet import group_document, group_run_uid
-from tidegate.reset.fleet_job import FLEET_THREADS
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -30,6 +28,8 @@ from tidegate.reset.model import (
     ToRecord,
     Undo,
 )
+from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.fleet_job import FLEET_THREADS
 from tidegate.reset.store import ForgedRun
 from tidegate.reset.stores import DirectoryRunStore, encode_plan
 from tidegate.spark.fleet import Groups, carry_out_fleet

@@ -17,12 +17,15 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import SystemClock
+from tidegate.jobs import runner_local
+from tidegate.jobs.runner import Launch, RunnerState
+from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding, digest_of
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
     ByDuration,
     FromFile,
@@ -40,13 +43,10 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.runner import Launch, RunnerState
+from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore, encode_plan
-from tidegate.spark import runner_local
 from tidegate.spark.job import apply_groups, carry_out, collect_plan, plan_groups, summarise
-from tidegate.spark.runner_local import LocalSparkRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

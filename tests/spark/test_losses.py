@@ -15,14 +15,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import KafkaCluster, spark_jars
 from support.operator_process import until
 from support.stack_fixtures import Unique
+from tidegate.jobs import runner_local
+from tidegate.jobs.runner import Launch, RunnerState
+from tidegate.jobs.runner_local import LocalSparkRunner
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import ApplySettings, Phase, RunRequest, Selection, ToRecord
-from tidegate.reset.runner import Launch, RunnerState
 from tidegate.reset.stores import DirectoryRunStore
-from tidegate.spark import runner_local
-from tidegate.spark.runner_local import LocalSparkRunner
-from tidegate.spark.settings import SparkSettings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

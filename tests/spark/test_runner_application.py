@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.clock import SystemClock
-from tidegate.reset.runner import Launch, RunnerState
-from tidegate.spark.application import GROUP, PLURAL, VERSION
-from tidegate.spark.errors import BadSparkSpec, RunnerFailure
-from tidegate.spark.runner_application import SparkApplicationRunner
-from tidegate.spark.settings import SparkSettings
+from tidegate.clock import SystemClock
+from tidegate.jobs.application import GROUP, PLURAL, VERSION
+from tidegate.jobs.errors import BadSparkSpec, RunnerFailure
+from tidegate.jobs.runner import Launch, RunnerState
+from tidegate.jobs.runner_application import SparkApplicationRunner
+from tidegate.jobs.settings import SparkSettings
 
 pytestmark = pytest.mark.apiserver
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.reset.runner import Launch, RunnerState
-from tidegate.spark import runner_local
-from tidegate.spark.runner_local import LocalSparkRunner
-from tidegate.spark.settings import SparkSettings
+from tidegate.jobs import runner_local
+from tidegate.jobs.runner import Launch, RunnerState
+from tidegate.jobs.runner_local import LocalSparkRunner
+from tidegate.jobs.settings import SparkSettings
 
 pytestmark = pytest.mark.spark
 
@@ -129,9 +129,9 @@ def test_stopping_what_was_never_started_is_nothing(
 OPERATOR = """
 import os, signal, sys
 from pathlib import Path
-from tidegate.reset.runner import Launch
-from tidegate.spark import runner_local
-from tidegate.spark.settings import SparkSettings
+from tidegate.jobs.runner import Launch
+from tidegate.jobs import runner_local
+from tidegate.jobs.settings import SparkSettings
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -13,14 +13,14 @@ from confluent_kafka import Producer
 from apiserver.offsets import commit
 from devstack import KafkaCluster
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.clock import SystemClock
+from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import FromSnapshot, RunRequest, Selection
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.plan import PlanRefused
 from tidegate.snapshots.manifest import Keep, manifest_name, schedule_folder
 from tidegate.snapshots.order import Order
-from tidegate.snapshots.storage import Folder
 from tidegate.spark.backup import take_snapshot
 from tidegate.spark.files import Files, StorageFailure
 from tidegate.spark.restore import find_snapshot, manifests_of

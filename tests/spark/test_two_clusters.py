@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from devstack import KafkaCluster
 from support.stack_fixtures import MakeTopic, Unique, topics_of
 from tidegate.find.parity import Difference
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import FromCluster, Phase, RunRequest, RunResult, Selection
 from tidegate.reset.store import Run
 from tidegate.reset.stores import DirectoryRunStore

@@ -74,7 +74,7 @@ DATED_SUBSCRIPTION: Final = 2
 
 
 class FakeClock:
-    """Implements ``tidegate.reset.clock.Clock``: sleeping runs what falls due meanwhile, in order of time."""
+    """Implements ``tidegate.clock.Clock``: sleeping runs what falls due meanwhile, in order of time."""
 
     def __init__(self, start: datetime = START) -> None:
         self.deaths: tuple[type[BaseException], ...] = ()
@@ -196,7 +196,7 @@ class _Transaction:
 
 
 class FakeKafka:
-    """Implements ``tidegate.kafka.ports.Kafka``.
+    """Implements ``tidegate.cluster.Kafka``.
 
     ``visible_after``: how many looks (``pending``, ``committed``) it takes until a committed transaction shows.
     """

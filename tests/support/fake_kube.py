@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.kube.ports import Conflict, Happening, Kind, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Conflict, Kind, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
 
 
 class FakeKube:
@@ -17,7 +17,7 @@ class FakeKube:
         self._versions = itertools.count(1)
         self._objects: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._keys: set[tuple[str, str]] = set()
-        self._happenings: list[tuple[str, Happening]] = []
+        self._happenings: list[tuple[str, KubeEvent]] = []
         self.secrets: dict[tuple[str, str], dict[str, bytes]] = {}
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self._config_map_owners: dict[tuple[str, str], str] = {}
@@ -81,7 +81,7 @@ class FakeKube:
             body["metadata"]["deletionTimestamp"] = at
             return self._stored(body)
 
-    def happenings_of(self, name: str) -> list[Happening]:
+    def happenings_of(self, name: str) -> list[KubeEvent]:
         """The Events about the object of this name, in order."""
         with self._lock:
             return [happening for about, happening in self._happenings if about == name]
@@ -113,7 +113,7 @@ class FakeKube:
                     return newest
             return self._written(newest)
 
-    def record(self, body: Object, happening: Happening) -> None:
+    def record(self, body: Object, happening: KubeEvent) -> None:
         with self._lock:
             key = (uid_of(body), happening.key)
             if key not in self._keys:

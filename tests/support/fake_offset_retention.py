@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.kafka.errors import GroupNotEmpty, NotAuthorized
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.retention.expiry import RetentionSettings
-from tidegate.retention.ports import Commit, Commits
-from tidegate.retention.records import GroupLog, LoggedCommit
+from tidegate.kafka.offset_expiry import RetentionSettings
+from tidegate.kafka.offset_records import GroupLog, LoggedCommit
+from tidegate.kafka.offset_retention import Commit, Commits
 
 if TYPE_CHECKING:
     from support.fake_kafka import FakeKafka, _Commit, _GroupLogs
@@ -20,7 +20,7 @@ DEFAULT: Final = RetentionSettings.of_minutes(7 * 24 * 60, 600_000)
 
 
 class FakeOffsetRetention:
-    """Implements ``tidegate.retention.ports.OffsetRetention`` on a `FakeKafka`.
+    """Implements ``tidegate.kafka.offset_retention.OffsetRetention`` on a `FakeKafka`.
 
     ``may_read_settings``, ``may_read_log``: what the principal may. ``between``: what others do between the last look
     and the commit, one call each. Nothing expires unless :meth:`expire` is called.

@@ -1,4 +1,4 @@
-"""``tidegate.inject.ports.Pods`` in memory, held to the API server's by ``tests/contract``."""
+"""``tidegate.kube.injection.Pods`` in memory, held to the API server's by ``tests/contract``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidegate.inject.ports import Evicted
+from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import KubeFailure, NotFound, Object
 
 _READ: Final = {

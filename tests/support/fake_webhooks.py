@@ -1,11 +1,11 @@
-"""``tidegate.inject.ports.WebhookObjects`` in memory, held to the API server's by ``tests/contract``."""
+"""``tidegate.kube.injection.WebhookObjects`` in memory, held to the API server's by ``tests/contract``."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
 
-from tidegate.inject.ports import KeptSecret
+from tidegate.kube.injection import KeptSecret
 from tidegate.kube.ports import Conflict, KubeFailure, NotFound
 
 

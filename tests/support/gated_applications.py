@@ -31,9 +31,9 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from devstack.processes import eventually
 from tidegate.control.records import Ack, Hold, HoldKey
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent.adapters import aiokafka as aiokafka_adapter
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
 from tidegate_agent.control import ControlLink, connection_settings

@@ -17,9 +17,9 @@ from support.operator_process import until
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey, encode_key, encode_value
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 
 _POLL_S = 0.05
 

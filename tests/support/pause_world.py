@@ -12,17 +12,17 @@ from support.fake_kube import FakeKube
 from support.fake_workloads import FakeWorkloads
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import Observer
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kube.ports import CONNECTIONS, PAUSES, Conflict, Object
 from tidegate.kube.workloads import Scale, ScaledObject
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.reconcile import Parts, PauseReconciler
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import WorkloadRef
+from tidegate.service.metrics import Metrics
 
 CREATED = "2026-11-20T11:59:00Z"
 SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments", "partitions": [{"topic": "orders"}]}

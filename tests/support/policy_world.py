@@ -15,22 +15,22 @@ from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.scripted_runner import ScriptedRunner
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import Observer
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.keeping import Keeper
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
-from tidegate.reset import fleet_job, job
+from tidegate.policy.feature import Feature
+from tidegate.policy.reconcile import Parts, PolicyReconciler
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
-from tidegate.reset.reconcile import Parts, PolicyReconciler
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.store import ForgedRun, RunStore
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import Engine
-from tidegate.spark.settings import SparkSettings
+from tidegate.service.metrics import Metrics
 
 CREATED = "2026-01-01T00:00:00Z"
 T0 = TopicPartition("orders", 0)
@@ -89,7 +89,7 @@ class World:
         FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
         self.engines = {Engine.DIRECT: self.runner}
         self.mounts_secrets = False
-        self.keepers: tuple[Keeper, ...] = ()
+        self.features: tuple[Feature, ...] = ()
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
 
@@ -132,7 +132,7 @@ class World:
                 idle_tick_s=10,
                 deletion_limit=timedelta(minutes=2),
                 max_launches=5,
-                keepers=self.keepers,
+                features=self.features,
             )
         )
 

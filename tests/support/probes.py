@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.probe import TRANSACTION_S, KafkaProbe
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.probe import TRANSACTION_S, KafkaProbe
+from tidegate.kafka_client.requests import Wire
 
 
 def probe_of(connection: Connection, wire: Wire, kafka: KafkaClient) -> KafkaProbe:

@@ -46,11 +46,11 @@ from support.deliveries import Delivery, Partition
 from support.history import Begin, Committed, End, History, Operation, Place, ResetBegin, ResetEnd, in_order, write
 from support.history import Phase as EndPhase
 from support.history_checker import judge as judge_history
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, Member, TopicPartition
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -63,7 +63,7 @@ from tidegate.reset.model import (
     Target,
     Way,
 )
-from tidegate.reset.pacing import Tuning
+from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
 

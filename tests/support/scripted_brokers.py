@@ -1,4 +1,4 @@
-"""``tidegate.kafka.topic_watch.Brokers`` by script, held to real ones by ``tests/contract``."""
+"""``tidegate.kafka_client.topic_watch.Brokers`` by script, held to real ones by ``tests/contract``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""``tidegate.reset.runner.Runner`` by script, held to the real ones by ``tests/contract``."""
+"""``tidegate.jobs.runner.Runner`` by script, held to the real ones by ``tests/contract``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 
 
 class ScriptedRunner:

@@ -1,4 +1,4 @@
-"""Brokers behind ``tidegate.kafka.connections``, by script: what they answer to a request is written in the test."""
+"""Brokers behind ``tidegate.kafka_client.connections``, by script: their answers are written in the test."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import SimpleNamespace as Row
 from typing import Any
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.connections import Connections
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.connections import Connections
+from tidegate.kafka_client.requests import Wire
 
 PATIENCE_MS = 300
 Answer = Callable[[int, Any], Any]

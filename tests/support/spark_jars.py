@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tidegate.spark.session import spark_home
+from tidegate.jobs.options import spark_home
 
 LEFT_OUT: Final = Path(__file__).resolve().parents[2] / "dev" / "spark" / "left-out-jars"
 

@@ -14,12 +14,12 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.group_details import KafkaGroupDetails
 from tidegate.kafka.model import TopicPartition
-from tidegate.retention.records import GroupLog
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.group_details import KafkaGroupDetails
 
 _PAUSE_S = 0.005
 

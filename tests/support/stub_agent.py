@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey, encode_key, encode_value
 from tidegate.control.topics import acks_topic
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 
 
 class StubAgent:

@@ -7,9 +7,9 @@ from concurrent.futures import Executor
 
 from support.fake_kafka import FakeKafka
 from tidegate.connection.live import LiveConnections
+from tidegate.connection.observer import Observer
 from tidegate.kube.ports import Kube
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
+from tidegate.service.metrics import Metrics
 from tidegate.sweep.sweeper import Parts, Sweeper
 
 LATER_S = 1e-9

@@ -13,11 +13,11 @@ from tidegate.admin.results import ListPausedPartitionsResult, PausePartitionsRe
 from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.service import CLI_HOLDER, DRAIN_TIMEOUT, Pauses, Resumed
 from tidegate.admin.settings import connection_from
+from tidegate.clock import SystemClock
 from tidegate.control.standing import Standing
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class TidegateAdmin:
         control_topic: str | None = None,
         holder: str = CLI_HOLDER,
     ) -> None:
-        """Raises ``tidegate.kafka.client_config.BadConnection`` for settings that cannot be used."""
+        """Raises ``tidegate.kafka_client.settings.BadConnection`` for settings that cannot be used."""
         if not holder or holder.startswith(("pause/", "reset/")):
             raise ValueError(f"holder {holder!r}: must not be empty, nor begin with pause/ or reset/")
         self._secrets = SecretFiles()

@@ -19,12 +19,12 @@ from tidegate.admin.errors import (
     UnsupportedGroup,
 )
 from tidegate.admin.waiting import FIRST_WORD_S, OBEY_S, SILENCE_S, Patience, PauseWatch
+from tidegate.cluster import Kafka
 from tidegate.control.gates import Gates, Held
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.standing import Standing, standings
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, TopicPartition
-from tidegate.kafka.ports import Kafka
 
 CLI_HOLDER: Final = "cli"
 """Whose holds ``tidegate groups --pause`` and this library set (``agents/contract``)."""
@@ -35,7 +35,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Monotonic(Protocol):
-    """The part of ``tidegate.reset.clock.Clock`` that waiting needs."""
+    """The part of ``tidegate.clock.Clock`` that waiting needs."""
 
     def monotonic(self) -> float: ...
 

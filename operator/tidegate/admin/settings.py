@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidegate.admin.secret_files import SecretFiles
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka_client.settings import BadConnection
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = {

@@ -12,8 +12,8 @@ from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.settings import connection_from
 from tidegate.cli.errors import UsageError
 from tidegate.cli.java_text import parse_properties
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.settings import BadConnection
 
 _SAME: Final = {
     "security.protocol": "security.protocol",

@@ -12,11 +12,11 @@ import yaml
 
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.screen import Screen
+from tidegate.clock import SystemClock
 from tidegate.inject.environment import NamedPolicy, environment_of
+from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, name_of
-from tidegate.reset.clock import SystemClock
-from tidegate.reset.stores import StoreFailure, default_api_client
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
 from tidegate.resources.policy import ConsumerFormat, OffsetResetPolicySpec
@@ -60,7 +60,7 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
         else:
             policy, connection = _from_cluster(options.namespace, options.policy)
         named = _named(policy, connection)
-    except (CommandFailed, KubeFailure, StoreFailure, InvalidResource) as failure:
+    except (CommandFailed, KubeFailure, NoCluster, InvalidResource) as failure:
         screen.note(f"tidegate env: {failure}")
         return 1
     environment = environment_of(named, _format(options.format))

@@ -17,13 +17,13 @@ from tidegate.cli.pausing import list_paused, pause, resume
 from tidegate.cli.releasing import release_all
 from tidegate.cli.resetting import Resetting, runs_folder
 from tidegate.cli.screen import Screen
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
+from tidegate.clock import SystemClock
+from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.group_details import KafkaGroupDetails
-from tidegate.kafka.ports import Kafka
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.group_details import KafkaGroupDetails
+from tidegate.kafka_client.settings import BadConnection
 
 _SOCKET_TIMEOUT: Final = "socket.timeout.ms"
 _LEAST_SOCKET_TIMEOUT_MS: Final = 10

@@ -15,15 +15,16 @@ from tidegate.cli.errors import Parser, UsageError
 from tidegate.cli.options import parse_topic
 from tidegate.cli.screen import Screen
 from tidegate.find.parity import Parity, as_json
-from tidegate.kafka.client_config import BadConnection
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.options import spark_home
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka_client.settings import BadConnection
+from tidegate.printable import visible
 from tidegate.reset.model import Selection
-from tidegate.reset.plan import PlanRefused
-from tidegate.spark.errors import RunnerFailure
-from tidegate.spark.session import local_session, spark_home
-from tidegate.spark.settings import SparkSettings
-from tidegate.visible import visible
+from tidegate.reset.planning.plan import PlanRefused
+from tidegate.spark.session import local_session
 
 
 def parity_parser() -> argparse.ArgumentParser:
@@ -72,23 +73,9 @@ def run_parity(arguments: Sequence[str], screen: Screen) -> int:
 
 def _compared(here: Connection, there: Connection, selections: Sequence[Selection], alias: str | None) -> list[Parity]:
     spark_home()  # raises where pyspark is not installed, before any of it is imported
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
-    from pyspark.errors import PySparkException
+    from tidegate.spark.local_parity import compared
 
-    from tidegate.spark.expression import spoken
-    from tidegate.spark.parity import compare_logs, find_pairs
-
-    pairs = find_pairs(here, there, selections, alias)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = local_session("local[*]", jars=SparkSettings.from_environment(os.environ).jars, reads_records=True)
-    try:
-        return compare_logs(spark, here, there, pairs)
-    except (PySparkException, Py4JJavaError) as error:
-        raise RunnerFailure(f"records can't be read: {spoken(error)}") from error
-    except PlanRefused as refused:
-        raise RunnerFailure(refused.message) from refused
-    finally:
-        spark.stop()
+    return compared(here, there, selections, alias)
 
 
 def _table(found: Sequence[Parity]) -> str:

@@ -13,11 +13,11 @@ from tidegate.cli.options import Options
 from tidegate.cli.resetting import named_partitions
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import paused_table, status_table
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
 from tidegate.control.standing import Standing
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, TopicPartition
-from tidegate.kafka.ports import Kafka
-from tidegate.reset.clock import Clock
 
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.2

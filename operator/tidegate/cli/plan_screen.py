@@ -24,9 +24,9 @@ from tidegate.cli.review import (
     time_text,
     width_text,
 )
+from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Content, Histogram, HistogramSource
 from tidegate.reset.model import GroupPlan, PartitionPlan
-from tidegate.visible import visible
 
 MAX_ROWS: Final = 40
 """Partitions, or groups of a fleet, shown one by one; the page and the JSON have them all."""

@@ -15,19 +15,20 @@ from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.review import FleetReview, Review, fleet_review, review
 from tidegate.cli.screen import Screen
+from tidegate.clock import SystemClock
+from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, name_of, uid_of
+from tidegate.printable import visible
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.fleet import group_document, group_run_uid
-from tidegate.reset.request import run_name, run_uid
-from tidegate.reset.run import history_of, phase_of
+from tidegate.reset.runs.decisions import history_of, phase_of
+from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.request import run_name, run_uid
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.reset.stores import (
     ConfigMapRunStore,
     StoreFailure,
-    default_api_client,
     encode_evidence,
     encode_fleet_plan,
     encode_plan,
@@ -35,7 +36,6 @@ from tidegate.reset.stores import (
 )
 from tidegate.resources.base import read_status
 from tidegate.resources.policy import PolicyStatus
-from tidegate.visible import visible
 
 _PATIENCE_S: Final = 10.0
 
@@ -66,7 +66,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
-    except (CommandFailed, KubeFailure, StoreFailure, RunNotFound, ForeignRun, ForgedRun) as failure:
+    except (CommandFailed, KubeFailure, NoCluster, StoreFailure, RunNotFound, ForeignRun, ForgedRun) as failure:
         screen.note(f"tidegate plan: {visible(str(failure))}")
         return 1
     return 0

@@ -10,7 +10,7 @@ from tidegate.cli.screen import Screen
 from tidegate.cli.tables import holds_table
 from tidegate.control.ports import ControlTopics
 from tidegate.pause.holds import is_a_pause
-from tidegate.reset.gates import run_of
+from tidegate.reset.applying.gates import run_of
 
 PAUSES_COME_BACK: Final = (
     "An operator that runs writes the holds of a ConsumerGroupPause that still exists again: delete or suspend the "

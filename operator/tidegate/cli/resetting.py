@@ -24,13 +24,12 @@ from tidegate.cli.java_text import parse_datetime, parse_duration
 from tidegate.cli.options import Options, Scenario, TopicArgument
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import reset_table
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
-from tidegate.kafka.ports import Kafka
-from tidegate.reset import job
-from tidegate.reset.clock import Clock
-from tidegate.reset.gates import BY_HAND
+from tidegate.reset.applying.gates import BY_HAND
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -49,8 +48,9 @@ from tidegate.reset.model import (
     ToOffset,
     ToTimestamp,
 )
-from tidegate.reset.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
+from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore, StoreFailure
 

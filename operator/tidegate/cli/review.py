@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, assert_never
 
+from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEvidence, amounts, movings
 from tidegate.reset.model import (
     ByDuration,
@@ -33,11 +34,10 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.run import APPROVE, phase_of
+from tidegate.reset.runs.decisions import APPROVE, phase_of
 from tidegate.reset.store import Run
 from tidegate.resources.durations import format_duration
 from tidegate.resources.timestamps import format_timestamp
-from tidegate.visible import visible
 
 _LATE: Final = timedelta(seconds=30)
 """Beyond its own timeout; then nothing more is to be expected of the job that gathers."""

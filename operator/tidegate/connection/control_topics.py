@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.connection.live import Live
+from tidegate.connection.observer import Snapshot
 from tidegate.control.ports import ControlTopics
 from tidegate.control.topics import TopicsChecked, acks_topic
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
-from tidegate.observe import Snapshot
 
 USABLE: Final = "Usable"
 WRONG_SETTINGS: Final = "WrongSettings"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidegate.cluster import Kafka
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.ports import Kafka
 from tidegate.resources.connection import AllowSpec
 
 
@@ -32,6 +32,11 @@ class Live:
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None
+
+
+def unmounted(connections: Iterable[Live]) -> list[str]:
+    """Names of those whose files can't be mounted into a job's pod."""
+    return [live.name for live in connections if live.mounted is None]
 
 
 class LiveConnections:

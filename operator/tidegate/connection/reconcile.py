@@ -10,6 +10,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
 from tidegate.connection import status
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
@@ -22,19 +24,20 @@ from tidegate.connection.credentials import (
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import Observer
 from tidegate.connection.status import Trouble
+from tidegate.jobs.mounts import secret_file
 from tidegate.kafka.capabilities import Capabilities, GroupKind
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Cluster
-from tidegate.kafka.ports import Kafka
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import (
     CONNECTIONS,
     EventType,
-    Happening,
     Kube,
+    KubeEvent,
     NotFound,
     Object,
     label_of,
@@ -42,13 +45,10 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
-from tidegate.reset.clock import Clock
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import READY, find_condition, is_true
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
-from tidegate.spark.application import secret_file
+from tidegate.service.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class ConnectionReconciler:
         if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
             kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
             key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
-            await self._do(parts.kube.record, body, Happening(kind, says.reason, says.message, key))
+            await self._do(parts.kube.record, body, KubeEvent(kind, says.reason, says.message, key))
         body = await self._do(parts.kube.replace_status, CONNECTIONS, body, after.to_json())
         parts.metrics.wrote_status(CONNECTIONS.kind)
         return body

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.ports import Kafka
-from tidegate.reset import job
-from tidegate.reset.clock import Clock
-from tidegate.reset.gates import BY_DISCOVERY
+from tidegate.reset.applying.gates import BY_DISCOVERY
+from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.model import ApplySettings, RunRequest, RunResult, Selection, ToEarliest
-from tidegate.reset.pacing import Tuning
+from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
 
 _DEADLINE: Final = timedelta(minutes=5)

@@ -11,7 +11,7 @@ from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, KnownTopic, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, matches
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.partitions import format_partitions
 from tidegate.resources.policy import (
     MAX_NEWEST,
@@ -96,7 +96,7 @@ class Guard:
     began_at_end: int = 0
     backfilled: int = 0
     newest: deque[NewPartition] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
-    happenings: list[Happening] = field(default_factory=list)
+    happenings: list[KubeEvent] = field(default_factory=list)
     committed: Offsets = field(default_factory=dict)
     committed_s: float | None = None
 
@@ -168,7 +168,7 @@ class Guard:
         first = min(partitions)
         known = self.state.topics.get(first.topic)
         key = f"{reason}/{known.topic_id if known is not None else ''}/{first.partition}/{len(partitions)}"
-        self.happenings.append(Happening(kind, reason, message, key))
+        self.happenings.append(KubeEvent(kind, reason, message, key))
 
     # --- the status ---------------------------------------------------------------------------------------------------
 

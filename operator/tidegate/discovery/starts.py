@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets, TopicPartition
-from tidegate.kafka.ports import ClusterReader, Kafka
-from tidegate.reset.clock import Clock
-from tidegate.reset.owners import look
+from tidegate.kafka.ports import ClusterReader
+from tidegate.reset.applying.owners import look
 
 PURPOSE: Final = "starts"
 """Of the writer: a reset of the group that is under way must not be fenced."""

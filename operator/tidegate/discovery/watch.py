@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
@@ -27,11 +28,10 @@ from tidegate.discovery.state import discover, grown, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
-from tidegate.metrics import Metrics
-from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.policy import NewPartition, NewPartitions
+from tidegate.service.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import FromCluster, RunRequest
-from tidegate.reset.plan import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, Asked, PlanRefused, check
-from tidegate.reset.planning import decided_group
-from tidegate.reset.scope import listed, scope_of
-from tidegate.reset.targets import EPOCH
+from tidegate.reset.planning.plan import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, Asked, PlanRefused, check
+from tidegate.reset.planning.planner import decided_group
+from tidegate.reset.planning.scope import listed, scope_of
+from tidegate.reset.planning.targets import EPOCH
 
 NO_TOPIC_OVER_THERE: Final = "NoTopicOverThere"
 

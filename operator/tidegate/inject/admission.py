@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
 from tidegate.inject.environment import CONTROL_TOPIC, Injection
 from tidegate.inject.patch import AgentImage, patch_for
-from tidegate.inject.wish import Refusal, Surroundings, wish_for
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
 
 REFUSED: Final = "InjectionRefused"
 UNREADABLE: Final = "PodUnreadable"
@@ -36,7 +36,7 @@ class Notice:
     namespace: str
     about: Mapping[str, Any] | None
     policies: tuple[str, ...]
-    happening: Happening
+    happening: KubeEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _notice(namespace: str, pod: Mapping[str, Any], outcome: _Outcome) -> Notice
     if outcome.refusal is None:
         return None
     refusal = outcome.refusal
-    happening = Happening(
+    happening = KubeEvent(
         EventType.WARNING,
         REFUSED,
         f"{refusal.reason}: the pod of {_who(pod)} is not injected: {refusal.message}",

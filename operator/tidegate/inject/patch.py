@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tidegate.inject.eligibility import Refusal
 from tidegate.inject.environment import Injection
-from tidegate.inject.wish import Refusal
 from tidegate.resources.policy import ConsumerFormat
 
 SETTING: Final = "tidegate.io/injected"

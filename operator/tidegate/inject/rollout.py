@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
 from tidegate.inject.environment import Injection
 from tidegate.inject.patch import SETTING, AgentImage, is_injected, patch_for
-from tidegate.inject.ports import Evicted
-from tidegate.inject.wish import Refusal, Surroundings, wish_for
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.injection import Evicted
+from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import ConditionStatus
 from tidegate.resources.policy import InjectionStatus, Rollout
 
@@ -113,7 +113,7 @@ class Decision:
     status: InjectionStatus
     condition: tuple[ConditionStatus, str, str]
     undone: InjectionStatus
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[KubeEvent, ...] = ()
     blocked: bool = False
 
     @property
@@ -321,12 +321,12 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
 
 def _happenings(
     seen: Seen, status: InjectionStatus, condition: tuple[ConditionStatus, str, str], evict: SeenPod | None
-) -> tuple[Happening, ...]:
+) -> tuple[KubeEvent, ...]:
     _, reason, message = condition
     if evict is not None and not status.futile:
         told = f"pods get the setting of {seen.policy} one after the other, by eviction"
-        return (Happening(EventType.NORMAL, ROLLING_OUT, told, f"injection/rollout/{seen.setting}"),)
+        return (KubeEvent(EventType.NORMAL, ROLLING_OUT, told, f"injection/rollout/{seen.setting}"),)
     if reason in (NOT_INJECTED, ROLLOUT_STUCK, REFUSED, OVERRULED, WEBHOOK_OFF):
         key = f"injection/{reason}/{seen.setting}/{status.futile or 0}"
-        return (Happening(EventType.WARNING, reason, message, key),)
+        return (KubeEvent(EventType.WARNING, reason, message, key),)
     return ()

@@ -22,13 +22,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tidegate.http_server import TlsFiles
 from tidegate.inject.admission import Answer, BadReview, Notice, answer
+from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
-from tidegate.inject.neighbours import Neighbours
 from tidegate.inject.patch import AgentImage
-from tidegate.kube.ports import Happening, KubeFailure, Object
-from tidegate.settings import Address
+from tidegate.kube.ports import KubeEvent, KubeFailure, Object
+from tidegate.service.http_server import TlsFiles
+from tidegate.service.settings import Address
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _NOTICES: Final = 60
 port without being an API server must not fill one with Events.
 """
 
-Record = Callable[[Object, Happening], None]
+Record = Callable[[Object, KubeEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Parts:
     name, whose control topic an agent is told of.
     """
 
-    neighbours: Neighbours
+    index: PolicyIndex
     agent: AgentImage
     record: Record
     executor: Executor
@@ -136,10 +136,10 @@ class WebhookServer:
         return web.json_response(found.response)
 
     def _answer(self, review: Any) -> Answer:
-        found = answer(review, self._parts.neighbours.around, self._parts.agent)
+        found = answer(review, self._parts.index.around, self._parts.agent)
         if found.obeys is not None:
             namespace = str(review["request"]["namespace"])
-            around = self._parts.neighbours.around(namespace)
+            around = self._parts.index.around(namespace)
             for name, topic in around.control_topics.items() if around is not None else ():
                 if topic == found.obeys:
                     self._parts.obeyed(namespace, name)
@@ -185,5 +185,5 @@ class WebhookServer:
                 "resourceVersion": "",
             }
             found.append({"apiVersion": notice.about["apiVersion"], "kind": notice.about["kind"], "metadata": metadata})
-        policies = (self._parts.neighbours.policy(notice.namespace, name) for name in notice.policies)
+        policies = (self._parts.index.policy(notice.namespace, name) for name in notice.policies)
         return found + [policy for policy in policies if policy is not None]

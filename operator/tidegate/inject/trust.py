@@ -16,7 +16,7 @@ from tidegate.connection.files import FilesFailure
 from tidegate.inject import certificates
 from tidegate.inject.certificates import CERTIFICATE, KEY, Certificates
 from tidegate.inject.metrics import InjectionMetrics
-from tidegate.inject.ports import KeptSecret, WebhookObjects
+from tidegate.kube.injection import KeptSecret, WebhookObjects
 from tidegate.kube.ports import Conflict, KubeFailure
 
 _log = logging.getLogger(__name__)

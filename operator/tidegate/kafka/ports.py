@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
-from tidegate.control.ports import ControlTopics
 from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.model import Cluster, Generation, Group, LogBounds, Member, Offsets, Topic, TopicPartition
-from tidegate.retention.ports import OffsetRetention
 
 
 class ClusterReader(Protocol):
@@ -274,30 +272,3 @@ class Membership(Protocol):
         0 is from before incremental rebalancing (KIP-429): such a client may keep its position over a rebalance.
         """
         ...
-
-
-class Kafka(ClusterReader, Protocol):
-    """A connection to a cluster with all it offers."""
-
-    @property
-    def membership(self) -> Membership: ...
-
-    @property
-    def control(self) -> ControlTopics: ...
-
-    @property
-    def retention(self) -> OffsetRetention: ...
-
-    def group_ids(self) -> frozenset[str]:
-        """Groups of consumers that the principal may see, live or with offsets only; share groups are none of them."""
-        ...
-
-    def topic_watch(self) -> TopicWatch:
-        """A new one, which whoever asked for it closes."""
-        ...
-
-    def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> OffsetWriter:
-        """Writers of one group and purpose fence one another; those of different purposes do not."""
-        ...
-
-    def close(self) -> None: ...

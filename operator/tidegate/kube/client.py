@@ -13,10 +13,11 @@ import urllib3
 from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
+from tidegate.clock import Clock
 from tidegate.kube.ports import (
     Conflict,
-    Happening,
     Kind,
+    KubeEvent,
     KubeFailure,
     KubeUnavailable,
     NotFound,
@@ -27,7 +28,6 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
-from tidegate.reset.clock import Clock
 
 _TIMEOUT_S: Final = (5.0, 20.0)
 """(connecting, reading) of one call."""
@@ -111,7 +111,7 @@ class KubeClient:
             _content_type="application/merge-patch+json",
         )
 
-    def record(self, body: Object, happening: Happening) -> None:
+    def record(self, body: Object, happening: KubeEvent) -> None:
         namespace, name, uid = namespace_of(body), name_of(body), uid_of(body)
         digest = hashlib.sha256(f"{uid}/{happening.key}".encode()).hexdigest()[:16]
         at = self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -173,7 +173,7 @@ class KubeClient:
             self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token it is; ``None``: nobody's. Implements ``tidegate.metrics_access.Reviews``."""
+        """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = self._call("review a token", self._authentication.create_token_review, review).status
         if not status.authenticated:
@@ -182,7 +182,7 @@ class KubeClient:
         return User(user.username, user.uid or "", tuple(user.groups or ()), user.extra or {})
 
     def may_get(self, user: User, path: str) -> bool:
-        """Whether the user may ``get`` a non-resource URL. Implements ``tidegate.metrics_access.Reviews``."""
+        """Whether the user may ``get`` a non-resource URL. Implements ``tidegate.service.metrics_access.Reviews``."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

@@ -1,4 +1,4 @@
-"""``tidegate.inject.ports.Pods`` on the Kubernetes API."""
+"""``tidegate.kube.injection.Pods`` on the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
-from tidegate.inject.ports import Evicted
 from tidegate.kube.client import bounded_call
+from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import Conflict, KubeFailure, KubeUnavailable, NotFound, Object
 
 _PAGE: Final = 500
@@ -18,7 +18,7 @@ _BUDGET: Final = 429
 
 
 class PodsClient:
-    """Implements ``tidegate.inject.ports.Pods``."""
+    """Implements ``tidegate.kube.injection.Pods``."""
 
     def __init__(self, api_client: ApiClient) -> None:
         self._core = CoreV1Api(api_client)

@@ -55,7 +55,7 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class KubeEvent:
     """Something a person should see in ``kubectl describe``. ``key`` makes it unique: the same key is recorded once."""
 
     type: EventType
@@ -91,7 +91,7 @@ class Kube(Protocol):
         """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
         ...
 
-    def record(self, body: Object, happening: Happening) -> None:
+    def record(self, body: Object, happening: KubeEvent) -> None:
         """Record an Event about the object; one with this key that is there already stays as it is."""
         ...
 

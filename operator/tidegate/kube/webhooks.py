@@ -1,4 +1,4 @@
-"""``tidegate.inject.ports.WebhookObjects`` on the Kubernetes API."""
+"""``tidegate.kube.injection.WebhookObjects`` on the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import base64
 
 from kubernetes.client import AdmissionregistrationV1Api, ApiClient, CoreV1Api
 
-from tidegate.inject.ports import KeptSecret
 from tidegate.kube.client import bounded_call
+from tidegate.kube.injection import KeptSecret
 from tidegate.kube.ports import Conflict, NotFound
 
 
 class WebhookClient:
-    """Implements ``tidegate.inject.ports.WebhookObjects``."""
+    """Implements ``tidegate.kube.injection.WebhookObjects``."""
 
     def __init__(self, api_client: ApiClient) -> None:
         self._core = CoreV1Api(api_client)

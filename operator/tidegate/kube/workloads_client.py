@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
+from tidegate.clock import Clock
 from tidegate.kube.client import bounded_call, bounded_object
 from tidegate.kube.ports import NotFound, Object, name_of
 from tidegate.kube.workloads import KEDA_PAUSED_REPLICAS, NotScalable, Scale, ScaledObject
-from tidegate.reset.clock import Clock
 from tidegate.resources.pause import WorkloadRef
 
 _MERGE: Final = "application/merge-patch+json"

@@ -11,8 +11,8 @@ from tidegate.control.records import Hold
 from tidegate.control.standing import Flow, Standing, standings
 from tidegate.kafka.model import Group, Member, TopicPartition
 from tidegate.pause.holds import HoldChanges, Wanted, hold_changes, hold_of, holder, own_holds, wanted_partitions
-from tidegate.pause.letting_go import refuse
 from tidegate.pause.model import Action, AddFinalizer, ChangeHolds, Decision, Observed, Refusal, Seen, Wait
+from tidegate.pause.release import refuse
 from tidegate.pause.report import (
     ALL_PAUSED,
     MAX_ROWS,

@@ -7,8 +7,8 @@ from typing import Final
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
 from tidegate.kafka.model import TopicPartition
 from tidegate.pause.holds import own_holds, wanted_partitions
-from tidegate.pause.letting_go import refuse
 from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Refusal, Seen
+from tidegate.pause.release import refuse
 from tidegate.pause.report import (
     ALL_PAUSED,
     MAX_ROWS,

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from tidegate.control.gates import Gates
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kube.ports import Happening
+from tidegate.kube.ports import KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.holds import HoldChanges
 from tidegate.resources.connection import AllowSpec
@@ -175,7 +175,7 @@ class Decision:
 
     status: PauseStatus
     action: Action | None = None
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[KubeEvent, ...] = ()
     again_after_s: float = 60.0
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
     obeyed: frozenset[TopicPartition] = frozenset()

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from tidegate.connection.control_topics import TopicsOfConnections, trouble_of
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
@@ -22,12 +23,9 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPar
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.workloads import Workloads
-from tidegate.metrics import Metrics
-from tidegate.observe import NotLookedAt, Observer, Snapshot
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import HoldChanges
-from tidegate.pause.letting_go import ABANDON
 from tidegate.pause.model import (
     AddFinalizer,
     ChangeHolds,
@@ -43,6 +41,7 @@ from tidegate.pause.model import (
     Wait,
 )
 from tidegate.pause.plan import decide, is_over
+from tidegate.pause.release import ABANDON
 from tidegate.pause.scaler import Scaler, ScalerMemory
 from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
@@ -54,6 +53,7 @@ from tidegate.resources.pause import (
     PauseStatus,
     WorkloadRef,
 )
+from tidegate.service.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
 from tidegate.control.standing import Standing
 from tidegate.kafka.model import Member, TopicPartition
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.pause.holds import HoldChanges
 from tidegate.pause.model import ChangeHolds, Observed, Refusal, Seen, Stamp, Wait
 from tidegate.resources.conditions import (
@@ -110,21 +110,21 @@ def stamp(seen: Seen) -> Stamp:
     return Stamp(generation=seen.generation, now=seen.now)
 
 
-def warning(seen: Seen, refusal: Refusal) -> Happening:
+def warning(seen: Seen, refusal: Refusal) -> KubeEvent:
     """Once for a generation and its words."""
-    return Happening(
+    return KubeEvent(
         EventType.WARNING, refusal.reason, refusal.message, f"{seen.generation}/{refusal.reason}/{refusal.message}"
     )
 
 
-def told(seen: Seen, phase: PausePhase, message: str) -> tuple[Happening, ...]:
+def told(seen: Seen, phase: PausePhase, message: str) -> tuple[KubeEvent, ...]:
     if seen.status.phase is phase:
         return ()
     kind = EventType.WARNING if phase is PausePhase.DEGRADED else EventType.NORMAL
     # The same for a pass that is repeated because its status could not be written.
     said = find_condition(seen.status.conditions, READY)
     since = said.last_transition_time.isoformat() if said is not None else ""
-    return (Happening(kind, phase.value, message, f"{seen.generation}/{seen.status.phase}/{since}/{phase.value}"),)
+    return (KubeEvent(kind, phase.value, message, f"{seen.generation}/{seen.status.phase}/{since}/{phase.value}"),)
 
 
 def message_of(conditions: Conditions) -> str:

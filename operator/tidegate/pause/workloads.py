@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.model import LookedAt, Refusal, Seen, SetReplicas, TellKeda
 from tidegate.resources.pause import PausedScaledObject, PausePhase, ScaledWorkload, WorkloadRef
@@ -42,7 +42,7 @@ class Step:
 
     records: tuple[ScaledWorkload, ...]
     action: SetReplicas | TellKeda | None = None
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[KubeEvent, ...] = ()
     troubles: tuple[Refusal, ...] = ()
     is_down: bool = False
 
@@ -159,12 +159,12 @@ def _down(workload: WorkloadRef, looked: LookedAt, scale: Scale) -> SetReplicas 
     return SetReplicas(workload, scale, 0)
 
 
-def _scaling_down(seen: Seen, record: ScaledWorkload, action: SetReplicas | TellKeda) -> tuple[Happening, ...]:
+def _scaling_down(seen: Seen, record: ScaledWorkload, action: SetReplicas | TellKeda) -> tuple[KubeEvent, ...]:
     if isinstance(action, TellKeda):
         return ()
     text = f"{record.ref} goes from {action.seen.replicas} replicas to 0, and back to {record.replicas} afterwards"
     key = f"{seen.generation}/{SCALING_DOWN}/{record.uid}/{record.scaled_down}/{record.scaled_down_at}"
-    return (Happening(EventType.NORMAL, SCALING_DOWN, text, key),)
+    return (KubeEvent(EventType.NORMAL, SCALING_DOWN, text, key),)
 
 
 # --- and back ---------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def give_back(seen: Seen, records: Iterable[ScaledWorkload]) -> Step:
     kept: list[ScaledWorkload] = []
     troubles: list[Refusal] = []
     first: SetReplicas | TellKeda | None = None
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[KubeEvent, ...] = ()
     for record in records:
         looked = seen.workloads.get(record.ref, LookedAt())
         resuming = record.model_copy(update={"phase": PausePhase.RESUMING})
@@ -214,9 +214,9 @@ def way_back(record: ScaledWorkload, looked: LookedAt) -> SetReplicas | TellKeda
     return None
 
 
-def _scaling_back(seen: Seen, record: ScaledWorkload, action: SetReplicas | TellKeda) -> tuple[Happening, ...]:
+def _scaling_back(seen: Seen, record: ScaledWorkload, action: SetReplicas | TellKeda) -> tuple[KubeEvent, ...]:
     if isinstance(action, TellKeda):
         return ()
     key = f"{seen.generation}/{SCALING_BACK}/{record.uid}/{record.scaled_down}/{record.scaled_down_at}"
     text = f"{record.ref} goes back from 0 replicas to {record.replicas}"
-    return (Happening(EventType.NORMAL, SCALING_BACK, text, key),)
+    return (KubeEvent(EventType.NORMAL, SCALING_BACK, text, key),)

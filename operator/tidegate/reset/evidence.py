@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.kafka.model import Offsets, Range, TopicPartition
+from tidegate.printable import visible_bytes
 from tidegate.reset.model import PartitionPlan, Plan
-from tidegate.visible import visible_bytes
 
 MAX_BUCKETS: Final = 48
 """Of a topic's histogram."""
@@ -107,7 +107,7 @@ class Content:
     """A key or a value: its length, a digest, and its text only where the policy says ``showValues``.
 
     ``digest`` is of the bytes with a random salt that was thrown away: the same content has the same digest within one
-    plan, and no list of known keys can be held against it. ``text`` is escaped (``tidegate.visible``); ``cut``: there
+    plan, and no list of known keys can be held against it. ``text`` is escaped (``tidegate.printable``); ``cut``: there
     is more of it.
     """
 

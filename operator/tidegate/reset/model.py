@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
+from tidegate.jobs.storage import Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.snapshots.storage import Storage
 
 # --- targets: a closed set, matched exhaustively ----------------------------------------------------------------------
 

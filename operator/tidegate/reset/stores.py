@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -24,11 +23,12 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-import urllib3
 from pydantic import Field, TypeAdapter, ValidationError
 
-from tidegate.packed import pack, unpack
-from tidegate.reset.clock import Clock, SystemClock
+from tidegate.clock import Clock, SystemClock
+from tidegate.compressed import pack, unpack
+from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
+from tidegate.kube.labels import label_value
 from tidegate.reset.evidence import Evidence, fitted, left_out
 from tidegate.reset.model import (
     FleetPlan,
@@ -51,8 +51,6 @@ INLINE_LIMIT_BYTES = 64 * 1024
 
 LOCK_PATIENCE_S = 30.0
 API_PATIENCE_S = 60.0
-API_TIMEOUT_S = (5.0, 15.0)
-"""(connecting, reading) of one call to the API server."""
 
 MAX_CONFLICTS = 50
 
@@ -430,38 +428,6 @@ class DirectoryRunStore(_Document):
 # --- ConfigMaps -------------------------------------------------------------------------------------------------------
 
 
-class PatientCalls:
-    """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long."""
-
-    def __init__(self, location: str, clock: Clock, patience_s: float) -> None:
-        self._location = location
-        self._clock = clock
-        self._patience_s = patience_s
-
-    def __call__(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
-        """``(None, object)``, or the HTTP status and the server's message. Raises ``StoreUnavailable``."""
-        from kubernetes.client.exceptions import ApiException
-
-        deadline = self._clock.monotonic() + self._patience_s
-        pause_s, was_away = 0.1, False
-        while True:
-            try:
-                return None, method(*arguments, _request_timeout=API_TIMEOUT_S)
-            except ApiException as error:
-                # An API server that just came up refuses everybody until it has read the roles.
-                transient = error.status in (0, 429, 500, 502, 503, 504) or (was_away and error.status in (401, 403))
-                if not transient:
-                    return error.status, _api_message(error)
-                reason = f"{error.status} {_api_message(error)}"
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                reason = str(error)
-            was_away = True
-            if self._clock.monotonic() + pause_s > deadline:
-                raise StoreUnavailable(f"the API server did not take {self._location} in time: {reason}")
-            self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, 2.0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """A ConfigMap as read: the API's object, and the run in it."""
@@ -495,10 +461,17 @@ class ConfigMapRunStore(_Document):
 
         self._namespace = namespace
         self._name = name
-        self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
+        self._core = CoreV1Api(api_client if api_client is not None else _default_client())
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
-        self._call = PatientCalls(self.location, self._clock, patience_s)
+        self._patient = PatientCalls(self.location, self._clock, patience_s)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
+        """``PatientCalls``, whose failure is the store's. Raises ``StoreUnavailable``."""
+        try:
+            return self._patient(method, *arguments)
+        except ApiUnavailable as error:
+            raise StoreUnavailable(str(error)) from error
 
     @property
     def location(self) -> str:
@@ -638,43 +611,11 @@ class ConfigMapRunStore(_Document):
         return data, binary
 
 
-def _api_message(error: Any) -> str:
+def _default_client() -> Any:
     try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason)
-
-
-def default_api_client() -> Any:
-    """A ``kubernetes.client.ApiClient`` of ``KUBECONFIG`` where that is set, else of the pod's service account, else of
-    the user's kubeconfig. Its calls are never retried unseen: whoever writes has to look again first.
-
-    Raises ``StoreFailure`` when there is no configuration.
-    """
-    from kubernetes import client, config
-
-    configuration = client.Configuration()
-    try:
-        if os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-            config.load_kube_config(client_configuration=configuration)
-        else:
-            config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException as error:
-        raise StoreFailure(f"no cluster is configured: {error}") from error
-    configuration.retries = urllib3.Retry(total=0)
-    return client.ApiClient(configuration)
-
-
-def label_value(text: str) -> str:
-    """``text`` where it is a valid label value; else one made of it, with a digest that tells it from others.
-
-    At most 63 characters: letters, digits, ``-``, ``_``, ``.``, letters or digits at both ends.
-    """
-    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:54].strip("._-")
-    return f"{readable}-{digest}" if readable else digest
+        return default_api_client()
+    except NoCluster as error:
+        raise StoreFailure(str(error)) from error
 
 
 # --- locations --------------------------------------------------------------------------------------------------------
@@ -702,7 +643,7 @@ def open_beside(location: str, *, owned: bool = False) -> Callable[[str], RunSto
     folder, _, name = location.rpartition("/")
     if not location.startswith("configmap://"):
         return lambda other: open_store(f"{folder}/{other}")
-    client = default_api_client()
+    client = _default_client()
     here = ConfigMapRunStore(urlsplit(location).netloc, name, api_client=client)
     owner = here.read_owner() if owned else None
     return lambda other: open_store(f"{folder}/{other}", api_client=client, owner=owner)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.retention.expiry import CommitTime, GroupFacts, RetentionSettings, expiry_ms
-from tidegate.retention.places import Place, Places
-from tidegate.retention.ports import Commit, Commits
-from tidegate.retention.records import GroupLog
+from tidegate.kafka.offset_expiry import CommitTime, GroupFacts, RetentionSettings, expiry_ms
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit, Commits
+from tidegate.retention.last_offsets import Place, Places
 
 DAY_MS: Final = 86_400_000
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidegate.kafka.model import GroupState, TopicPartition
-from tidegate.keeping import KeptPolicy
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.policy.feature import PolicyView
 from tidegate.resources.conditions import RETAINED, ConditionStatus, without_condition
 from tidegate.resources.policy import PolicyStatus, RetentionSpec, RetentionStatus
 from tidegate.retention.plan import Plan, Seen
@@ -58,14 +58,14 @@ def without_retention(status: PolicyStatus) -> PolicyStatus:
     return status.model_copy(update={"retention": None, "conditions": conditions})
 
 
-def refused(policy: KeptPolicy, reason: str, message: str) -> PolicyStatus:
+def refused(policy: PolicyView, reason: str, message: str) -> PolicyStatus:
     """The connection does not allow it."""
     return policy.told(RETAINED, (ConditionStatus.FALSE, reason, message), retention=RetentionStatus())
 
 
 def retained(
-    policy: KeptPolicy, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done, snapshot: str | None
-) -> tuple[PolicyStatus, tuple[Happening, ...]]:
+    policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done, snapshot: str | None
+) -> tuple[PolicyStatus, tuple[KubeEvent, ...]]:
     """The status with what is kept now, and what to tell, each once."""
     before = policy.status.retention or RetentionStatus()
     retention = RetentionStatus(
@@ -118,8 +118,8 @@ def _judged(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> tuple[Co
     return ConditionStatus.TRUE, NOT_DUE, f"the first of {count} offset(s) ends {_at(plan)}"
 
 
-def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[Happening]:
-    told: list[Happening] = []
+def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[KubeEvent]:
+    told: list[KubeEvent] = []
     if done.restored.partitions:
         count, clamped = len(done.restored.partitions), done.restored.clamped
         message = f"{count} expired offset(s) of group {seen.group.group_id} were put back"
@@ -130,20 +130,20 @@ def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list
             message += (
                 f"; {len(clamped)} to another place, as their logs no longer reach there ({first}: {was}, now {now})"
             )
-        told.append(Happening(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{seen.now_ms}"))
+        told.append(KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{seen.now_ms}"))
     if done.refusal:
-        told.append(Happening(EventType.WARNING, GUARD_REFUSED, done.refusal, f"retention/refused/{done.refusal}"))
+        told.append(KubeEvent(EventType.WARNING, GUARD_REFUSED, done.refusal, f"retention/refused/{done.refusal}"))
     elif plan.lost:
         newest = max(row.lost_ms or 0 for row in plan.lost.values())
         told.append(
-            Happening(EventType.WARNING, OFFSETS_EXPIRED, _expired(seen, plan, spec), f"retention/expired/{newest}")
+            KubeEvent(EventType.WARNING, OFFSETS_EXPIRED, _expired(seen, plan, spec), f"retention/expired/{newest}")
         )
     guarded = spec.guard and seen.group.is_vacant and not done.refusal
     if not guarded and plan.expires_ms is not None and plan.expires_ms - seen.now_ms <= _ms(spec.warn_before):
         message = _unsubscribed(plan) if not seen.group.is_vacant else f"the first offset ends {_at(plan)}"
         # A minute, so that an end that moves a little from look to look is told once.
         key = f"retention/soon/{plan.expires_ms // 60_000}"
-        told.append(Happening(EventType.WARNING, EXPIRES_SOON, f"group {seen.group.group_id}: {message}", key))
+        told.append(KubeEvent(EventType.WARNING, EXPIRES_SOON, f"group {seen.group.group_id}: {message}", key))
     return told
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.jobs.storage import Storage
 from tidegate.snapshots.manifest import Manifest, schedule_folder
 from tidegate.snapshots.order import Order, decode_order, encode_order
-from tidegate.snapshots.storage import Storage
 
 _NAME_LIMIT: Final = 48
 """Leaves room for seven digits of attempts within a DNS label, and for what Spark appends to pods' names."""

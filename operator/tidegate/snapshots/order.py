@@ -10,10 +10,10 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.jobs.storage import Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed
 from tidegate.snapshots.manifest import Keep
-from tidegate.snapshots.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

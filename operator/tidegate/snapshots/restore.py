@@ -6,16 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.reset.model import Findings, Plan, Selection
-from tidegate.reset.plan import TOPIC_RECREATED, PlanRefused, recreated
-from tidegate.reset.scope import listed
+from tidegate.reset.planning.plan import SNAPSHOT_NOT_FOUND, TOPIC_RECREATED, PlanRefused, recreated
+from tidegate.reset.planning.scope import listed
 from tidegate.resources.timestamps import format_timestamp
 from tidegate.snapshots.manifest import Manifest
-
-SNAPSHOT_NOT_FOUND: Final = "SnapshotNotFound"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tidegate.keeping import Kept, KeptPolicy
-from tidegate.kube.ports import EventType, Happening
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.conditions import BACKED_UP, ConditionStatus, without_condition
 from tidegate.resources.policy import PolicyStatus, SnapshotsSpec, SnapshotsStatus, SnapshotStatus
 from tidegate.resources.timestamps import format_timestamp
@@ -38,19 +38,21 @@ def without_snapshots(status: PolicyStatus) -> PolicyStatus:
     return status.model_copy(update={"snapshots": None, "conditions": conditions})
 
 
-def refused(policy: KeptPolicy, reason: str, message: str) -> Kept:
+def refused(policy: PolicyView, reason: str, message: str) -> FeatureOutcome:
     """They can't be made as they are asked for."""
     snapshots = (policy.status.snapshots or SnapshotsStatus(since=_seconds(policy.now))).model_copy(
         update={"next": None, "launch": None}
     )
     generation = policy.body["metadata"]["generation"]
-    happening = Happening(EventType.WARNING, reason, message, f"snapshots/{reason}/{generation}")
-    return Kept(policy.told(BACKED_UP, (ConditionStatus.FALSE, reason, message), snapshots=snapshots), (happening,))
+    happening = KubeEvent(EventType.WARNING, reason, message, f"snapshots/{reason}/{generation}")
+    return FeatureOutcome(
+        policy.told(BACKED_UP, (ConditionStatus.FALSE, reason, message), snapshots=snapshots), (happening,)
+    )
 
 
 def backed_up(
-    policy: KeptPolicy, spec: SnapshotsSpec, standing: Standing
-) -> tuple[PolicyStatus, tuple[Happening, ...]]:
+    policy: PolicyView, spec: SnapshotsSpec, standing: Standing
+) -> tuple[PolicyStatus, tuple[KubeEvent, ...]]:
     """The status with how they stand now, and what to tell, each once."""
     before = policy.status.snapshots or SnapshotsStatus(since=_seconds(policy.now))
     document, made = standing.document, standing.made
@@ -79,7 +81,7 @@ def _last(made: Snapshot) -> SnapshotStatus:
 
 
 def _judged(
-    policy: KeptPolicy, spec: SnapshotsSpec, standing: Standing, snapshots: SnapshotsStatus
+    policy: PolicyView, spec: SnapshotsSpec, standing: Standing, snapshots: SnapshotsStatus
 ) -> tuple[ConditionStatus, str, str]:
     made, trouble = standing.made, _trouble(standing)
     ends = f". {trouble}" if trouble else ""
@@ -121,19 +123,19 @@ def _failed(document: Document) -> str:
     return f"Making the one due at {format_timestamp(document.order.due)} has failed{times}"
 
 
-def _happenings(standing: Standing, before: SnapshotsStatus, now: SnapshotsStatus) -> list[Happening]:
-    told: list[Happening] = []
+def _happenings(standing: Standing, before: SnapshotsStatus, now: SnapshotsStatus) -> list[KubeEvent]:
+    told: list[KubeEvent] = []
     document, made = standing.document, standing.made
     if made is not None and now.last != before.last:
         key = f"snapshots/taken/{made.due.isoformat()}"
         missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
-        told.append(Happening(EventType.NORMAL, SNAPSHOT_TAKEN, f"{_told(made)}{missed}", key))
+        told.append(KubeEvent(EventType.NORMAL, SNAPSHOT_TAKEN, f"{_told(made)}{missed}", key))
         if made.unread:
-            told.append(Happening(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
+            told.append(KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
     if document is not None and (now.failures or 0) > (before.failures or 0):
         # Of those in a row about one due time the first is told.
         key = f"snapshots/failed/{document.order.due.isoformat()}"
-        told.append(Happening(EventType.WARNING, SNAPSHOT_FAILED, _trouble(standing), key))
+        told.append(KubeEvent(EventType.WARNING, SNAPSHOT_FAILED, _trouble(standing), key))
     return told
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
-from tidegate.reset.clock import Clock, SystemClock
+from tidegate.clock import Clock, SystemClock
+from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
 from tidegate.reset.store import RunNotFound, StaleAttempt
-from tidegate.reset.stores import API_PATIENCE_S, PatientCalls, StoreFailure, default_api_client
+from tidegate.reset.stores import API_PATIENCE_S
 from tidegate.snapshots.document import (
     RESULT_KEY,
     BadDocument,
@@ -23,8 +25,12 @@ SCHEME: Final = "configmap://"
 _MAX_CONFLICTS: Final = 50
 
 
+class OrderFailure(Exception):
+    """The document could not be read or written; the message says where and why."""
+
+
 class OrderStore:
-    """``configmap://namespace/name``. Calls raise ``StoreFailure``, ``RunNotFound`` and ``StaleAttempt``."""
+    """``configmap://namespace/name``. Calls raise ``OrderFailure``, ``RunNotFound`` and ``StaleAttempt``."""
 
     def __init__(
         self, location: str, *, api_client: Any = None, clock: Clock | None = None, patience_s: float = API_PATIENCE_S
@@ -35,8 +41,11 @@ class OrderStore:
         if found is None:
             raise ValueError(f"{location!r} is not the place of an order: {SCHEME}namespace/name")
         self._location, self._namespace, self._name = location, found[1], found[2]
-        self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
-        self._call = PatientCalls(location, clock or SystemClock(), patience_s)
+        try:
+            self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
+        except NoCluster as error:
+            raise OrderFailure(str(error)) from error
+        self._patient = PatientCalls(location, clock or SystemClock(), patience_s)
 
     def order(self, expected: str) -> Order:
         """The order of this digest, not yet carried out. Raises ``StaleAttempt`` where another is there."""
@@ -54,15 +63,21 @@ class OrderStore:
             if status is None:
                 return
             if status != 409:
-                raise StoreFailure(f"can't write {self._location}: {answer}")
+                raise OrderFailure(f"can't write {self._location}: {answer}")
             # Somebody else was faster, or our own write arrived and its answer did not: look again.
-        raise StoreFailure(f"{self._location} was changed by others {_MAX_CONFLICTS} times in a row")
+        raise OrderFailure(f"{self._location} was changed by others {_MAX_CONFLICTS} times in a row")
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
+        try:
+            return self._patient(method, *arguments)
+        except ApiUnavailable as error:
+            raise OrderFailure(str(error)) from error
 
     def _current(self, config_map: Any, expected: str) -> Document:
         try:
             document = decode_document(config_map.data or {})
         except BadDocument as bad:
-            raise StoreFailure(f"{self._location} is no snapshot's document: {bad}") from bad
+            raise OrderFailure(f"{self._location} is no snapshot's document: {bad}") from bad
         if digest(document.order) != expected:
             raise StaleAttempt(f"{self._location} has another order than this job was started with")
         if document.result is not None:
@@ -74,5 +89,5 @@ class OrderStore:
         if status == 404:
             raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
         if status is not None:
-            raise StoreFailure(f"can't read {self._location}: {answer}")
+            raise OrderFailure(f"can't read {self._location}: {answer}")
         return answer

@@ -11,13 +11,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
+from tidegate.clock import Clock, SystemClock
+from tidegate.jobs.storage import hadoop_options
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal
-from tidegate.kafka.wire import Wire
-from tidegate.reset.clock import Clock, SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.snapshots.manifest import (
     COLUMNS,
     Manifest,
@@ -29,7 +30,6 @@ from tidegate.snapshots.manifest import (
     schedule_folder,
 )
 from tidegate.snapshots.order import Order, wanted_groups
-from tidegate.snapshots.storage import hadoop_options
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
 from tidegate.spark.job import as_batches, together_or_each

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.clock import SystemClock
 from tidegate.find.parity import as_json
+from tidegate.jobs.application import ORDER_VARIABLE, STORE_VARIABLE
+from tidegate.jobs.runner import FORGED_EXIT
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.wire import Wire
+from tidegate.kafka_client.requests import Wire
 from tidegate.reset.binding import Binding
-from tidegate.reset.clock import SystemClock
 from tidegate.reset.model import (
     ByDuration,
     FromGroup,
@@ -32,14 +34,12 @@ from tidegate.reset.model import (
     ToOffset,
     ToTimestamp,
 )
-from tidegate.reset.runner import FORGED_EXIT
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure, open_store
 from tidegate.snapshots.document import Result, snapshot_of
 from tidegate.snapshots.manifest import Manifest, encode
 from tidegate.snapshots.order import Order, decode_order
-from tidegate.snapshots.store import SCHEME, OrderStore
-from tidegate.spark.application import ORDER_VARIABLE, STORE_VARIABLE
+from tidegate.snapshots.store import SCHEME, OrderFailure, OrderStore
 from tidegate.spark.backup import take_snapshot
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
@@ -169,7 +169,7 @@ def snapshot(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except StaleAttempt as stale:
         _say(str(stale))
         return 0
-    except (KafkaFailure, StorageFailure, StoreFailure, RunNotFound) as failure:
+    except (KafkaFailure, StorageFailure, OrderFailure, RunNotFound) as failure:
         _say(str(failure))
         return 1
     sys.stdout.write(encode(manifest).decode() + "\n")

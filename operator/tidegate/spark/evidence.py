@@ -17,11 +17,11 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
+from tidegate.clock import Clock, SystemClock
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Range, TopicPartition
-from tidegate.reset.clock import Clock, SystemClock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.evidence import (
     KEY_LIMIT,
     SAMPLE_REACH,
@@ -43,9 +43,9 @@ from tidegate.reset.evidence import (
     sampled,
     stretches,
 )
-from tidegate.reset.gathering import failed, gather_counts, histograms_by_index, histograms_of
 from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.counts import failed, gather_counts, histograms_by_index, histograms_of
+from tidegate.reset.planning.plan import PlanRefused
 from tidegate.spark.executors import in_executor
 from tidegate.spark.records import read_records
 from tidegate.spark.session import COMPILED, with_settings

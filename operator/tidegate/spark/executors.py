@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.errors import KafkaFailure, Refused, UnknownPartitions
-from tidegate.reset.plan import UNKNOWN_PARTITION, PlanRefused
+from tidegate.kafka_client.settings import BadConnection
+from tidegate.reset.planning.plan import UNKNOWN_PARTITION, PlanRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tidegate.reset.model import RecordSchema, SchemaFormat
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.plan import BAD_EXPRESSION, BAD_SCHEMA, PlanRefused
 from tidegate.spark.implied import Implied, holds, implied
 from tidegate.spark.records import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-BAD_EXPRESSION: Final = "BadExpression"
-BAD_SCHEMA: Final = "BadSchema"
 RECORD: Final = "record"
 """The column with the value as its schema has it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from tidegate.snapshots.storage import Storage, hadoop_options
+from tidegate.jobs.storage import Storage, hadoop_options
 from tidegate.spark.expression import spoken
 
 if TYPE_CHECKING:

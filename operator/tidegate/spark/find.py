@@ -26,21 +26,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from tidegate.clock import Clock
 from tidegate.find.windows import Pace, Search, tasks_for
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.clock import Clock
-from tidegate.reset.job import Tell
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
-from tidegate.reset.plan import TOPIC_RECREATED, Asked, PlanRefused, recreated
-from tidegate.reset.planning import look_around
-from tidegate.reset.scope import listed
-from tidegate.reset.snapshot import read_ahead
+from tidegate.reset.planning.cluster_view import read_ahead
+from tidegate.reset.planning.plan import BAD_EXPRESSION, TOPIC_RECREATED, Asked, PlanRefused, recreated
+from tidegate.reset.planning.planner import look_around
+from tidegate.reset.planning.scope import listed
+from tidegate.reset.runs.job import Tell
 from tidegate.spark.executors import in_executor
-from tidegate.spark.expression import BAD_EXPRESSION, SETTINGS, Condition, bind, spoken
+from tidegate.spark.expression import SETTINGS, Condition, bind, spoken
 from tidegate.spark.records import read_records
 from tidegate.spark.session import COMPILED, with_settings
 

@@ -1,8 +1,8 @@
 """A fleet's run as one Spark job: all groups are planned as one DataFrame, and executors reset them side by side.
 
-The driver decides and writes down (``tidegate.reset.fleet_job``), and has no connection to Kafka. A task takes a few
-groups, each through a connection and a transaction of its own: resetting a live group is mostly waiting, so one core
-does several at a time.
+The driver decides and writes down (``tidegate.reset.runs.fleet_job``), and has no connection to Kafka. A task takes a
+few groups, each through a connection and a transaction of its own: resetting a live group is mostly waiting, so one
+core does several at a time.
 """
 
 from __future__ import annotations
@@ -14,18 +14,26 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.clock import Clock, SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.reset import fleet_job
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding
-from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.fleet import group_run_uid
-from tidegate.reset.fleet_job import FLEET_THREADS, Coordinator, Parts, SideBySide, beneath, patiently, side_by_side
-from tidegate.reset.job import Tell
 from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.runs import fleet_job
+from tidegate.reset.runs.fleet import group_run_uid
+from tidegate.reset.runs.fleet_job import (
+    FLEET_THREADS,
+    Coordinator,
+    Parts,
+    SideBySide,
+    beneath,
+    patiently,
+    side_by_side,
+)
+from tidegate.reset.runs.job import Tell
 from tidegate.reset.store import ForgedRun, RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
 from tidegate.spark.executors import in_executor
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
 def carry_out_fleet(
     spark: SparkSession, location: str, clock: Clock, binding: Binding | None = None
 ) -> RunResult | None:
-    """``tidegate.reset.fleet_job.carry_out`` of a stored run. ``None``: its plan waits for approval.
+    """``tidegate.reset.runs.fleet_job.carry_out`` of a stored run. ``None``: its plan waits for approval.
 
     ``binding``: which document it has to be. Raises ``ForgedRun``.
     """
@@ -174,7 +182,7 @@ class Groups:
 
 
 class InExecutors:
-    """Implements ``tidegate.reset.fleet_job.Resets``: a task for every few groups, as many tasks as there are cores."""
+    """Implements ``fleet_job.Resets``: a task for every few groups, as many tasks as there are cores."""
 
     def __init__(self, spark: SparkSession, groups: Groups, digests: Callable[[], Mapping[str, str]]) -> None:
         self._spark = spark

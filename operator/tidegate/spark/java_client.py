@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
 
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka_client.settings import BadConnection
 
 T = TypeVar("T")
 

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from pydantic import TypeAdapter
 
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
+from tidegate.clock import Clock, SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
-from tidegate.reset import job
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.binding import Binding
-from tidegate.reset.clock import Clock, SystemClock
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model import (
     Clamped,
@@ -45,11 +44,12 @@ from tidegate.reset.model import (
     ToRecord,
     Way,
 )
-from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.snapshot import Snapshot, concerned
+from tidegate.reset.planning.cluster_view import Snapshot, concerned
+from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.targets import asked_time
+from tidegate.reset.runs import job
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
-from tidegate.reset.targets import asked_time
 from tidegate.snapshots.restore import Restored
 from tidegate.spark.evidence import gather
 from tidegate.spark.find import Found, find_records
@@ -436,7 +436,7 @@ def together_or_each(
 def carry_out(
     spark: SparkSession, location: str, clock: Clock | None = None, binding: Binding | None = None
 ) -> RunResult | None:
-    """``tidegate.reset.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
+    """``tidegate.reset.runs.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
 
     Executors read, plan and apply; the driver has a connection to Kafka only while records are read. ``binding``: which
     document it has to be. Raises ``ForgedRun``.

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tidegate.kafka.adapter import KafkaClient
+from tidegate.jobs.storage import hadoop_options
 from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import FromSnapshot, RunRequest
-from tidegate.reset.plan import PlanRefused
+from tidegate.reset.planning.plan import SNAPSHOT_NOT_FOUND, PlanRefused
 from tidegate.snapshots.manifest import (
     BadManifest,
     Manifest,
@@ -19,8 +20,7 @@ from tidegate.snapshots.manifest import (
     newest_first,
     schedule_folder,
 )
-from tidegate.snapshots.restore import SNAPSHOT_NOT_FOUND, Restored, Row, none_found, restored
-from tidegate.snapshots.storage import hadoop_options
+from tidegate.snapshots.restore import Restored, Row, none_found, restored
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tidegate.clock import Clock
 from tidegate.find.survey import Wider, survey
 from tidegate.find.translation import (
     Contribution,
@@ -27,12 +28,11 @@ from tidegate.find.translation import (
     proofs,
     told,
 )
-from tidegate.kafka.adapter import KafkaClient
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Range, TopicPartition
-from tidegate.reset.clock import Clock
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.model import Findings, FromCluster, RunRequest
 from tidegate.spark import find
 from tidegate.spark.executors import in_executor

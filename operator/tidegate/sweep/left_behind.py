@@ -18,7 +18,7 @@ from tidegate.control.gates import Gates, Held
 from tidegate.control.records import HoldKey
 from tidegate.kafka.model import TopicPartition
 from tidegate.pause.holds import pause_of
-from tidegate.reset.gates import BY_DISCOVERY, BY_HAND, run_of
+from tidegate.reset.applying.gates import BY_DISCOVERY, BY_HAND, run_of
 
 
 class Kind(StrEnum):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.control.records import HoldKey
 from tidegate.discovery.guard import named
 from tidegate.kafka.errors import KafkaFailure
@@ -23,19 +24,18 @@ from tidegate.kube.ports import (
     PAUSES,
     POLICIES,
     EventType,
-    Happening,
     Kube,
+    KubeEvent,
     KubeFailure,
     Object,
     namespace_of,
     uid_of,
 )
-from tidegate.metrics import Metrics
-from tidegate.observe import NotLookedAt, Observer
-from tidegate.reset.request import run_uid
-from tidegate.reset.run import under_way
+from tidegate.reset.runs.decisions import under_way
+from tidegate.reset.runs.request import run_uid
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.policy import PolicyStatus
+from tidegate.service.metrics import Metrics
 from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
 
 _log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class Sweeper:
             # Before the effect, of which nobody would tell if this process died after it.
             key = f"{HOLDS_SWEPT}/{left.holder}/{left.group}/{left.epoch}/{len(left.keys)}"
             message = f"released what nobody would have let go of; {what}"
-            await self._do(self._parts.kube.record, connection, Happening(EventType.WARNING, HOLDS_SWEPT, message, key))
+            await self._do(self._parts.kube.record, connection, KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key))
         loop = asyncio.get_running_loop()
         release = functools.partial(live.kafka.control.release, left.keys)
         await loop.run_in_executor(self._parts.patient_executor, release)

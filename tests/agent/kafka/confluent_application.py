@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.processes import eventually
 from tidegate.control.records import Ack, Hold, HoldKey
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Partition
+from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent import process
 from tidegate_agent.adapters.confluent import ManagedConsumer, ManagedProducer
 from tidegate_agent.control import plain

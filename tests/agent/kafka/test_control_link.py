@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent import control
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition

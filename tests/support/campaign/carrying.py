@@ -33,7 +33,7 @@ from tidegate.reset.model import (
     ToLatest,
     ToTimestamp,
 )
-from tidegate.reset.request import Refusal, undo_target
+from tidegate.reset.runs.request import Refusal, undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound
 from tidegate.reset.stores import DirectoryRunStore

@@ -28,11 +28,11 @@ from support.history_checker import judge
 from support.life_story import TargetKind
 from support.reset_trial import Trial
 from tidegate.admin.service import Pauses
+from tidegate.clock import SystemClock
 from tidegate.control.standing import Standing
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.wire import Wire
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.requests import Wire
 from tidegate.reset.store import Run as StoredRun
 
 PROPERTIES: Final = {

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from tidegate.clock import SystemClock
 from tidegate.discovery.backfill import Asker, Backfills
-from tidegate.kafka.adapter import KafkaClient
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import job
-from tidegate.reset.clock import SystemClock
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import RunResult
+from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 

@@ -11,8 +11,8 @@ from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.settings import connection_from
 from tidegate.cli.command_config import CommandConfig, command_config, read_command_config
 from tidegate.cli.errors import UsageError
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka_client.settings import BadConnection
 
 PASSWORD = 'swordfish"with\\quote'
 JAAS = (

@@ -19,13 +19,13 @@ from tidegate.cli.options import parse_options
 from tidegate.cli.releasing import PAUSES_COME_BACK, RESETS_MAY_RUN
 from tidegate.cli.resetting import Resetting
 from tidegate.cli.screen import Screen
+from tidegate.clock import Clock
 from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.reset import job
-from tidegate.reset.clock import Clock
 from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
 

@@ -17,6 +17,8 @@ from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.planning import as_json
 from tidegate.cli.review import FleetReview, Review, bytes_text, fleet_review, review
+from tidegate.jobs.storage import S3
+from tidegate.printable import visible, visible_bytes
 from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model import (
@@ -33,8 +35,6 @@ from tidegate.reset.model import (
     ToOffset,
 )
 from tidegate.reset.store import Run
-from tidegate.snapshots.storage import S3
-from tidegate.visible import visible, visible_bytes
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"
 NOW = PLANNED + timedelta(minutes=3)

@@ -14,19 +14,19 @@ import pytest
 from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import watch
-from tidegate.discovery.keeper import DiscoveryKeeper, Parts, is_refused
+from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.keeping import KeptPolicy
-from tidegate.kube.ports import Happening
-from tidegate.metrics import Metrics
-from tidegate.observe import Observer
+from tidegate.kube.ports import KubeEvent
+from tidegate.policy.feature import PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import DiscoveryStatus, OffsetResetPolicySpec, PolicyStatus
+from tidegate.service.metrics import Metrics
 
 GROUP = "payments"
 WITHIN_S = 10.0
@@ -42,7 +42,7 @@ class World:
         self.kafka.create_topic("orders", 2)
         self.executor = ThreadPoolExecutor(4)
         self.status = PolicyStatus()
-        self.told: list[Happening] = []
+        self.told: list[KubeEvent] = []
         self.resetting = False
         self.allow = AllowSpec()
         self.metrics = Metrics()
@@ -58,7 +58,7 @@ class World:
             try:
                 yield operator
             finally:
-                runner.run(operator.keeper.stop())
+                runner.run(operator.feature.stop())
 
     async def _start(self, spec: dict[str, Any]) -> Operator:
         return Operator(self, {"topics": ["*"], "discovery": {"interval": "10ms"}, **spec})
@@ -75,7 +75,7 @@ class Operator:
         self.uid = uid
         self.ask(**spec)
         if beside is not None:
-            self.live, self.keeper = beside.live, beside.keeper
+            self.live, self.feature = beside.live, beside.feature
             return
         self.observer = Observer(world.executor, active_tick_s=0.001, idle_tick_s=0.001)
         lives = LiveConnections()
@@ -95,7 +95,7 @@ class Operator:
         lives.put(self.live)
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
         topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)
-        self.keeper = DiscoveryKeeper(
+        self.feature = DiscoveryFeature(
             Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, world.metrics)
         )
 
@@ -108,8 +108,8 @@ class Operator:
         body = {"metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, **self.spec}}
         world = self.world
         spec = parse_spec(OffsetResetPolicySpec, body)
-        kept = await self.keeper.keep(
-            KeptPolicy(body, spec, world.status, self.live, world.clock.now(), resetting=world.resetting)
+        kept = await self.feature.reconcile(
+            PolicyView(body, spec, world.status, self.live, world.clock.now(), resetting=world.resetting)
         )
         world.status = kept.status
         world.told += kept.happenings
@@ -140,7 +140,7 @@ class Operator:
 
     def shown(self, topic: str) -> int:
         """How many partitions of the topic the newest look showed."""
-        return self.keeper._watches["c"].topics[topic].partitions
+        return self.feature._watches["c"].topics[topic].partitions
 
     def settled(self, topic: str, partitions: int) -> DiscoveryStatus:
         return self.until(
@@ -190,7 +190,7 @@ def test_new_partitions_are_counted_by_how_they_stand(world: World) -> None:
 def test_a_connection_that_was_removed_is_not_looked_at_any_more(world: World) -> None:
     with world.operator() as operator:
         operator.first()
-        operator.run(operator.keeper.disconnected("u"))
+        operator.run(operator.feature.disconnected("u"))
         world.metrics.connection_gone("ns/kafka")
         world.kafka.add_partitions("orders", 3)
         operator.run(asyncio.sleep(0.1))  # ten of its looks
@@ -431,14 +431,14 @@ def test_a_policy_that_does_not_ask_for_it_is_left_alone(world: World, spec: dic
         operator.first()
         operator.ask(topics=["*"], **spec)
         assert operator.run(operator.keep()) is None
-        assert operator.keeper._watches == {}
+        assert operator.feature._watches == {}
 
 
 def test_a_topic_that_has_long_been_gone_is_forgotten(world: World) -> None:
     with world.operator() as operator:
         operator.first()
         world.kafka.delete_topic("orders")
-        operator.until(lambda _: not operator.keeper._watches["c"].topics, "it is seen to be gone")
+        operator.until(lambda _: not operator.feature._watches["c"].topics, "it is seen to be gone")
         remembered = operator.run(operator.keep())
         world.clock.sleep(timedelta(hours=2).total_seconds())
         operator.until(lambda s: not s.topics, "it is forgotten")

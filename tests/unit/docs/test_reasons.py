@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.reset.ends import RUN_ENDS
+from tidegate.policy.ends import RUN_ENDS
 
 ROOT = Path(__file__).parents[3]
 CODE = ROOT / "operator" / "tidegate"

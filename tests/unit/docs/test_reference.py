@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from tidegate.metrics import Metrics
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.settings import Settings
+from tidegate.service.metrics import Metrics
+from tidegate.service.settings import Settings
 from tidegate.snapshots.metrics import SnapshotMetrics
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tidegate.inject.admission import Answer, BadReview, answer
+from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
 from tidegate.inject.environment import NamedPolicy
 from tidegate.inject.patch import AgentImage, Patch, patch_for
-from tidegate.inject.wish import Refusal, Surroundings, wish_for
 from tidegate.resources.base import parse_spec
 from tidegate.resources.policy import OffsetResetPolicySpec
 

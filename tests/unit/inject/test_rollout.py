@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.environment import NamedPolicy, injection_for
 from tidegate.inject.patch import AgentImage
-from tidegate.inject.ports import Evicted
 from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decide, desired_pods, seen_pod, to_ask
-from tidegate.inject.wish import Surroundings
+from tidegate.kube.injection import Evicted
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import ConditionStatus
 from tidegate.resources.policy import InjectionStatus, OffsetResetPolicySpec, Rollout

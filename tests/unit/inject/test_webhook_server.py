@@ -18,12 +18,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tidegate.inject.certificates import Certificates, renewed, written
+from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
-from tidegate.inject.neighbours import Neighbours
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.server import PATH, Parts, WebhookServer
-from tidegate.kube.ports import Happening, NotFound, Object
-from tidegate.settings import Address
+from tidegate.kube.ports import KubeEvent, NotFound, Object
+from tidegate.service.settings import Address
 
 CONNECTION = {
     "apiVersion": "tidegate.io/v1alpha1",
@@ -67,15 +67,15 @@ class Served:
         self.about: list[tuple[str, str]] = []
         self.told = threading.Event()
         self.executor = ThreadPoolExecutor(1)
-        neighbours = Neighbours(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
-        neighbours.listed([], [])
+        index = PolicyIndex(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
+        index.listed([], [])
         self.registry = CollectorRegistry()
         metrics = InjectionMetrics(self.registry)
-        parts = Parts(neighbours, AgentImage("agent:1", "Never"), self._record, self.executor, metrics)
+        parts = Parts(index, AgentImage("agent:1", "Never"), self._record, self.executor, metrics)
         self.server = WebhookServer(Address("127.0.0.1", 0), folder, parts)
         self.url = f"https://127.0.0.1:{self.server.open()}"
 
-    def _record(self, body: Object, happening: Happening) -> None:
+    def _record(self, body: Object, happening: KubeEvent) -> None:
         self.events.append((str(body["kind"]), happening.reason))
         self.about.append((str(body["metadata"]["name"]), happening.message))
         if len(self.events) == 2:

@@ -13,7 +13,7 @@ from support.scripted_wire import Answer, ByScript, coordinators, each, wire_to
 from tidegate.kafka import capabilities as known
 from tidegate.kafka.capabilities import BrokerApis, Capability, GroupKind, Support, told
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
-from tidegate.kafka.probe import LOOK_AGAIN_S, PREFIX, TRY_AGAIN_S, KafkaCapabilities, KafkaProbe
+from tidegate.kafka_client.probe import LOOK_AGAIN_S, PREFIX, TRY_AGAIN_S, KafkaCapabilities, KafkaProbe
 
 EMPTY, CLASSIC, CONSUMER, STREAMS = GroupKind
 YES, NO, NOT_OFFERED, UNKNOWN = Support

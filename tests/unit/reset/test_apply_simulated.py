@@ -23,9 +23,8 @@ from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.reset import job
-from tidegate.reset.apply import MAX_ROUNDS, GroupReset
-from tidegate.reset.gathering import gather_counts
+from tidegate.reset.applying.apply import MAX_ROUNDS, GroupReset
+from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -37,8 +36,9 @@ from tidegate.reset.model import (
     Selection,
     Way,
 )
-from tidegate.reset.planning import make_plan
-from tidegate.reset.rejoins import Rejoins
+from tidegate.reset.planning.counts import gather_counts
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 

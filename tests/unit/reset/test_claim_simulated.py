@@ -18,9 +18,9 @@ from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import job
-from tidegate.reset.claim import LEASE_S, GroupClaim, claimant
-from tidegate.reset.gates import holder
+from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
+from tidegate.reset.applying.gates import holder
+from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -30,7 +30,7 @@ from tidegate.reset.model import (
     RunResult,
     Selection,
 )
-from tidegate.reset.pacing import Pace, Tuning
+from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 from unit.reset.test_apply_simulated import (

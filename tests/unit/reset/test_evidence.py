@@ -16,7 +16,6 @@ from support.planned_runs import FROM, a_plan, sample, some_evidence
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import job
 from tidegate.reset.evidence import (
     MAX_BUCKETS,
     Amount,
@@ -32,7 +31,6 @@ from tidegate.reset.evidence import (
     sampled,
     stretches,
 )
-from tidegate.reset.gathering import RECORDS_NOT_READ
 from tidegate.reset.model import (
     EvidenceLevel,
     EvidenceSettings,
@@ -44,7 +42,9 @@ from tidegate.reset.model import (
     Selection,
     ToOffset,
 )
-from tidegate.reset.request import evidence_settings
+from tidegate.reset.planning.counts import RECORDS_NOT_READ
+from tidegate.reset.runs import job
+from tidegate.reset.runs.request import evidence_settings
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.policy import ResetSpec

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
+from tidegate.compressed import pack
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.packed import pack
-from tidegate.reset import fleet_job
-from tidegate.reset.claim import GroupClaim
+from tidegate.reset.applying.claim import GroupClaim
+from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.fleet_job import Parts, SideBySide, patiently, plan_together
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -37,9 +35,11 @@ from tidegate.reset.model import (
     ToOffset,
     Undo,
 )
-from tidegate.reset.pacing import Pace, Tuning
-from tidegate.reset.planning import PlanRefused
-from tidegate.reset.request import NOT_PUT_BACK
+from tidegate.reset.planning.planner import PlanRefused
+from tidegate.reset.runs import fleet_job
+from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
+from tidegate.reset.runs.fleet_job import Parts, SideBySide, patiently, plan_together
+from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, StaleAttempt
 from tidegate.reset.stores import (
     CONFIG_MAP_LIMIT_BYTES,

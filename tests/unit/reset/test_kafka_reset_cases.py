@@ -30,9 +30,9 @@ from tidegate.reset.model import (
     ToOffset,
     ToTimestamp,
 )
-from tidegate.reset.offsets_csv import parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.plan import NOTHING_MATCHES, UNKNOWN_PARTITION
-from tidegate.reset.planning import PlanRefused, make_plan
+from tidegate.reset.planning.offsets_csv import parse_offsets, write_group_offsets, write_offsets
+from tidegate.reset.planning.plan import NOTHING_MATCHES, UNKNOWN_PARTITION
+from tidegate.reset.planning.planner import PlanRefused, make_plan
 
 NOW: Final = START + timedelta(seconds=10)
 """Records are written at ``START`` unless a case says otherwise."""

@@ -13,10 +13,10 @@ import pytest
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset import job
-from tidegate.reset.commits import RunCommits
-from tidegate.reset.gates import Reopened, RunGates
+from tidegate.reset.applying.commits import RunCommits
+from tidegate.reset.applying.gates import Reopened, RunGates
 from tidegate.reset.model import Phase, Way
+from tidegate.reset.runs import job
 from unit.reset.test_apply_simulated import (
     GROUP,
     KINDS,

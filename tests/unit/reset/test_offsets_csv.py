@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tidegate.reset.model import PartitionOffset
-from tidegate.reset.offsets_csv import EXPECTED, BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
+from tidegate.reset.planning.offsets_csv import (
+    EXPECTED,
+    BadOffsetsFile,
+    parse_offsets,
+    write_group_offsets,
+    write_offsets,
+)
 
 ORDERS = (PartitionOffset("orders", 0, 5), PartitionOffset("orders", 1, 7))
 

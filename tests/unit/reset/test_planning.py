@@ -15,7 +15,6 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, matches
-from tidegate.reset import plan as planned
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -38,9 +37,10 @@ from tidegate.reset.model import (
     Undo,
     Way,
 )
-from tidegate.reset.plan import CHECKS, SPAN_LIMIT, Measured, plan_partitions
-from tidegate.reset.planning import PlanRefused, make_plan
-from tidegate.reset.targets import EPOCH, NoAim, asked_time
+from tidegate.reset.planning import plan as planned
+from tidegate.reset.planning.plan import CHECKS, SPAN_LIMIT, Measured, plan_partitions
+from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
 
 SECOND = timedelta(seconds=1)
 NOW = START + timedelta(hours=1)

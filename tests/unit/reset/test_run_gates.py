@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.control.records import Ack, Hold
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.reset.gates import Reopened, RunGates
-from tidegate.reset.pacing import Pace, Tuning
+from tidegate.reset.applying.gates import Reopened, RunGates
+from tidegate.reset.applying.timing import Pace, Tuning
 
 P = TopicPartition("orders", 0)
 

@@ -1,4 +1,4 @@
-"""Passes of the keeper over a group in memory: what is kept, restored, left alone and told, and processes that die."""
+"""Passes of the feature over a group in memory: what is kept, restored, left alone and told, and processes that die."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from prometheus_client import CollectorRegistry
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from support.fake_kube import FakeKube
 from tidegate.connection.live import Live
+from tidegate.connection.observer import Observer
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
-from tidegate.keeping import Kept, KeptPolicy
+from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import POLICIES
-from tidegate.observe import Observer
+from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RETAINED, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, RetentionStatus
-from tidegate.retention.keeper import Parts, RetentionKeeper
+from tidegate.retention.feature import Parts, RetentionFeature
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.retention.ports import Commit
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
@@ -47,7 +47,7 @@ class Killed(BaseException):
 
 
 class World:
-    """A policy `p` for group `payments`, a topic with two partitions of 100 records, and a keeper that may die."""
+    """A policy `p` for group `payments`, a topic with two partitions of 100 records, and a feature that may die."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -73,17 +73,17 @@ class World:
             trouble=None,
         )
         self.status = PolicyStatus()
-        self.keeper = self.fresh_keeper()
+        self.feature = self.fresh_feature()
         self.resetting = False
 
-    def fresh_keeper(self) -> RetentionKeeper:
+    def fresh_feature(self) -> RetentionFeature:
         """What a new process begins with: nothing in memory."""
         observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
         self.registry = CollectorRegistry()
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
-        return RetentionKeeper(Parts(self.kube, observer, self.executor, self.executor, metrics))
+        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics))
 
     async def _connect(self, observer: Observer) -> None:
         observer.connect(self.live.uid, "ns/kafka", self.kafka)
@@ -95,12 +95,12 @@ class World:
         self.spec["retention"] = fields
         self.kube.change(POLICIES, "ns", "p", spec=self.spec)
 
-    def keep(self) -> Kept:
+    def keep(self) -> FeatureOutcome:
         """One pass, whose status and Events are written after it."""
         body = self.kube.get(POLICIES, "ns", "p")
         spec = parse_spec(OffsetResetPolicySpec, body)
         kept = self.run(
-            self.keeper.keep(KeptPolicy(body, spec, self.status, self.live, self.clock.now(), self.resetting))
+            self.feature.reconcile(PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting))
         )
         self.status = kept.status
         for happening in kept.happenings:
@@ -108,7 +108,7 @@ class World:
         return kept
 
     def sleep(self, duration: timedelta, *, passes: bool = True, look_every: timedelta = HOUR) -> None:
-        """Time goes by: the coordinator looks for what has expired every hour, and so does the keeper."""
+        """Time goes by: the coordinator looks for what has expired every hour, and so does the feature."""
         until = self.clock.now() + duration
         while self.clock.now() < until:
             self.clock.sleep(min(look_every, until - self.clock.now()).total_seconds())
@@ -406,7 +406,7 @@ def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupT
     world.keep()
     world.sleep(8 * DAY, passes=False)
     assert world.committed == {}
-    world.keeper = world.fresh_keeper()
+    world.feature = world.fresh_feature()
     world.retention(guard=True)
 
     world.keep()
@@ -515,7 +515,7 @@ def test_a_place_that_an_earlier_version_wrote_is_put_back(world: World) -> None
     stored = sorted((Path(__file__).parents[2] / "data" / "earlier").glob("*/place.json"))
     assert stored
     for left in (json.loads(path.read_text()) for path in stored):
-        world.keeper = world.fresh_keeper()
+        world.feature = world.fresh_feature()
         world.kube.config_maps["ns", left["name"]] = left["data"]
         world.status = PolicyStatus.model_validate(left["status"])
         world.clock.sleep(100 * 86_400)
@@ -558,9 +558,9 @@ def test_a_process_that_dies_anywhere_loses_nothing(world: World, call: str, mon
             world.keep()
             if call == "status" and not deaths and world.commits_made():
                 deaths.append(call)
-                world.status, world.keeper = status, world.fresh_keeper()
+                world.status, world.feature = status, world.fresh_feature()
         except Killed:
-            world.keeper = world.fresh_keeper()
+            world.feature = world.fresh_feature()
 
     assert deaths
     assert (world.committed, world.told) == (PLACE, [])
@@ -659,8 +659,8 @@ def test_a_group_that_cannot_be_looked_at_any_more_has_no_series(world: World) -
         world.keep()
 
     ends: list[Callable[[], object]] = [
-        lambda: world.run(world.keeper.forget(uid)),
-        lambda: world.run(world.keeper.disconnected(uid)),
+        lambda: world.run(world.feature.forget(uid)),
+        lambda: world.run(world.feature.disconnected(uid)),
         group_is_not_allowed,
         policy_asks_for_nothing,
         somebody_joined,
@@ -686,7 +686,7 @@ def test_what_was_stored_of_a_topic_that_is_not_allowed_is_not_put_back(world: W
     leave_place(world, GroupType.SIMPLE)
     world.keep()
     world.sleep(8 * DAY, passes=False)
-    world.keeper = world.fresh_keeper()
+    world.feature = world.fresh_feature()
     world.retention(guard=True)
     world.live = replace(world.live, allow=AllowSpec(topics=("refunds",)))
 

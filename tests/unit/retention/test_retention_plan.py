@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.retention.expiry import RetentionSettings
-from tidegate.retention.places import Place, Places
+from tidegate.kafka.offset_expiry import RetentionSettings
+from tidegate.kafka.offset_records import GroupLog, LoggedCommit
+from tidegate.kafka.offset_retention import Commit, Commits
+from tidegate.retention.last_offsets import Place, Places
 from tidegate.retention.plan import DAY_MS, Expiry, Seen, decide, expiry
-from tidegate.retention.ports import Commit, Commits
-from tidegate.retention.records import GroupLog, LoggedCommit
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 WEEK_MS = 7 * DAY_MS

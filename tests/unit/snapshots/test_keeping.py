@@ -1,4 +1,4 @@
-"""Passes of the keeper: what is due is made once, whoever dies in between, and what nobody wants any more is ended."""
+"""Passes of the feature: what is due is made once, whoever dies in between, and what nobody wants any more is ended."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from prometheus_client import CollectorRegistry
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from tidegate.connection.live import Live
+from tidegate.jobs.application import ORDER_VARIABLE
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.mounts import JobPlaces
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
-from tidegate.keeping import Kept, KeptPolicy
 from tidegate.kube.ports import POLICIES, Object, uid_of
-from tidegate.reset.runner import Launch, RunnerState, RunnerStatus
+from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import BACKED_UP, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, SnapshotsStatus
 from tidegate.snapshots.document import Document, Result, Snapshot, decode_document, digest, encode_document
-from tidegate.snapshots.keeper import Parts, SnapshotKeeper
+from tidegate.snapshots.feature import Parts, SnapshotFeature
 from tidegate.snapshots.metrics import SnapshotMetrics
-from tidegate.snapshots.places import JobPlaces
-from tidegate.spark.application import ORDER_VARIABLE
-from tidegate.spark.errors import RunnerFailure
-from tidegate.spark.settings import SparkSettings
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
@@ -99,7 +99,7 @@ class Jobs:
 
 
 class World:
-    """A policy ``p`` with hourly snapshots on a claim, at 12:00:30, and a keeper that may die."""
+    """A policy ``p`` with hourly snapshots on a claim, at 12:00:30, and a feature that may die."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -135,18 +135,18 @@ class World:
         runner = self.jobs if self.has_runner else None
         metrics = SnapshotMetrics(self.registry)
         parts = Parts(self.kube, runner, SparkSettings(), self.places, self.executor, self.executor, metrics)
-        self.keeper = SnapshotKeeper(parts)
+        self.feature = SnapshotFeature(parts)
 
     def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(awaitable)
 
-    def keep(self, passes: int = 1) -> Kept:
+    def keep(self, passes: int = 1) -> FeatureOutcome:
         """Passes whose status and Events are written after them."""
         wish = {} if self.snapshots is None else {"snapshots": self.snapshots}
         self.kube.change(POLICIES, "ns", "p", spec={"connectionRef": {"name": "kafka"}, "group": "any", **wish})
         for _ in range(passes):
             body = self.kube.get(POLICIES, "ns", "p")
-            policy = KeptPolicy(
+            policy = PolicyView(
                 body,
                 parse_spec(OffsetResetPolicySpec, body),
                 self.status,
@@ -154,7 +154,7 @@ class World:
                 self.clock.now(),
                 resetting=False,
             )
-            kept = self.run(self.keeper.keep(policy))
+            kept = self.run(self.feature.reconcile(policy))
             # As the API server has it: what does not survive being written is not relied on.
             self.status = PolicyStatus.model_validate(kept.status.to_json())
             for happening in kept.happenings:
@@ -400,7 +400,7 @@ def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World
 
 def test_the_job_of_a_policy_that_is_gone_is_ended(world: World) -> None:
     world.keep(4)
-    world.run(world.keeper.forget(world.uid))
+    world.run(world.feature.forget(world.uid))
     assert world.jobs.stopped == [world.jobs.launches[0].name]
 
 
@@ -496,11 +496,11 @@ def test_what_prometheus_was_told_of_a_policy_goes_with_it(world: World, end: st
     assert world.sample(gauges[0], namespace="ns", policy="p") == 0
     world.end_job()
     world.keep(2)
-    world.run(world.keeper.disconnected(world.uid))
+    world.run(world.feature.disconnected(world.uid))
     assert None not in [world.sample(gauge, namespace="ns", policy="p") for gauge in gauges]
 
     if end == "policy gone":
-        world.run(world.keeper.forget(world.uid))
+        world.run(world.feature.forget(world.uid))
     else:
         world.snapshots = None
         world.keep(3)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.jobs.storage import S3, environment, hadoop_options
 from tidegate.kafka.connection import Connection
 from tidegate.snapshots.manifest import (
     BadManifest,
@@ -23,7 +24,6 @@ from tidegate.snapshots.manifest import (
     over,
 )
 from tidegate.snapshots.order import Order, decode_order, encode_order, wanted_groups
-from tidegate.snapshots.storage import S3, environment, hadoop_options
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

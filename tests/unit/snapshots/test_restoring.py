@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeKafka
+from tidegate.jobs.storage import S3
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import FromSnapshot, Plan, RunRequest, Selection
-from tidegate.reset.plan import PlanRefused
-from tidegate.reset.planning import make_plan
+from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.planner import make_plan
 from tidegate.snapshots.manifest import Manifest
 from tidegate.snapshots.restore import Restored, Row, none_found, restored
-from tidegate.snapshots.storage import S3
 
 DUE = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MADE = Manifest("c", "uid", DUE, DUE + timedelta(seconds=7), DUE + timedelta(seconds=9), "data/x", 1, 2, 4096)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.kafka.client_config import BadConnection
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.spark.java_client import java_properties
 
 PASSWORD = "a-secret-4711"

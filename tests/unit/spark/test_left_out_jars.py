@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from support.spark_jars import LEFT_OUT, home_of_the_image, left_out
-from tidegate.spark.session import spark_home
+from tidegate.jobs.options import spark_home
 
 ROOT = LEFT_OUT.parents[2]
 

@@ -1,0 +1,39 @@
+"""Everything that is asked of one Kafka cluster, in one port.
+
+It stands above the ports that it is made of, those of Kafka's groups and topics and those of the control topic.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegate.control.ports import ControlTopics
+from tidegate.kafka.offset_retention import OffsetRetention
+from tidegate.kafka.ports import ClusterReader, Membership, OffsetWriter, TopicWatch
+
+
+class Kafka(ClusterReader, Protocol):
+    """A connection to a cluster with all it offers."""
+
+    @property
+    def membership(self) -> Membership: ...
+
+    @property
+    def control(self) -> ControlTopics: ...
+
+    @property
+    def retention(self) -> OffsetRetention: ...
+
+    def group_ids(self) -> frozenset[str]:
+        """Groups of consumers that the principal may see, live or with offsets only; share groups are none of them."""
+        ...
+
+    def topic_watch(self) -> TopicWatch:
+        """A new one, which whoever asked for it closes."""
+        ...
+
+    def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> OffsetWriter:
+        """Writers of one group and purpose fence one another; those of different purposes do not."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,160 @@
+"""Injection as one of a policy's features: which of the selected pods have its settings, and whose turn is next."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from tidegate.clock import Clock
+from tidegate.inject.eligibility import Surroundings
+from tidegate.inject.environment import NamedPolicy, injection_of, selector_text
+from tidegate.inject.index import PolicyIndex
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.patch import AgentImage
+from tidegate.inject.rollout import PODS_NOT_READ, Decision, Seen, after, decide, desired_pods, seen_pod, to_ask
+from tidegate.kube.injection import Evicted, Pods
+from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.resources.conditions import INJECTED, ConditionStatus, without_condition
+from tidegate.resources.policy import ConsumersSpec, InjectionStatus
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 60.0
+_NEVER_S: Final = 3600.0
+_BLOCKED_TICKS: Final = 5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the feature acts through. ``webhook``: whether pods are injected at all; ``rolling_s``: between two looks
+    while pods are replaced.
+    """
+
+    pods: Pods
+    index: PolicyIndex
+    agent: AgentImage
+    webhook: bool
+    executor: Executor
+    clock: Clock
+    metrics: InjectionMetrics
+    rolling_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    generation: int
+    at_s: float
+    again_after_s: float
+
+
+class InjectionFeature:
+    """Implements ``tidegate.policy.feature.Feature`` for ``spec.consumers``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._looked: dict[str, _Looked] = {}
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        consumers, uid = policy.spec.consumers, uid_of(policy.body)
+        if consumers is None:
+            await self.forget(uid)
+            conditions = without_condition(policy.status.conditions, INJECTED)
+            status = policy.status.model_copy(update={"injection": None, "conditions": conditions})
+            return FeatureOutcome(status, again_after_s=_NEVER_S)
+        now_s, generation = self._parts.clock.monotonic(), int(policy.body["metadata"]["generation"])
+        looked = self._looked.get(uid)
+        if looked is not None and looked.generation == generation and now_s - looked.at_s < looked.again_after_s * 0.9:
+            return FeatureOutcome(policy.status, again_after_s=looked.again_after_s - (now_s - looked.at_s))
+        around = self._parts.index.around(namespace_of(policy.body))
+        named = _named(policy, around)
+        if around is None or named is None:
+            return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
+        if policy.resetting:
+            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way.
+            return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
+        try:
+            seen = await self._see(policy, consumers, around, named)
+            decision = await self._act(policy, decide(seen))
+        except KubeUnavailable:
+            raise
+        except KubeFailure as failure:
+            # A right is missing, most likely. Nothing here will change that soon.
+            self._looked[uid] = _Looked(generation, now_s, _AGAIN_S)
+            told = (ConditionStatus.UNKNOWN, PODS_NOT_READ, str(failure))
+            return FeatureOutcome(
+                policy.told(INJECTED, told, injection=policy.status.injection), again_after_s=_AGAIN_S
+            )
+        again_after_s = self._again_s(seen, decision)
+        self._looked[uid] = _Looked(generation, now_s, again_after_s)
+        status = policy.told(INJECTED, decision.condition, injection=decision.status)
+        return FeatureOutcome(status, decision.happenings, again_after_s)
+
+    async def forget(self, uid: str) -> None:
+        self._looked.pop(uid, None)
+
+    async def disconnected(self, uid: str) -> None:
+        """Pods are injected as the connection said last; what it said is looked at when it is there again."""
+
+    async def _see(
+        self, policy: PolicyView, consumers: ConsumersSpec, around: Surroundings, named: NamedPolicy
+    ) -> Seen:
+        parts, namespace, name = self._parts, namespace_of(policy.body), name_of(policy.body)
+        bodies: Sequence[Object] = ()
+        if parts.webhook:
+            bodies = await self._do(parts.pods.pods, namespace, selector_text(consumers.selector))
+        found = (seen_pod(body, name, around, parts.agent) for body in bodies)
+        seen = Seen(
+            now=policy.now,
+            policy=name,
+            setting=injection_of(named).setting,
+            rollout=consumers.rollout,
+            webhook=parts.webhook,
+            pods=tuple(pod for pod in found if pod is not None),
+            before=policy.status.injection or InjectionStatus(),
+        )
+        desired: dict[str, int] = {}
+        for owner in to_ask(seen):
+            try:
+                body = await self._do(parts.pods.controller, namespace, owner.api_version, owner.kind, owner.name)
+            except NotFound:
+                continue
+            wished = desired_pods(body)
+            if wished is not None and uid_of(body) == owner.uid:
+                desired[owner.uid] = wished
+        return replace(seen, desired=desired)
+
+    async def _act(self, policy: PolicyView, decision: Decision) -> Decision:
+        pod = decision.evict
+        if pod is None:
+            return decision
+        evicted = await self._do(self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid)
+        self._parts.metrics.evicted(evicted.value)
+        if evicted is Evicted.YES:
+            _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)
+        return after(decision, evicted)
+
+    def _again_s(self, seen: Seen, decision: Decision) -> float:
+        if decision.under_way:
+            return self._parts.rolling_s * (_BLOCKED_TICKS if decision.blocked else 1)
+        if decision.status.retry_at is not None:
+            return min(_AGAIN_S, max(1.0, (decision.status.retry_at - seen.now) / timedelta(seconds=1)))
+        return _AGAIN_S
+
+    async def _do(self, call: Callable[..., T], *arguments: str) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
+
+
+def _named(policy: PolicyView, around: Surroundings | None) -> NamedPolicy | None:
+    """The policy as the webhook knows it; ``None`` before it does."""
+    known = around.policies if around is not None else ()
+    return next((p for p in known if p.name == name_of(policy.body) and p.spec == policy.spec), None)

@@ -1,0 +1,221 @@
+"""SparkApplications of the Kubeflow Spark operator.
+
+Its ``applicationState`` is followed and not believed: short jobs end up FAILED (kubeflow/spark-operator #2755), others
+stay SUBMITTED for ever (#2872). Whether anything still runs is told by the driver's pod.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import urllib3
+
+from tidegate.clock import Clock, SystemClock
+from tidegate.jobs.application import GROUP, PLURAL, VERSION, render
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
+from tidegate.jobs.settings import SparkSettings
+from tidegate.kube.api import default_api_client
+
+FIELD_MANAGER: Final = "tidegate"
+DRIVER_CONTAINER: Final = "spark-kubernetes-driver"
+LOG_TAIL_LINES: Final = 20
+LOG_TAIL_BYTES: Final = 4096
+STOP_PATIENCE_S: Final = 60.0
+GRACE_S: Final = 10
+EXECUTORS_LATE_S: Final = 60.0
+"""After the application was made: on a node that has the image, executors run some 20 s after it."""
+_TIMEOUT_S: Final = (5.0, 15.0)
+
+_ENDED: Final = frozenset({"COMPLETED", "FAILED", "SUBMISSION_FAILED"})
+
+
+class SparkApplicationRunner:
+    """Implements ``tidegate.jobs.runner.Runner``. Thread-safe.
+
+    ``api_client``: a ``kubernetes.client.ApiClient``; without it, that of the environment. Calls raise
+    ``RunnerFailure`` when the API server refuses or does not answer.
+    """
+
+    def __init__(self, settings: SparkSettings, *, api_client: Any = None, clock: Clock | None = None) -> None:
+        from kubernetes.client import CoreV1Api, CustomObjectsApi
+
+        client = api_client if api_client is not None else default_api_client()
+        self._applications = CustomObjectsApi(client)
+        self._core = CoreV1Api(client)
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._template = (settings.templates / "sparkapplication.yaml").read_text(encoding="utf-8")
+
+    @property
+    def engine(self) -> str:
+        return "Spark"
+
+    def start(self, launch: Launch) -> None:
+        """Server-side apply: doing it twice changes nothing, and another field manager's fields stay its own."""
+        application = render(self._template, launch, self._settings)
+        status, answer = _call(
+            self._applications.patch_namespaced_custom_object,
+            *(GROUP, VERSION, launch.namespace, PLURAL, launch.name, application),
+            field_manager=FIELD_MANAGER,
+            force=True,
+            _content_type="application/apply-patch+yaml",
+        )
+        if status == 404:
+            raise RunnerFailure(
+                f"the cluster knows no SparkApplication {GROUP}/{VERSION} (or no namespace {launch.namespace}): "
+                f"install the Kubeflow Spark operator, or use another runner. {answer}"
+            )
+        if status is not None:
+            raise RunnerFailure(f"SparkApplication {launch.namespace}/{launch.name} is refused: {answer}")
+
+    def status(self, launch: Launch) -> RunnerStatus:
+        application = self._application(launch)
+        if application is None:
+            return RunnerStatus(RunnerState.LOST, f"there is no SparkApplication {launch.namespace}/{launch.name}")
+        status = application.get("status") or {}
+        state = (status.get("applicationState") or {}).get("state") or ""
+        said = (status.get("applicationState") or {}).get("errorMessage") or ""
+        pod = self._driver_pod(launch, application)
+        phase = pod.status.phase if pod is not None else None
+        age_s = (self._clock.now() - _created(application)).total_seconds()
+        if phase in ("Pending", "Running", "Unknown"):
+            why = _waiting(pod) or (_executors_waiting(status) if age_s > EXECUTORS_LATE_S else "")
+            return RunnerStatus(RunnerState.RUNNING, why)
+        if phase in ("Succeeded", "Failed"):
+            if phase == "Succeeded":
+                return RunnerStatus(RunnerState.EXITED)
+            ended = _ended(pod)
+            forged = ended is not None and ended.exit_code == FORGED_EXIT
+            return RunnerStatus(RunnerState.EXITED, self._why(launch, pod, said), forged=forged)
+        if state in _ENDED:
+            message = f"SparkApplication is {state}" + (f": {said}" if said else "")
+            return RunnerStatus(RunnerState.EXITED, "" if state == "COMPLETED" else message)
+        name = state or "not taken up by the Spark operator"
+        message = f"SparkApplication is {name} and has no driver pod {age_s:.0f} s after it was created"
+        if age_s > self._settings.start_timeout.total_seconds():
+            # It may still be taken up one day: whoever starts another one has to stop this one first.
+            return RunnerStatus(RunnerState.LOST, f"{message}. Is the Spark operator running?")
+        return RunnerStatus(RunnerState.RUNNING, message)
+
+    def stop(self, launch: Launch) -> None:
+        deadline = self._clock.monotonic() + STOP_PATIENCE_S
+        application = self._application(launch)
+        if application is not None:
+            # Not in the foreground: that would wait for a garbage collector, and we look for ourselves.
+            self._deleted(
+                self._applications.delete_namespaced_custom_object,
+                *(GROUP, VERSION, launch.namespace, PLURAL, launch.name),
+                propagation_policy="Background",
+            )
+        pod_name = _driver_name(launch, application)
+        self._deleted(self._core.delete_namespaced_pod, pod_name, launch.namespace, grace_period_seconds=GRACE_S)
+        while self._application(launch) is not None or self._pod(pod_name, launch.namespace) is not None:
+            if self._clock.monotonic() > deadline:
+                raise TimeoutError(
+                    f"SparkApplication {launch.namespace}/{launch.name} or its pod {pod_name} is still there after "
+                    f"{STOP_PATIENCE_S:.0f} s"
+                )
+            self._clock.sleep(0.2)
+
+    def _application(self, launch: Launch) -> dict[str, Any] | None:
+        status, answer = _call(
+            self._applications.get_namespaced_custom_object, GROUP, VERSION, launch.namespace, PLURAL, launch.name
+        )
+        if status == 404:
+            return None
+        if status is not None:
+            raise RunnerFailure(f"can't read SparkApplication {launch.namespace}/{launch.name}: {answer}")
+        found: dict[str, Any] = answer
+        return found
+
+    def _driver_pod(self, launch: Launch, application: Mapping[str, Any]) -> Any | None:
+        return self._pod(_driver_name(launch, application), launch.namespace)
+
+    def _pod(self, name: str, namespace: str) -> Any | None:
+        status, answer = _call(self._core.read_namespaced_pod, name, namespace)
+        if status == 404:
+            return None
+        if status is not None:
+            raise RunnerFailure(f"can't read pod {namespace}/{name}: {answer}")
+        return answer
+
+    def _why(self, launch: Launch, pod: Any, said: str) -> str:
+        parts = [f"driver pod {pod.metadata.name} failed"]
+        ended = _ended(pod)
+        if ended is not None:
+            parts[0] += f" with code {ended.exit_code}" + (f" ({ended.reason})" if ended.reason else "")
+        if said:
+            parts.append(said)
+        status, log = _call(
+            self._core.read_namespaced_pod_log,
+            *(pod.metadata.name, launch.namespace),
+            container=DRIVER_CONTAINER,
+            tail_lines=LOG_TAIL_LINES,
+            limit_bytes=64 * 1024,
+        )
+        # The node may be gone with its logs; then the rest has to do.
+        if status is None and log and log.strip():
+            parts.append(f"its log ends:\n{log.strip()[-LOG_TAIL_BYTES:]}")
+        return "; ".join(parts)
+
+    def _deleted(self, delete: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+        status, answer = _call(delete, *arguments, **options)
+        if status not in (None, 404):
+            raise RunnerFailure(f"can't delete {arguments[-1]}: {answer}")
+
+
+def _call(method: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[int | None, Any]:
+    """``(None, object)``, or the HTTP status and the server's message. Raises ``RunnerFailure`` for no answer."""
+    from kubernetes.client.exceptions import ApiException
+
+    try:
+        return None, method(*arguments, **options, _request_timeout=_TIMEOUT_S)
+    except ApiException as error:
+        try:
+            return error.status, str(json.loads(error.body)["message"])
+        except (TypeError, ValueError, KeyError):
+            return error.status, str(error.reason)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise RunnerFailure(f"the API server does not answer: {error}") from error
+
+
+def _driver_name(launch: Launch, application: Mapping[str, Any] | None) -> str:
+    """As the Spark operator says, or as it will name it."""
+    info = ((application or {}).get("status") or {}).get("driverInfo") or {}
+    return info.get("podName") or f"{launch.name}-driver"
+
+
+def _ended(pod: Any) -> Any | None:
+    """How the driver's container ended (``V1ContainerStateTerminated``)."""
+    for container in pod.status.container_statuses or ():
+        if container.name == DRIVER_CONTAINER and container.state and container.state.terminated:
+            return container.state.terminated
+    return None
+
+
+def _created(application: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(application["metadata"]["creationTimestamp"])
+
+
+def _waiting(pod: Any) -> str:
+    """Why a driver does not start: the image can't be pulled, no node takes the pod."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
+            return f"driver pod {pod.metadata.name} is not scheduled: {condition.message}"
+    for container in pod.status.container_statuses or ():
+        waiting = container.state.waiting if container.state else None
+        if waiting is not None and waiting.reason not in (None, "ContainerCreating", "PodInitializing"):
+            return f"driver pod {pod.metadata.name} waits: {waiting.reason}: {waiting.message or ''}".rstrip(": ")
+    return ""
+
+
+def _executors_waiting(status: Mapping[str, Any]) -> str:
+    """A job without executors waits for ever and says so only in its driver's log."""
+    waiting = sorted(name for name, state in (status.get("executorState") or {}).items() if state == "PENDING")
+    if not waiting:
+        return ""
+    return f"{len(waiting)} executor(s) do not start: kubectl describe pod {waiting[0]} says why"

@@ -1,0 +1,288 @@
+"""The real Kafka behind ``tidegate.kafka.ports``: raw requests; confluent_kafka for records."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+
+from tidegate.control.standing import managed_members
+from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities, GroupKind
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
+from tidegate.kafka.model import (
+    Broker,
+    Cluster,
+    Committed,
+    Features,
+    Group,
+    GroupState,
+    GroupType,
+    LogBounds,
+    Offsets,
+    Topic,
+    TopicPartition,
+)
+from tidegate.kafka.rights import on_topics
+from tidegate.kafka_client.control import KafkaControlTopics
+from tidegate.kafka_client.group_descriptions import describe_groups
+from tidegate.kafka_client.librdkafka import failure, silent_logger
+from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
+from tidegate.kafka_client.membership import KafkaMembership
+from tidegate.kafka_client.metadata import read_topics, topics_start
+from tidegate.kafka_client.offset_retention import KafkaOffsetRetention
+from tidegate.kafka_client.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
+from tidegate.kafka_client.requests import Wire, check
+from tidegate.kafka_client.settings import BadConnection, kafka_python_config, librdkafka_config
+from tidegate.kafka_client.topic_watch import KafkaTopicWatch
+from tidegate.kafka_client.writer import KafkaOffsetWriter
+
+_CONTENTS_TIMEOUT_S: Final = 60.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class KafkaClient:
+    """Implements ``tidegate.cluster.Kafka``. Connects on first use; thread-safe."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Raises ``BadConnection`` for settings that either client library refuses."""
+        _try_settings(connection)
+        self._connection = connection
+        self._wire = Wire(connection)
+        self._joiner = Wire(connection)
+        self._log_offsets = LogOffsets(self._wire)
+        self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
+        self._control = KafkaControlTopics(connection, self._wire, self._log_offsets)
+        self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
+        probe = KafkaProbe(
+            connection.control_topic,
+            self._wire,
+            lambda: Wire(connection),
+            lambda name: self.writer(name, transaction_timeout_s=TRANSACTION_S),
+            self.topics,
+        )
+        self._capabilities = KafkaCapabilities(self._wire.apis, probe.of)
+
+    @property
+    def membership(self) -> KafkaMembership:
+        return self._membership
+
+    @property
+    def control(self) -> KafkaControlTopics:
+        return self._control
+
+    @property
+    def retention(self) -> KafkaOffsetRetention:
+        return self._retention
+
+    def topic_watch(self) -> KafkaTopicWatch:
+        return KafkaTopicWatch(Wire(self._connection))
+
+    def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
+        return KafkaOffsetWriter(self._wire, group_id, transaction_timeout_s=transaction_timeout_s, purpose=purpose)
+
+    def close(self) -> None:
+        self._control.close()
+        self._joiner.close()
+        self._wire.close()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def cluster(self) -> Cluster:
+        told = self._wire.described([], what=f"describe the cluster at {self._connection.bootstrap_servers}")
+        return Cluster(
+            cluster_id=told.cluster_id,
+            brokers=tuple(sorted((Broker(b.node_id, b.host, b.port) for b in told.brokers), key=lambda b: b.node_id)),
+            # The pause RPCs of KIP-1249 have no number yet.
+            features=Features(
+                consumer_protocol=self._wire.supports(CONSUMER_GROUP_HEARTBEAT),
+                streams_protocol=self._wire.supports(STREAMS_GROUP_HEARTBEAT),
+            ),
+        )
+
+    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+        return self._capabilities.of(kinds)
+
+    def topics(self) -> Mapping[str, Topic]:
+        answer = self._wire.all_topics()
+        return read_topics(answer, topics_start(answer))
+
+    def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+        groups = describe_groups(self._wire, group_ids)
+        # A streams or share group answers a consumer group's describe as if it were dead.
+        if any(g.state is GroupState.DEAD for g in groups.values()):
+            types = self._wire.group_types()
+            for group_id, group in groups.items():
+                kind = types.get(group_id, "")
+                if group.state is GroupState.DEAD and kind in (GroupType.STREAMS, GroupType.SHARE):
+                    groups[group_id] = Group(group_id, GroupState.UNKNOWN, GroupType(kind))
+        return groups
+
+    def group_ids(self) -> frozenset[str]:
+        return frozenset(
+            row.group_id
+            for row in self._wire.list_groups()
+            if row.type != GroupType.SHARE and row.protocol_type in ("", "consumer")
+        )
+
+    def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
+    ) -> Offsets:
+        return self._wire.fetch_offsets(group_id, partitions, stable=stable)[0]
+
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        return self._wire.fetch_many(group_ids)
+
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Mapping[TopicPartition, Committed]]:
+        """As ``committed_of``, with leader epochs and metadata."""
+        return self._wire.commits_of_many(group_ids)
+
+    def managed_members(self, group_id: str) -> frozenset[str]:
+        try:
+            return managed_members(self._control.read([group_id]), group_id)
+        except NotAuthorized:
+            # Whoever resets unmanaged groups only needs no right on the two topics.
+            return frozenset()
+
+    def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        return self._wire.fetch_offsets(group_id, partitions, stable=True)[1]
+
+    def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        earliest = self._log_offsets.at(dict.fromkeys(partitions, EARLIEST), "read the start of the logs")
+        latest = self._log_offsets.at(dict.fromkeys(partitions, LATEST), "read the end of the logs")
+        # Read one after the other: retention or DeleteRecords may have moved the start past the end we saw.
+        return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
+
+    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where each log ends for readers of committed records: before the first that an open transaction has written,
+        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
+        ends = dict.fromkeys(partitions, LATEST)
+        return self._log_offsets.at(ends, "read the end of the logs", read_committed=True)
+
+    def compacted(self, topics: Collection[str]) -> Mapping[str, bool]:
+        """Whether compaction removes records of a topic (``cleanup.policy``); topics whose settings the principal may
+        not read (DescribeConfigs) are absent."""
+        found: dict[str, bool] = {}
+        if not topics:
+            return found
+        for name, (code, settings) in self._wire.topic_settings(topics, what="read the settings of topics").items():
+            with contextlib.suppress(NotAuthorized):
+                check(code, f"read the settings of topic {name}", *on_topics("DescribeConfigs", [name]))
+                found[name] = "compact" in settings.get("cleanup.policy", "")
+        return found
+
+    def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
+        found = self._log_offsets.at({p: _epoch_ms(at) for p, at in times.items()}, "look up offsets by time")
+        return {p: (offset if offset >= 0 else None) for p, offset in found.items()}
+
+    def contents(self, topic: str) -> Mapping[bytes, bytes]:
+        """The last value by key of a small compacted topic; what was deleted, or has no key, is absent. Raises
+        ``UnknownPartitions``."""
+        found: dict[bytes, bytes] = {}
+        left = {p for p, b in self.log_bounds(self._partitions(topic)).items() if b.earliest < b.latest}
+        reader = self._reader("read_committed")
+        deadline = time.monotonic() + _CONTENTS_TIMEOUT_S
+        try:
+            reader.assign([ClientTopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in left])
+            while left:
+                message = reader.poll(1.0)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise Unavailable(f"topic {topic} was not read to its end in {_CONTENTS_TIMEOUT_S:.0f} s")
+                    continue
+                error, key, value = message.error(), message.key(), message.value()
+                if error is None:
+                    if key is not None and value is not None:
+                        found[key] = value
+                    elif key is not None:
+                        found.pop(key, None)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(TopicPartition(topic, message.partition() or 0))
+                else:
+                    raise failure(error, f"read topic {topic}", *on_topics("Read", [topic]))
+        except KafkaException as error:
+            raise failure(error.args[0], f"read topic {topic}", *on_topics("Read", [topic])) from error
+        finally:
+            reader.close()
+        return found
+
+    def _partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        topics = self.topics()
+        if topic not in topics:
+            raise UnknownPartitions(frozenset({TopicPartition(topic, 0)}))
+        return topics[topic].all_partitions()
+
+    def _reader(self, isolation: str) -> Consumer:
+        """Reads from assigned positions to the ends. A group id is mandatory in librdkafka; nothing is ever joined or
+        committed with it."""
+        return Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    "group.id": "tidegate-reader",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": isolation,
+                    "queued.max.messages.kbytes": 4096,
+                    "fetch.message.max.bytes": 65536,
+                    "allow.auto.create.topics": False,
+                },
+            ),
+            logger=silent_logger(),
+        )
+
+    def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
+        bounds = self.log_bounds(list(positions))
+        wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
+        if not wanted:
+            return {}
+        reader = self._reader("read_uncommitted")
+        times: dict[TopicPartition, datetime] = {}
+        try:
+            reader.assign([ClientTopicPartition(p.topic, p.partition, at) for p, at in wanted.items()])
+            left = set(wanted)
+            quiet_polls = 0
+            while left and quiet_polls < 10:
+                message = reader.poll(1.0)
+                if message is None:
+                    quiet_polls += 1
+                    continue
+                quiet_polls = 0
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                if partition not in left:
+                    continue
+                left.discard(partition)
+                reader.pause([ClientTopicPartition(partition.topic, partition.partition)])
+                if message.error() is None:
+                    kind, stamp = message.timestamp()
+                    if kind != 0 and stamp >= 0:
+                        # Producers may write any time, also one that no calendar has.
+                        with contextlib.suppress(ValueError, OverflowError):
+                            times[partition] = datetime.fromtimestamp(stamp / 1000, UTC)
+        except KafkaException as error:
+            raise failure(error.args[0], "read the timestamps of records") from error
+        finally:
+            reader.close()
+        return times
+
+
+def _try_settings(connection: Connection) -> None:
+    """Both client libraries are given the connection's properties; what they refuse is told before the first use."""
+    try:
+        # It does not wait for a broker, and is gone again at once.
+        Producer(librdkafka_config(connection), logger=silent_logger())
+        kafka_python_config(connection)
+    except KafkaException as error:
+        raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
+    except TypeError as error:
+        raise BadConnection(f"the connection's settings are refused: {error}") from error
+
+
+def _epoch_ms(at: datetime) -> int:
+    """The first whole millisecond at or after ``at``, exactly: no record from before it may be found."""
+    return -((_EPOCH - at) // timedelta(milliseconds=1))

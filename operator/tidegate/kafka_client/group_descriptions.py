@@ -1,0 +1,123 @@
+"""What coordinators tell of groups (ConsumerGroupDescribe, DescribeGroups), as Kafka's admin client puts it together.
+
+``org.apache.kafka.clients.admin.internals.DescribeConsumerGroupsHandler``: a coordinator that knows the consumer
+protocol is asked for groups of that first, and those that are none are described as classic groups.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from tidegate.kafka.errors import Refused
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.kafka.rights import on_group
+from tidegate.kafka_client.consumer_group_describe import ConsumerGroupDescribeRequest
+from tidegate.kafka_client.requests import GROUP_ID_NOT_FOUND, Wire, check
+
+_UNSUPPORTED_VERSION: Final = 35
+_NOT_OF_THE_CONSUMER_PROTOCOL: Final = frozenset({GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION})
+_CONSUMER_GROUP_DESCRIBE: Final = 69
+"""Its API key."""
+_CLASSIC_VERSION: Final = 5
+"""Of DescribeGroups: from the next one on an unknown group is an error, no dead one."""
+_CONSUMERS: Final = "consumer"
+"""``ConsumerProtocol.PROTOCOL_TYPE``"""
+
+
+def describe_groups(wire: Wire, group_ids: Collection[str]) -> dict[str, Group]:
+    """A group nobody knows is ``DEAD``. Raises ``Refused`` for groups of others than consumers."""
+    described = _of_the_consumer_protocol(wire, group_ids)
+    groups = {group_id: _group(row) for group_id, row in described.items()}
+    left = [group_id for group_id in group_ids if group_id not in groups]
+    return groups | {group_id: _classic(row) for group_id, row in _as_classic(wire, left).items()}
+
+
+def target_assignments(wire: Wire, group_id: str) -> dict[str, frozenset[TopicPartition]]:
+    """By member id, what a KIP-848 coordinator means each member to own; nothing for other groups."""
+    return {
+        member.member_id: _partitions(member.target_assignment)
+        for row in _of_the_consumer_protocol(wire, [group_id]).values()
+        for member in row.members
+    }
+
+
+def _of_the_consumer_protocol(wire: Wire, group_ids: Collection[str]) -> dict[str, Any]:
+    if not group_ids or not wire.supports(_CONSUMER_GROUP_DESCRIBE):
+        return {}
+    rows = wire.of_coordinators(
+        group_ids,
+        lambda batch: ConsumerGroupDescribeRequest(group_ids=batch, include_authorized_operations=False),
+        what=_what(group_ids),
+    )
+    found = {group_id: row for group_id, row in rows.items() if row.error_code not in _NOT_OF_THE_CONSUMER_PROTOCOL}
+    _check(found)
+    return found
+
+
+def _as_classic(wire: Wire, group_ids: Collection[str]) -> dict[str, Any]:
+    if not group_ids:
+        return {}
+    rows = wire.of_coordinators(
+        group_ids,
+        lambda batch: DescribeGroupsRequest(
+            groups=batch, include_authorized_operations=False, max_version=_CLASSIC_VERSION
+        ),
+        what=_what(group_ids),
+    )
+    _check(rows)
+    return rows
+
+
+def _check(rows: Mapping[str, Any]) -> None:
+    for group_id, row in rows.items():
+        check(row.error_code, f"describe group {group_id}", on_group("Describe", group_id))
+
+
+def _what(group_ids: Collection[str]) -> str:
+    return f"describe group {next(iter(group_ids))}" if len(group_ids) == 1 else f"describe {len(group_ids)} groups"
+
+
+def _group(row: Any) -> Group:
+    members = tuple(
+        Member(m.member_id, m.client_id, m.client_host, m.instance_id or None, _partitions(m.assignment))
+        for m in row.members
+    )
+    return Group(row.group_id, _state(row.group_state), GroupType.CONSUMER, row.assignor_name, members)
+
+
+def _partitions(assignment: Any) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
+    )
+
+
+def _classic(row: Any) -> Group:
+    if row.protocol_type not in ("", _CONSUMERS):
+        raise Refused(f"describe group {row.group_id}: its members are no consumers ({row.protocol_type})")
+    members = tuple(
+        Member(m.member_id, m.client_id, m.client_host, m.group_instance_id or None, assigned(m.member_assignment))
+        for m in row.members
+    )
+    kind = GroupType.CLASSIC if row.protocol_type or members else GroupType.SIMPLE
+    return Group(row.group_id, _state(row.group_state), kind, row.protocol_data, members)
+
+
+def _state(name: str) -> GroupState:
+    return next((state for state in GroupState if state.value == name), GroupState.UNKNOWN)
+
+
+def assigned(raw: bytes) -> frozenset[TopicPartition]:
+    """A classic member's partitions out of ``ConsumerProtocolAssignment``: the group's leader wrote it, any client.
+
+    Nothing where it cannot be read, or is not told, as during a rebalance.
+    """
+    try:
+        topics = ConsumerProtocolAssignment.decode(bytes(raw)).assigned_partitions
+        return frozenset(TopicPartition(t.topic, n) for t in topics or () if t.topic for n in t.partitions or ())
+    except (ValueError, TypeError, IndexError, struct.error):
+        return frozenset()

@@ -1,0 +1,36 @@
+"""What librdkafka's errors mean here, and where its log goes."""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaError
+
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.rights import Resource, Right, to_grant
+from tidegate.kafka_client.codes import FENCED, NOT_AUTHORIZED, UNREACHABLE
+
+
+def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
+    """The failure that librdkafka's error means. ``needs``: the rights that were needed, for who lacks one."""
+    code = error.code()
+    text = f"{what}: {error.str()} ({error.name()})"
+    if code in FENCED:
+        return Fenced(text)
+    if code in NOT_AUTHORIZED:
+        refused: Resource | None = NOT_AUTHORIZED[code]
+        if refused is Resource.CLUSTER:
+            # A producer that may write to no topic at all is refused its id, as if that took a right on the cluster.
+            refused = None
+        return NotAuthorized(f"{text}{to_grant(needs, refused)}")
+    if code in UNREACHABLE or error.retriable():
+        return Unavailable(text)
+    return Refused(text)
+
+
+def silent_logger() -> logging.Logger:
+    """For librdkafka, whose lines repeat what its errors say."""
+    logger = logging.getLogger("tidegate.kafka_client.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger

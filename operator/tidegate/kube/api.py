@@ -1,0 +1,83 @@
+"""The API server as jobs and the command line reach it as well: which one it is, and calls that outlast its absence."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import urllib3
+
+from tidegate.clock import Clock
+
+API_TIMEOUT_S: Final = (5.0, 15.0)
+"""(connecting, reading) of one call to the API server."""
+
+
+class NoCluster(Exception):
+    """No API server is configured; the message says what was looked for."""
+
+
+class ApiUnavailable(Exception):
+    """The API server did not answer within the patience: whether the last write happened is unknown, reading it again
+    tells."""
+
+
+class PatientCalls:
+    """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long."""
+
+    def __init__(self, location: str, clock: Clock, patience_s: float) -> None:
+        self._location = location
+        self._clock = clock
+        self._patience_s = patience_s
+
+    def __call__(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
+        """``(None, object)``, or the HTTP status and the server's message. Raises ``ApiUnavailable``."""
+        from kubernetes.client.exceptions import ApiException
+
+        deadline = self._clock.monotonic() + self._patience_s
+        pause_s, was_away = 0.1, False
+        while True:
+            try:
+                return None, method(*arguments, _request_timeout=API_TIMEOUT_S)
+            except ApiException as error:
+                # An API server that just came up refuses everybody until it has read the roles.
+                transient = error.status in (0, 429, 500, 502, 503, 504) or (was_away and error.status in (401, 403))
+                if not transient:
+                    return error.status, _message(error)
+                reason = f"{error.status} {_message(error)}"
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                reason = str(error)
+            was_away = True
+            if self._clock.monotonic() + pause_s > deadline:
+                raise ApiUnavailable(f"the API server did not take {self._location} in time: {reason}")
+            self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, 2.0)
+
+
+def _message(error: Any) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.reason)
+
+
+def default_api_client() -> Any:
+    """A ``kubernetes.client.ApiClient`` of ``KUBECONFIG`` where that is set, else of the pod's service account, else of
+    the user's kubeconfig. Its calls are never retried unseen: whoever writes has to look again first.
+
+    Raises ``NoCluster`` when there is no configuration.
+    """
+    from kubernetes import client, config
+
+    configuration = client.Configuration()
+    try:
+        if os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
+            config.load_kube_config(client_configuration=configuration)
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException as error:
+        raise NoCluster(f"no cluster is configured: {error}") from error
+    configuration.retries = urllib3.Retry(total=0)
+    return client.ApiClient(configuration)

@@ -1,0 +1,18 @@
+"""Label values of Kubernetes made of any text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+
+def label_value(text: str) -> str:
+    """``text`` where it is a valid label value; else one made of it, with a digest that tells it from others.
+
+    At most 63 characters: letters, digits, ``-``, ``_``, ``.``, letters or digits at both ends.
+    """
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:54].strip("._-")
+    return f"{readable}-{digest}" if readable else digest

@@ -1,0 +1,151 @@
+"""Letting go of what a pause holds, and of the pause itself: refused, resumed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from tidegate.control.gates import Held
+from tidegate.control.records import HoldKey
+from tidegate.kube.ports import KubeEvent
+from tidegate.pause.holds import own_holds
+from tidegate.pause.model import Action, Decision, Observed, Refusal, RemoveFinalizer, Seen
+from tidegate.pause.report import RESUMING, cleared, counted, listed, paused_is, release, stamp, told, warning
+from tidegate.pause.workloads import Step, give_back
+from tidegate.resources.conditions import ready, reconciling, stalled
+from tidegate.resources.pause import PauseMethod, PausePhase, PauseStatus
+
+ABANDON: Final = "tidegate.io/abandon"
+
+ABANDONED: Final = "Abandoned"
+HOLDS_LEFT: Final = "HoldsLeft"
+REPLICAS_LEFT: Final = "ReplicasLeft"
+
+_REST_S: Final = 60.0
+
+
+def refuse(seen: Seen, status: PauseStatus, refusal: Refusal) -> Decision:
+    """What may not be asked for is not done, and not gone on with."""
+    held = own_holds(seen.observed.gates, seen.uid) if seen.observed is not None else {}
+    step = give_back(seen, status.workloads)
+    conditions = paused_is(seen, status.conditions, False, refusal)
+    conditions = stalled(conditions, reason=refusal.reason, message=refusal.message, **stamp(seen))
+    status = cleared(status).model_copy(
+        update={"conditions": conditions, "phase": PausePhase.PENDING, "workloads": step.records}
+    )
+    happenings = (warning(seen, refusal), *step.happenings, *_troubles(seen, step))
+    action: Action | None = step.action
+    if action is None and held:
+        action = release(held)
+    elif action is None and not step.records and seen.has_finalizer and seen.observed is not None:
+        action = RemoveFinalizer()
+    goes_on = action is not None or (step.records and not step.troubles)
+    return Decision(status, action, happenings, again_after_s=0 if goes_on else seen.tick.idle_s)
+
+
+def scale_back(seen: Seen, status: PauseStatus, message: str) -> Decision | None:
+    """The next step of giving workloads their replicas back, which takes no Kafka; ``None``: all are back."""
+    step = give_back(seen, status.workloads)
+    if not step.records:
+        return None
+    text = f"{message}; {listed([str(r.ref) for r in step.records])} go back to the replicas that they had"
+    status = _resuming(seen, status.model_copy(update={"workloads": step.records}), text)
+    happenings = (*told(seen, PausePhase.RESUMING, text), *step.happenings)
+    if not step.troubles:
+        return Decision(status, step.action, happenings, again_after_s=0)
+    conditions = stalled(
+        status.conditions, reason=step.troubles[0].reason, message=step.troubles[0].message, **stamp(seen)
+    )
+    status = status.model_copy(update={"conditions": conditions})
+    return Decision(status, step.action, (*happenings, *_troubles(seen, step)), seen.tick.active_s)
+
+
+def resume(seen: Seen, status: PauseStatus, observed: Observed, reason: str, message: str) -> Decision:
+    """Nothing is held any more, because nobody wants it or the time is over. The workloads are back already."""
+    held = own_holds(observed.gates, seen.uid)
+    if held:
+        return _release_holds(seen, status, held, f"{message}; {len(held)} hold(s) are being released")
+    phase = PausePhase.RESUMED
+    conditions = ready(status.conditions, reason=reason, message=message, **stamp(seen))
+    conditions = paused_is(seen, conditions, False, Refusal(reason, message))
+    status = cleared(status).model_copy(update={"conditions": conditions, "phase": phase})
+    action = RemoveFinalizer() if seen.has_finalizer else None
+    return Decision(status, action, told(seen, phase, message), 0 if action else _REST_S)
+
+
+def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
+    """It is being deleted."""
+    if not seen.has_finalizer:
+        return Decision(seen.status)
+    is_over = seen.abandoned or seen.now - since > seen.patience.deletion
+    warnings: tuple[KubeEvent, ...] = ()
+    back = scale_back(seen, status, "it is being deleted")
+    if back is not None:
+        step = give_back(seen, status.workloads)
+        if not (is_over and step.troubles):
+            return back
+        text = "; ".join(f"{r.ref} is left as it is: it had {r.replicas} replicas" for r in step.records)
+        text = f"{text} ({step.troubles[0].message}); kubectl scale gives them back"
+        warnings = (warning(seen, Refusal(REPLICAS_LEFT, text)),)
+    status = status.model_copy(update={"workloads": ()})
+    if seen.abandoned:
+        text = (
+            f"{ABANDON} is set: it goes at once; what it still holds is released when its connection is next looked at"
+        )
+        return _let_go(seen, *warnings, warning(seen, Refusal(ABANDONED, text)))
+    if seen.observed is not None:
+        held = own_holds(seen.observed.gates, seen.uid)
+        if held:
+            return _release_holds(seen, status, held, f"it is being deleted; {len(held)} hold(s) are being released")
+    if seen.observed is not None or _holds_nothing(seen):
+        text = "it is deleted: nothing is held"
+        return _let_go(seen, *warnings, *told(seen, PausePhase.RESUMED, text))
+    why = seen.waiting.message if seen.waiting is not None else "Kafka was not looked at yet"
+    if is_over:
+        text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it goes without that"
+        return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))
+    text = (
+        f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true lets it go at once"
+    )
+    conditions = reconciling(status.conditions, reason=RESUMING, message=text, **stamp(seen))
+    conditions = paused_is(seen, conditions, None, Refusal(RESUMING, text))
+    status = status.model_copy(update={"conditions": conditions, "phase": PausePhase.RESUMING})
+    return Decision(status, None, told(seen, PausePhase.RESUMING, text), seen.tick.active_s)
+
+
+def _let_go(seen: Seen, *happenings: KubeEvent) -> Decision:
+    """It may go. Where something else keeps it, it must not look as if it still had workloads to give back."""
+    status = seen.status.model_copy(update={"workloads": ()}) if seen.status.workloads else seen.status
+    return Decision(status, RemoveFinalizer(), happenings)
+
+
+def _holds_nothing(seen: Seen) -> bool:
+    """Whether it is sure without a look at Kafka that no gate is closed by this pause.
+
+    One that was changed from the agents to scaling releases its holds meanwhile; should it go before, they are swept.
+    """
+    return seen.spec is not None and seen.spec.method is PauseMethod.SCALE and seen.status.method is PauseMethod.SCALE
+
+
+def _release_holds(seen: Seen, status: PauseStatus, held: Mapping[HoldKey, Held], message: str) -> Decision:
+    status = _resuming(seen, status, message)
+    return Decision(status, release(held), told(seen, PausePhase.RESUMING, message), again_after_s=0)
+
+
+def _resuming(seen: Seen, status: PauseStatus, message: str) -> PauseStatus:
+    conditions = reconciling(status.conditions, reason=RESUMING, message=message, **stamp(seen))
+    conditions = paused_is(seen, conditions, False, Refusal(RESUMING, message))
+    rows = tuple(row.model_copy(update={"phase": PausePhase.RESUMING}) for row in status.partitions)
+    return counted(status, 0, status.partitions_total or 0).model_copy(
+        update={
+            "conditions": conditions,
+            "phase": PausePhase.RESUMING,
+            "partitions": rows,
+            "unmanaged_members": (),
+        }
+    )
+
+
+def _troubles(seen: Seen, step: Step) -> tuple[KubeEvent, ...]:
+    return tuple(warning(seen, trouble) for trouble in step.troubles)

@@ -1,0 +1,1 @@
+"""``OffsetResetPolicy``: one pass over it, and the seam to its features."""

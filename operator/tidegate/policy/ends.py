@@ -1,0 +1,67 @@
+"""How a run can end: every outcome and reason. Pure.
+
+Prometheus counts from the first value that it has seen of a series: a counter that begins to exist with the first event
+of its kind has not increased. So these are there, at 0, before any run has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from tidegate.find.survey import NO_TOPIC_OVER_THERE
+from tidegate.reset.applying.apply import APPLIED, APPLY_REASONS
+from tidegate.reset.planning import plan
+from tidegate.reset.planning.planner import NEEDS_SPARK
+from tidegate.reset.runs import decisions, fleet, request
+from tidegate.resources.policy import ResetPhase
+
+_UNPLANNED: Final = (
+    plan.UNSUPPORTED_GROUP,
+    plan.SAME_GROUP,
+    plan.SOURCE_WITHOUT_OFFSETS,
+    plan.INTERNAL_TOPIC,
+    plan.TOPIC_NOT_ALLOWED,
+    plan.UNKNOWN_TOPIC,
+    plan.UNKNOWN_PARTITION,
+    plan.NOTHING_MATCHES,
+    plan.TOPIC_RECREATED,
+    plan.NO_COMMITTED_OFFSET,
+    plan.NO_MATCHING_RECORD,
+    plan.UNSUPPORTED_BY_BROKERS,
+    fleet.NO_GROUP_MATCHES,
+    fleet.TOO_MANY_GROUPS,
+    NEEDS_SPARK,
+    NO_TOPIC_OVER_THERE,
+    plan.SNAPSHOT_NOT_FOUND,
+    plan.BAD_EXPRESSION,
+    plan.BAD_SCHEMA,
+)
+"""There is no plan, so nothing was changed."""
+
+_UNFINISHED: Final = (
+    *APPLY_REASONS,
+    decisions.SUPERSEDED,
+    decisions.DELETED,
+    decisions.JOB_FAILED,
+    fleet.OTHER_GROUP_FAILED,
+)
+"""There may have been something to put back."""
+
+_LEFT: Final = (
+    request.NOT_PUT_BACK,
+    decisions.RUN_LOST,
+    decisions.FOREIGN_RUN,
+    decisions.FORGED,
+    decisions.ABANDONED,
+    fleet.GROUPS_REFUSED,
+    fleet.GROUPS_FAILED,
+)
+"""Some of it may stay as the run has left it."""
+
+RUN_ENDS: Final[Collection[tuple[str, str]]] = (
+    (ResetPhase.SUCCEEDED.value, APPLIED),
+    *((ResetPhase.FAILED.value, reason) for reason in (*_UNPLANNED, *_UNFINISHED, *_LEFT)),
+    *((ResetPhase.ROLLED_BACK.value, reason) for reason in _UNFINISHED),
+)
+"""(outcome, reason), each once."""

@@ -1,0 +1,75 @@
+"""What is kept for a policy beside its reset: the seam between a policy's pass and its features.
+
+A feature looks at what concerns it, does at most what is due, and says what is so now. It is asked in every pass of the
+policy, whose timer follows the shortest wish; all that it has to remember beyond this process is in the status that it
+hands back, which is written after what it did. So whatever a feature does must be harmless when done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from tidegate.connection.live import Live
+from tidegate.kube.ports import KubeEvent, Object
+from tidegate.resources.conditions import ConditionStatus, with_condition
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyView:
+    """One policy as its pass sees it. ``status``: as it would be written without the features still to come.
+
+    ``resetting``: a run is under way, which owns the group's offsets until it ends.
+    """
+
+    body: Object
+    spec: OffsetResetPolicySpec
+    status: PolicyStatus
+    live: Live
+    now: datetime
+    resetting: bool
+
+    def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
+        """The status with a feature's condition (its type; status, reason, message) and its ``part`` in it."""
+        status, reason, message = verdict
+        conditions = with_condition(
+            self.status.conditions,
+            condition,
+            status,
+            reason=reason,
+            message=message,
+            generation=int(self.body["metadata"]["generation"]),
+            now=self.now,
+        )
+        return self.status.model_copy(update={**part, "conditions": conditions})
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureOutcome:
+    """What came of a feature's turn: the status with its own part and conditions in it, the Events to record, and when
+    to look again."""
+
+    status: PolicyStatus
+    happenings: tuple[KubeEvent, ...] = ()
+    again_after_s: float = 60.0
+
+
+class Feature(Protocol):
+    """Asked only while the spec is valid, the policy is not being deleted and its connection is ready."""
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        """Raises what a later pass may not meet again (``KafkaFailure``, ``KubeFailure``, ``NotLookedAt``)."""
+        ...
+
+    async def forget(self, uid: str) -> None:
+        """The policy is gone, or no longer wants this: let go of what was kept in memory for it."""
+        ...
+
+    async def disconnected(self, uid: str) -> None:
+        """The policy's connection was removed: nothing can be looked at, or told of, by way of it any more.
+
+        Called in every pass for as long as that is so.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""From a target to the offsets that a run will commit, partition by partition."""

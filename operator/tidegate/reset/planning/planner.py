@@ -1,0 +1,80 @@
+"""Making a plan: read what the request needs of the cluster, in few batched requests, and let the pure part decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import Group, Offsets
+from tidegate.kafka.ports import ClusterReader
+from tidegate.reset.model import Findings, FromCluster, FromGroup, FromSnapshot, Plan, RunRequest, ToRecord
+from tidegate.reset.planning.plan import (
+    Asked,
+    Measured,
+    PlanRefused,
+    build_plan,
+    check,
+    kinds_written,
+    span_ends,
+    with_spans,
+)
+from tidegate.reset.planning.scope import is_undecided, scope_of
+from tidegate.reset.planning.targets import asked_time
+
+__all__ = ["PlanRefused", "decided_group", "look_around", "make_plan"]
+
+NEEDS_SPARK: Final = "SparkUnavailable"
+
+
+def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findings: Findings | None = None) -> Plan:
+    """Where the group is, where it would go, and what that would replay or skip. Changes nothing.
+
+    ``now``: aware, UTC; what ``duration`` counts from. ``findings``: what was found beforehand, for a target that
+    takes Spark. Raises ``PlanRefused`` for a request that has no plan, and ``KafkaFailure``; of these
+    ``Unavailable`` also while a rebalance hides what the group subscribes to.
+    """
+    target = request.target
+    if isinstance(target, FromCluster | FromSnapshot | ToRecord) and findings is None:
+        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} is found by Spark: use engine Auto or Spark")
+    asked, committed = look_around(request, kafka)
+    partitions = asked.scope.partitions
+    at = asked_time(target, now)
+    # The look-up before the bounds: the log's end only grows, so that what was found is inside.
+    found = kafka.offsets_at(dict.fromkeys(partitions, at)) if at is not None else {}
+    measured = Measured(committed, kafka.log_bounds(partitions), found, asked.other, findings)
+    plan = build_plan(asked, measured, now)
+
+    ends = span_ends(plan)
+    if not ends.first:
+        return plan
+    return with_spans(plan, kafka.record_times(ends.first), kafka.record_times(ends.last))
+
+
+def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offsets]:
+    """What was asked for and what it meets, and the group's committed offsets; no log is looked at.
+
+    Raises as ``make_plan``.
+    """
+    target = request.target
+    topics = kafka.topics()
+    group = decided_group(request, kafka)
+    committed = kafka.committed(request.group_id)
+    other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
+    managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
+    scope = scope_of(request, topics, group, committed, other)
+    asked = Asked(request, topics, group, scope, other, managed)
+    check(asked)
+    # Last, as it may have to be tried with a group of its own.
+    asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group)))
+    check(asked)
+    return asked, committed
+
+
+def decided_group(request: RunRequest, kafka: ClusterReader) -> Group:
+    """The request's group. Raises ``Unavailable`` while a rebalance hides what it subscribes to."""
+    group = kafka.groups([request.group_id])[request.group_id]
+    if is_undecided(request, group):
+        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+    return group

@@ -1,0 +1,362 @@
+"""A fleet: one reset of many groups, each with a run and a transaction of its own. What is next, how it ended; pure.
+
+The parent's journal is what has been decided, the groups' documents are what was done; a step is decided from both, so
+whoever takes over goes on with the same one. With ``FailurePolicy.ALL`` this is a two-phase commit: each group holds
+its result back (``Progress.held``) until the parent notes that all are kept, or put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from itertools import islice
+from statistics import median
+from typing import Final
+
+from tidegate.kafka.names import is_allowed, is_pattern
+from tidegate.reset.applying.apply import APPLIED
+from tidegate.reset.binding import digest_of_end
+from tidegate.reset.marker import is_marker_group
+from tidegate.reset.model import (
+    MAX_UNREAD,
+    EvidenceSettings,
+    FailurePolicy,
+    FleetCounts,
+    FleetPlan,
+    FleetRequest,
+    FromGroup,
+    GroupPlan,
+    GroupTrouble,
+    Phase,
+    Plan,
+    Progress,
+    Roster,
+    RunRequest,
+    RunResult,
+    Standstill,
+    Target,
+    span,
+)
+from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.scope import listed
+from tidegate.reset.runs.request import NOT_PUT_BACK
+from tidegate.reset.store import Run
+
+MAX_GROUPS: Final = 1_000
+MAX_TROUBLES: Final = 20
+"""As many groups are named in the status; all of them are in their documents."""
+
+NO_GROUP_MATCHES: Final = "NoGroupMatches"
+TOO_MANY_GROUPS: Final = "TooManyGroups"
+GROUPS_REFUSED: Final = "GroupsRefused"
+GROUPS_FAILED: Final = "GroupsFailed"
+OTHER_GROUP_FAILED: Final = "OtherGroupFailed"
+
+# --- who --------------------------------------------------------------------------------------------------------------
+
+
+def roster_of(request: RunRequest, there: Collection[str], at: datetime) -> Roster:
+    """The groups of a fleet. ``there``: those of the cluster. A group that is named need not exist yet.
+
+    Raises ``PlanRefused``.
+    """
+    fleet = _fleet(request)
+    wanted = set(fleet.groups) if fleet.groups is not None else _matching(fleet, there)
+    own = {group for group in wanted if is_marker_group(group)}
+    forbidden = {group for group in wanted - own if not is_allowed(group, fleet.allowed_groups)}
+    source = {request.target.group_id} & wanted if isinstance(request.target, FromGroup) else set()
+    groups = tuple(sorted(wanted - own - forbidden - source))
+    notes = []
+    if forbidden:
+        notes.append(f"Left out, the connection does not allow {_count(forbidden)}: {listed(sorted(forbidden))}")
+    if source:
+        notes.append(f"Left out, where the others are sent to: {listed(sorted(source))}")
+    if not groups:
+        patterns = ", ".join(fleet.patterns)
+        detail = "".join(f". {note}" for note in notes)
+        raise PlanRefused(NO_GROUP_MATCHES, f"spec.groups: no group to reset matches {patterns}{detail}")
+    if len(groups) > MAX_GROUPS:
+        raise PlanRefused(
+            TOO_MANY_GROUPS,
+            f"spec.groups: {len(groups):,} groups match and a fleet has at most {MAX_GROUPS:,}: use narrower patterns "
+            "in several policies",
+        )
+    return Roster(at, groups, tuple(notes))
+
+
+def _matching(fleet: FleetRequest, there: Collection[str]) -> set[str]:
+    named = {pattern for pattern in fleet.patterns if not is_pattern(pattern)}
+    return named | {group for group in there if is_allowed(group, fleet.patterns)}
+
+
+def group_run_uid(fleet_run_uid: str, group_id: str) -> str:
+    return f"{fleet_run_uid}/{group_id}"
+
+
+def group_document(fleet_document: str, run_uid: str) -> str:
+    """The name of one group's document: ``<fleet's, cut>-<digest>``, a DNS label of at most 52 characters."""
+    digest = sha256(run_uid.encode()).hexdigest()[:12]
+    return f"{fleet_document[:39].strip('-')}-{digest}"
+
+
+def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunRequest:
+    """The run of one group. The fleet's plan is what is approved; nothing is gathered beside it."""
+    return replace(
+        fleet,
+        run_uid=group_run_uid(fleet.run_uid, group_id),
+        group_id=group_id,
+        target=target,
+        manual_approval=False,
+        evidence=EvidenceSettings(),
+        fleet=None,
+    )
+
+
+# --- what -------------------------------------------------------------------------------------------------------------
+
+
+def group_plan(plan: Plan, digest: str) -> GroupPlan:
+    """A group's plan in numbers. ``digest``: of its run."""
+    span_from, span_to = span(plan.partitions)
+    return GroupPlan(
+        group_id=plan.group_id,
+        partitions=len(plan.partitions),
+        moved=plan.moved,
+        clamped=plan.clamped,
+        records_replayed=plan.records_replayed,
+        records_skipped=plan.records_skipped,
+        span_from=span_from,
+        span_to=span_to,
+        way=plan.way,
+        digest=digest,
+    )
+
+
+def refused_fleet(request: RunRequest, plan: FleetPlan) -> PlanRefused | None:
+    """Why a fleet with this plan is not to be reset."""
+    refused = plan.refused
+    if plan.planned and (not refused or _fleet(request).failure_policy is FailurePolicy.ISOLATE):
+        return None
+    names = listed([g.group_id for g in refused])
+    first = refused[0]
+    way_out = " or let failurePolicy be Isolate" if plan.planned else ""
+    return PlanRefused(
+        GROUPS_REFUSED,
+        f"{len(refused):,} of {len(plan.groups):,} groups cannot be reset ({names}); {first.group_id}: "
+        f"{first.message}. Leave them out of spec.groups{way_out}",
+    )
+
+
+# --- what next --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Note that groups are reset from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Reset these groups; ``hold``: each holds its result back, and after a failure no other is begun."""
+
+    groups: tuple[str, ...]
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Note that the groups are put back: the decision."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Note that all groups stay where they were sent: the decision, after which nothing is put back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """End these groups' runs, and put back what they committed."""
+
+    groups: tuple[str, ...]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let these groups end as they hold that they do."""
+
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    result: RunResult
+
+
+Step = Begin | Apply | PutBack | Keep | Settle | Release | End
+
+
+def held_result(run: Run) -> RunResult | None:
+    """How a group's run ends if its fleet is kept."""
+    return next((line.held for line in reversed(run.journal) if line.held is not None), None)
+
+
+def has_begun(fleet: Run) -> bool:
+    """Whether any group may have been touched."""
+    return any(line.phase is Phase.APPLYING for line in fleet.journal)
+
+
+def put_back_by(fleet: Run) -> Progress | None:
+    """The decision to put the groups back, if that was taken."""
+    return next((line for line in fleet.journal if line.putting_back), None)
+
+
+def is_kept(fleet: Run) -> bool:
+    return any(line.phase is Phase.RESUMING for line in fleet.journal)
+
+
+def next_step(fleet: Run, groups: Mapping[str, Run], now: datetime) -> Step:
+    """``groups``: the runs of those that have a plan; may be empty as long as the fleet has not begun."""
+    put_back = put_back_by(fleet)
+    if not has_begun(fleet):
+        return Begin() if put_back is None else End(_untouched(put_back.putting_back, put_back.message, now))
+    left = tuple(name for name in sorted(groups) if groups[name].result is None)
+    open_ = tuple(name for name in left if held_result(groups[name]) is None)
+    if is_kept(fleet):
+        return Release(left) if left else End(_outcome(fleet, groups, now))
+    if put_back is not None:
+        if left:
+            return Settle(left, put_back.putting_back, put_back.message)
+        return End(_outcome(fleet, groups, now))
+    hold = _fleet(fleet.request).failure_policy is FailurePolicy.ALL
+    failed = [name for name in sorted(groups) if _ended_badly(groups[name])]
+    if hold and failed:
+        return PutBack(OTHER_GROUP_FAILED, f"group {failed[0]}: {_message(groups[failed[0]])}")
+    if open_:
+        return Apply(open_, hold)
+    return Keep() if left else End(_outcome(fleet, groups, now))
+
+
+def _ended_badly(run: Run) -> bool:
+    return run.result is not None and run.result.phase is not Phase.SUCCEEDED
+
+
+def _message(run: Run) -> str:
+    return run.result.message if run.result is not None else ""
+
+
+# --- how it ended -----------------------------------------------------------------------------------------------------
+
+
+def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
+    """The groups by outcome. A group that was put back because of another is not one that failed, and one that holds
+    its result back counts as reset until the fleet is put back."""
+    results = {name: run.result for name, run in groups.items() if run.result is not None}
+    decided = put_back_by(fleet)
+    reset = [name for name, result in results.items() if result.phase is Phase.SUCCEEDED]
+    put_back = [
+        name
+        for name, result in results.items()
+        if name not in reset
+        and decided is not None
+        # One that had failed by then for that reason, such as its deadline, had failed.
+        and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
+    ]
+    failed = [name for name in sorted(results) if name not in reset and name not in put_back]
+    going_back = decided is not None and not is_kept(fleet)
+    held = [n for n, run in groups.items() if run.result is None and held_result(run) is not None and not going_back]
+    return FleetCounts(
+        reset=len(reset) + len(held),
+        failed=len(failed),
+        put_back=len(put_back),
+        troubles=tuple(
+            GroupTrouble(name, results[name].reason, results[name].message) for name in failed[:MAX_TROUBLES]
+        ),
+    )
+
+
+def _untouched(reason: str, message: str, now: datetime) -> RunResult:
+    return RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", now, counts=FleetCounts())
+
+
+def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
+    counted, total = counts(fleet, groups), len(fleet.fleet.groups) if fleet.fleet is not None else len(groups)
+    phase, reason, said = _verdict(fleet, groups, counted)
+    refused = total - len(groups)
+    numbers = [
+        f"{counted.reset:,} of {total:,} groups reset",
+        *([f"{refused:,} without a plan"] if refused else ()),
+        *([f"{counted.failed:,} failed ({listed([t.group_id for t in counted.troubles])})"] if counted.failed else ()),
+        *([f"{counted.put_back:,} put back or not begun"] if counted.put_back else ()),
+    ]
+    message = ". ".join([*([said] if said else ()), ", ".join(numbers)])
+    results = [run.result for run in groups.values() if run.result is not None]
+    return RunResult(
+        phase=phase,
+        reason=reason,
+        message=message,
+        finished_at=now,
+        rounds=max((r.rounds for r in results), default=0),
+        redone=sum(r.redone for r in results),
+        standstill=_standstill(r.standstill for r in results),
+        begun=_sum(r.begun for r in results if r.phase is Phase.SUCCEEDED),
+        waiting=_sum(r.waiting for r in results if r.phase is Phase.SUCCEEDED),
+        unread=tuple(islice(_unread(groups), MAX_UNREAD)),
+        counts=counted,
+        ends=tuple((n, digest_of_end(run.digest, run.result)) for n, run in sorted(groups.items()) if run.result),
+    )
+
+
+def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tuple[Phase, str, str]:
+    """Phase, reason, and what to say before the numbers."""
+    lost = [name for name in sorted(groups) if (r := groups[name].result) is not None and r.reason == NOT_PUT_BACK]
+    if lost:
+        return Phase.FAILED, NOT_PUT_BACK, f"Not put back: {listed(lost)}; group {lost[0]}: {_message(groups[lost[0]])}"
+    put_back = put_back_by(fleet)
+    if put_back is not None and not is_kept(fleet):
+        changed = any(r.phase is Phase.ROLLED_BACK for run in groups.values() if (r := run.result) is not None)
+        phase = Phase.ROLLED_BACK if changed and not counted.reset else Phase.FAILED
+        return phase, put_back.putting_back, put_back.message
+    if counted.failed:
+        first = counted.troubles[0]
+        return Phase.FAILED, GROUPS_FAILED, f"Group {first.group_id}: {first.message}"
+    if fleet.fleet is not None and fleet.fleet.refused:
+        refused = fleet.fleet.refused[0]
+        return Phase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
+    return Phase.SUCCEEDED, APPLIED, ""
+
+
+def _sum(counted: Iterator[int | None]) -> int | None:
+    """``None`` where one is not known, or there is none."""
+    known = list(counted)
+    return sum(n for n in known if n is not None) if known and None not in known else None
+
+
+def _unread(groups: Mapping[str, Run]) -> Iterator[str]:
+    for name, run in sorted(groups.items()):
+        if run.result is not None and run.result.phase is Phase.SUCCEEDED:
+            yield from (f"group {name}: {partition}" for partition in run.result.unread)
+
+
+def _standstill(measured: Iterator[Standstill | None]) -> Standstill | None:
+    """The median of the groups' medians, and the longest."""
+    known = [standstill for standstill in measured if standstill is not None]
+    if not known:
+        return None
+    return Standstill(median(s.p50_s for s in known), max(s.max_s for s in known))
+
+
+def _fleet(request: RunRequest) -> FleetRequest:
+    if request.fleet is None:
+        raise ValueError(f"run {request.run_uid} is of one group")
+    return request.fleet
+
+
+def _count(groups: Collection[str]) -> str:
+    return f"{len(groups):,} group{'' if len(groups) == 1 else 's'}"

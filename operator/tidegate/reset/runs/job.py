@@ -1,0 +1,190 @@
+"""One run, from its stored request to its stored result: the same code in a Spark executor and in the operator.
+
+May be started again at any point, by anybody: each start is an attempt, which takes over from the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Final, TypeVar
+
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
+from tidegate.reset.applying.apply import GroupReset
+from tidegate.reset.applying.claim import GroupClaim
+from tidegate.reset.applying.gates import open_gates_of
+from tidegate.reset.applying.timing import Pace, Tuning
+from tidegate.reset.evidence import Evidence
+from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
+from tidegate.reset.planning.counts import gather_counts
+from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.store import RunStore, StaleAttempt
+
+T = TypeVar("T")
+
+_HALT_TRANSACTION_S: Final = 60.0
+"""Of a writer that only ends others' transactions and begins none."""
+
+Tell = Callable[[Searched], None]
+Planner = Callable[[RunRequest, datetime, Tell], Plan]
+"""Gets the time at which the plan is made, and whom to tell how far a search has come. ``Tell`` raises
+``StaleAttempt``."""
+Gatherer = Callable[[RunRequest, Plan], Evidence]
+
+
+def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult | None:
+    """``carry_out`` with one connection, in this process."""
+    return carry_out(
+        store,
+        clock,
+        plan=lambda request, now, _: make_plan(request, kafka, now),
+        apply=lambda attempt: apply_run(store, attempt, kafka, clock, tuning=tuning),
+        gather=lambda request, plan: gather_counts(request, plan, kafka, clock),
+    )
+
+
+def carry_out(
+    store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult], gather: Gatherer
+) -> RunResult | None:
+    """Plan if there is no plan yet, apply, verify, store the result. ``apply`` gets the attempt's number.
+
+    ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+
+    Evidence is gathered where nothing waits for it, and where nothing is lost should it end this process: while the
+    plan waits for approval, or after the run.
+    """
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.plan is None:
+        refusal = plan_run(store, attempt, clock, plan)
+        if refusal is not None:
+            return refusal
+    if run.request.manual_approval and not run.approved:
+        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
+            store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
+            gather_evidence(store, attempt, gather)
+        # Whatever the document says by now: approval is the operator's to tell, to the job that it starts.
+        return None
+    result = apply(attempt)
+    gather_evidence(store, attempt, gather)
+    return result
+
+
+def gather_evidence(store: RunStore, attempt: int, gather: Gatherer) -> None:
+    """Gather and store what was asked for, unless it is there."""
+    run = store.load()
+    if run.plan is not None and run.evidence is None and run.request.evidence.level is not EvidenceLevel.NONE:
+        store.write_evidence(gather(run.request, run.plan), attempt=attempt)
+
+
+def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> RunResult | None:
+    """Make and store the plan; the stored result instead when it was refused."""
+    request = store.load().request
+    store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+
+    def tell(searched: Searched) -> None:
+        store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
+
+    try:
+        plan = while_away(lambda: planner(request, clock.now(), tell), request, clock)
+    except (PlanRefused, KafkaFailure) as failure:
+        result = unplanned(failure, clock.now())
+    else:
+        store.write_plan(plan, attempt=attempt)
+        return None
+    store.finish(result, attempt=attempt)
+    return result
+
+
+def why_unplanned(failure: PlanRefused | KafkaFailure) -> tuple[str, str]:
+    """Reason (PascalCase) and message for a plan that could not be made."""
+    if isinstance(failure, PlanRefused):
+        return failure.reason, failure.message
+    reason = {NotAuthorized: "NotAuthorized", UnknownPartitions: "UnknownPartitions"}.get(
+        type(failure), "KafkaUnavailable" if isinstance(failure, Unavailable) else "RefusedByKafka"
+    )
+    return reason, str(failure)
+
+
+def unplanned(failure: PlanRefused | KafkaFailure, at: datetime) -> RunResult:
+    """How a run without a plan ends."""
+    reason, message = why_unplanned(failure)
+    return RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", at)
+
+
+def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
+    """Apply the stored plan as it is. Raises ``StaleAttempt`` when a later attempt has taken over."""
+    reset = group_reset(store, attempt, kafka, clock, tuning)
+    try:
+        result = reset.apply()
+    except Fenced as fenced:
+        raise StaleAttempt(str(fenced)) from fenced
+    store.finish(result, attempt=attempt)
+    reset.release()
+    return result
+
+
+def settle(
+    store: RunStore, kafka: Kafka, clock: Clock, *, reason: str, message: str, tuning: Tuning | None = None
+) -> RunResult:
+    """End a run for good, whatever it has done: fence its writer, put back what it committed, store the result."""
+    attempt = store.begin_attempt()
+    run = store.load()
+    if run.result is not None:
+        return run.result
+    if run.plan is None:
+        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
+        store.finish(result, attempt=attempt)
+        return result
+    reset = group_reset(store, attempt, kafka, clock, tuning)
+    result = reset.take_over(reason, message)
+    store.finish(result, attempt=attempt)
+    reset.release()
+    return result
+
+
+def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
+    """End what a dead writer of the run left open in Kafka, so that no consumer waits for it."""
+    run = store.load()
+    if run.plan is not None and run.result is None:
+        group_reset(store, run.attempt, kafka, clock, None).fence()
+
+
+def halt(kafka: Kafka, clock: Clock, run_uid: str, runs: Mapping[str, str]) -> None:
+    """End what a job left open in Kafka, without asking the run's document: open transactions, then closed gates.
+
+    ``runs``: the uid of each group's run, by group. A group that another run has is left to that one, which has ended
+    the job's transaction. Raises ``KafkaFailure``: then it has to be done again.
+    """
+    for group_id, uid in runs.items():
+        claim = GroupClaim(kafka, Pace(clock, Tuning(), None), group_id, uid, "a run that is ended", lambda _: None)
+        if claim.take_now():
+            with closing(kafka.writer(group_id, transaction_timeout_s=_HALT_TRANSACTION_S)) as writer:
+                writer.fence()
+        claim.release()
+    open_gates_of(kafka.control, run_uid)
+
+
+def group_reset(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, tuning: Tuning | None) -> GroupReset:
+    """The writer of the stored plan. Raises ``ValueError`` where there is none yet."""
+    run = store.load()
+    if run.plan is None:
+        raise ValueError(f"run {run.request.run_uid} has no plan yet")
+    return GroupReset(run, run.plan, attempt, store, kafka, clock, tuning)
+
+
+def while_away(call: Callable[[], T], request: RunRequest, clock: Clock) -> T:
+    """Try again while Kafka does not answer, until the run's deadline."""
+    deadline = request.settings.deadline
+    while True:
+        try:
+            return call()
+        except Unavailable:
+            if deadline is None or clock.now() > deadline:
+                raise
+            clock.sleep(1.0)

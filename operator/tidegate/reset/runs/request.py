@@ -1,0 +1,214 @@
+"""From ``OffsetResetPolicy.spec.reset`` to a :class:`RunRequest`, and the names a run goes by. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.jobs.mounts import BAD_SNAPSHOT_STORAGE, JobPlaces, snapshot_storage
+from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import POLICIES, Object, label_of, uid_of
+from tidegate.reset.model import (
+    ApplySettings,
+    ByDuration,
+    EvidenceLevel,
+    EvidenceSettings,
+    FleetRequest,
+    FromCluster,
+    FromSnapshot,
+    NoMatch,
+    Phase,
+    RecordSchema,
+    RunRequest,
+    Selection,
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToRecord,
+    ToTimestamp,
+    Undo,
+)
+from tidegate.reset.store import Run
+from tidegate.resources.policy import (
+    Approval,
+    ClusterTarget,
+    EvidenceSpec,
+    OffsetResetPolicySpec,
+    RecordTarget,
+    ResetSpec,
+    ResetTo,
+    SnapshotTarget,
+)
+from tidegate.resources.policy import EvidenceLevel as SpecLevel
+
+_NAME_LIMIT: Final = 52
+"""Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
+
+UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
+NOTHING_TO_UNDO: Final = "NothingToUndo"
+NOT_PUT_BACK: Final = "NotPutBack"
+"""How a run ends that failed and could not put the offsets back (``tidegate.reset.applying.apply``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a reset is not begun: for the condition, and said once in an Event."""
+
+    reason: str
+    message: str
+
+
+def run_uid(policy_uid: str, run_id: str) -> str:
+    return f"{policy_uid}/{run_id}"
+
+
+def run_name(policy: str, policy_uid: str, run_id: str) -> str:
+    """The run's ConfigMap: ``<policy>-<id>-<digest>``, a DNS label of at most 52 characters.
+
+    The digest tells ``a-b`` run ``c`` from ``a`` run ``b-c``, and a policy from its namesake before it.
+    """
+    digest = hashlib.sha256(run_uid(policy_uid, run_id).encode()).hexdigest()[:8]
+    readable = re.sub(r"[^a-z0-9-]+", "-", f"{policy}-{run_id}".lower())[: _NAME_LIMIT - 9].strip("-")
+    # Services need a letter first, and Spark makes one for its driver.
+    return f"{readable if readable[:1].isalpha() else f'r-{readable}'[: _NAME_LIMIT - 9].strip('-')}-{digest}"
+
+
+def launch_name(run: str, number: int) -> str:
+    return f"{run}-{number}"
+
+
+def launch_number(application: str | None) -> int:
+    """The number at the end of a launch's name; 0 for none."""
+    found = re.search(r"-(\d+)$", application or "")
+    return int(found[1]) if found else 0
+
+
+def selections(spec: OffsetResetPolicySpec, reset: ResetSpec) -> tuple[Selection, ...]:
+    """What is to be reset; empty: what the group subscribes to or has offsets for."""
+    if reset.partitions is not None:
+        return tuple(Selection(s.topic, s.numbers) for s in reset.partitions)
+    return tuple(Selection(topic) for topic in spec.topics or ())
+
+
+def simple_target(to: ResetTo) -> Target | None:
+    """The target, where the spec alone tells it; ``None`` where something has to be read first."""
+    if to.earliest is not None:
+        return ToEarliest()
+    if to.latest is not None:
+        return ToLatest()
+    if to.offset is not None:
+        return ToOffset(to.offset)
+    if to.timestamp is not None:
+        return ToTimestamp(to.timestamp)
+    if to.duration is not None:
+        return ByDuration(to.duration)
+    if to.shift_by is not None:
+        return ShiftBy(to.shift_by)
+    return None
+
+
+def record_target(record: RecordTarget, schema: RecordSchema | None) -> ToRecord:
+    """``schema``: the text that ``record.value_schema`` names."""
+    return ToRecord(
+        where=record.where,
+        since=record.from_,
+        until=record.until,
+        after=record.after,
+        no_match=NoMatch(record.no_match.value),
+        schema=schema,
+    )
+
+
+def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topics: tuple[str, ...]) -> FromCluster:
+    """``connection``: how the job reaches the other cluster; ``allowed_topics``: what it may read there."""
+    return FromCluster(
+        connection=connection,
+        group_id=cluster.group,
+        match=cluster.match,
+        window=cluster.window,
+        alias=cluster.alias,
+        allowed_topics=allowed_topics,
+    )
+
+
+def undo_not_found(run_id: str) -> Refusal:
+    return Refusal(
+        UNDO_RUN_NOT_FOUND,
+        f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
+    )
+
+
+def snapshot_target(snapshot: SnapshotTarget, places: JobPlaces) -> FromSnapshot | Refusal:
+    """Which snapshot is meant."""
+    storage = snapshot_storage(snapshot.from_, "spec.reset.to.snapshot.from", places)
+    return Refusal(BAD_SNAPSHOT_STORAGE, storage) if isinstance(storage, str) else FromSnapshot(storage, snapshot.at)
+
+
+def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
+    """Where the group stood before the run ``run_id`` of the same policy."""
+    if run is None or run.plan is None:
+        return undo_not_found(run_id)
+    if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
+        ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
+        return Refusal(NOTHING_TO_UNDO, f"spec.reset.to.undo: run {run_id} {ended}: it has left no offset changed")
+    # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
+    before = run.result.before
+    had = frozenset(b.topic_partition for b in before)
+    return Undo(
+        run_id=run_id,
+        before=before,
+        absent=tuple(p.topic_partition for p in run.plan.partitions if p.topic_partition not in had),
+        topic_ids=tuple(sorted({(p.topic, p.topic_id) for p in run.plan.partitions})),
+    )
+
+
+def make_request(
+    spec: OffsetResetPolicySpec,
+    reset: ResetSpec,
+    *,
+    policy: Object,
+    connection: Connection,
+    connection_uid: str,
+    allowed_topics: tuple[str, ...],
+    target: Target,
+    started_at: datetime,
+    fleet: FleetRequest | None = None,
+) -> RunRequest:
+    """All the job needs to know. The deadline counts from ``started_at``."""
+    return RunRequest(
+        run_uid=run_uid(uid_of(policy), reset.id),
+        run_id=reset.id,
+        group_id=spec.group or "",
+        connection=connection,
+        selections=selections(spec, reset),
+        target=target,
+        settings=ApplySettings(
+            in_flight=reset.in_flight,
+            max_standstill=reset.max_standstill,
+            drain_timeout=reset.drain_timeout,
+            deadline=started_at + reset.deadline,
+        ),
+        allowed_topics=allowed_topics,
+        manual_approval=reset.approval is Approval.MANUAL,
+        evidence=evidence_settings(reset),
+        fleet=fleet,
+        asked_by=f"{POLICIES.kind} {label_of(policy)}",
+        connection_uid=connection_uid,
+    )
+
+
+def evidence_settings(reset: ResetSpec) -> EvidenceSettings:
+    """What is to be gathered. By itself as much as can be where a person waits for it, and nothing where none does."""
+    wanted = reset.evidence or EvidenceSpec()
+    manual = reset.approval is Approval.MANUAL
+    match wanted.level:
+        case SpecLevel.AUTO:
+            level = EvidenceLevel.RECORDS if manual else EvidenceLevel.NONE
+        case _:
+            level = EvidenceLevel(wanted.level.value)
+    return EvidenceSettings(level, wanted.show_values, wanted.max_records, wanted.timeout)

@@ -1,0 +1,370 @@
+"""One look at a policy's group and its offsets: what is due is committed again, what has expired is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
+from tidegate.connection.live import Live
+from tidegate.connection.observer import Observer
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.model import Group, GroupState, GroupType, Topic, TopicPartition
+from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.kafka.offset_expiry import RetentionSettings
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit, Commits
+from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of, uid_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.resources.policy import OffsetResetPolicySpec, RetentionSpec
+from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
+from tidegate.retention.metrics import RetentionMetrics
+from tidegate.retention.plan import Plan, Seen, decide
+from tidegate.retention.status import Done, Restored, refused, retained, without_retention
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 60.0
+_SOON_S: Final = 1.0
+_NEVER_S: Final = 3600.0
+_SETTINGS_MS: Final = 600_000
+"""How long the brokers' settings are taken for granted, and how long a missing right is."""
+_PROGRESS_MS: Final = 300_000
+"""The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
+_NAME_LIMIT: Final = 52
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the feature acts through. ``patient_executor``: for calls that may take seconds."""
+
+    kube: Kube
+    observer: Observer
+    executor: Executor
+    patient_executor: Executor
+    metrics: RetentionMetrics
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
+
+    ``stored``: the places as the snapshot has them, ``stored_ms``: since when.
+    """
+
+    places: Places
+    stored: Places
+    stored_ms: int | None
+    namespace: str
+    name: str
+    log: GroupLog = field(default_factory=GroupLog)
+    log_ms: int | None = None
+    log_refused_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    at_ms: int
+    settings: RetentionSettings | None
+
+
+class RetentionFeature:
+    """Implements ``tidegate.policy.feature.Feature`` for ``spec.retention``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._memories: dict[str, _Memory] = {}
+        self._settings: dict[str, _Settings] = {}
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        spec, uid = policy.spec.retention, uid_of(policy.body)
+        if spec is None:
+            await self.forget(uid)
+            return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
+        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
+        if message is not None:
+            await self.forget(uid)
+            return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
+        if policy.resetting:
+            # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
+            self._memories[uid] = replace(await self._memory(policy), places=Places())
+            return FeatureOutcome(policy.status)
+        snapshot = await self._parts.observer.newest(policy.live.uid, group=policy.spec.only_group)
+        if snapshot.failure is not None:
+            raise snapshot.failure
+        group = snapshot.groups[policy.spec.only_group]
+        memory = await self._memory(policy)
+        known_until_ms = memory.places.looked_ms
+        emptied = group.is_vacant and not memory.places.vacant
+        seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=emptied)
+        plan = decide(seen)
+        memory.places = plan.places
+        done = await self._act(policy, spec, memory, seen, plan, known_until_ms)
+        if done.renewed or done.restored.partitions:
+            seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=True)
+            plan = decide(seen)
+            memory.places = plan.places
+        done = replace(done, trouble=await self._remember(policy, memory, seen.now_ms))
+        status, happenings = retained(policy, spec, seen, plan, done, self._document(policy, memory))
+        expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
+        self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
+        return FeatureOutcome(status, happenings, _again_s(seen, plan, memory, done))
+
+    async def forget(self, uid: str) -> None:
+        memory = self._memories.pop(uid, None)
+        if memory is not None:
+            self._parts.metrics.gone(memory.namespace, memory.name)
+
+    async def disconnected(self, uid: str) -> None:
+        await self.forget(uid)
+
+    # --- see ----------------------------------------------------------------------------------------------------------
+
+    async def _see(
+        self,
+        policy: PolicyView,
+        spec: RetentionSpec,
+        memory: _Memory,
+        group: Group,
+        topics: Mapping[str, Topic],
+        *,
+        anew: bool,
+    ) -> Seen:
+        """``anew``: members have just left, or we have written: the log is to be read again."""
+        now_ms = int(policy.now.timestamp() * 1000)
+        settings = await self._brokers_settings(policy.live, now_ms)
+        commits = _covered(
+            await self._do(policy.live.kafka.retention.commits, group.group_id), policy.spec, policy.live
+        )
+        # What was stored may be of a time when more was allowed, or by somebody to whom less is.
+        rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
+        places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
+        seen = Seen(
+            now_ms=now_ms,
+            group=group,
+            commits=commits,
+            places=places,
+            settings=settings,
+            log=None,
+            guard=spec.guard,
+        )
+        if _log_matters(group, commits):
+            return replace(seen, log=await self._logged(policy.live, memory, seen, anew=anew))
+        return seen
+
+    async def _brokers_settings(self, live: Live, now_ms: int) -> RetentionSettings | None:
+        known = self._settings.get(live.uid)
+        if known is None or now_ms - known.at_ms > _SETTINGS_MS:
+            try:
+                settings: RetentionSettings | None = await self._do(live.kafka.retention.settings)
+            except NotAuthorized as error:
+                _log.info("%s/%s: %s; taking offsets to last a day", live.namespace, live.name, error)
+                settings = None
+            known = self._settings[live.uid] = _Settings(now_ms, settings)
+        return known.settings
+
+    async def _logged(self, live: Live, memory: _Memory, seen: Seen, *, anew: bool) -> GroupLog | None:
+        """The coordinator's log of the group, if it may be read and was read to its end.
+
+        Reading it is a help, not a need: what goes wrong with it is no reason not to keep offsets.
+        """
+        if memory.log_refused_ms is not None and seen.now_ms - memory.log_refused_ms < _SETTINGS_MS:
+            return None
+        if anew or _is_out_of_date(memory, seen):
+            try:
+                memory.log = await self._patiently(live.kafka.retention.log, seen.group.group_id, memory.log)
+            except NotAuthorized as error:
+                _log.info("%s/%s: %s; going by what is observed", live.namespace, live.name, error)
+                memory.log_refused_ms = seen.now_ms
+                return None
+            except KafkaFailure as error:
+                _log.warning("%s/%s: %s; going by what is observed", live.namespace, live.name, error)
+                return None
+            memory.log_ms, memory.log_refused_ms = seen.now_ms, None
+        return memory.log if memory.log.complete else None
+
+    # --- act ----------------------------------------------------------------------------------------------------------
+
+    async def _act(
+        self,
+        policy: PolicyView,
+        spec: RetentionSpec,
+        memory: _Memory,
+        seen: Seen,
+        plan: Plan,
+        known_until_ms: int | None,
+    ) -> Done:
+        """``known_until_ms``: the last look before this one, when what is missed now was still there."""
+        kafka = policy.live.kafka
+        try:
+            renewed = await self._commit(policy, seen, plan.due, seen.commits.offsets) if plan.due else frozenset()
+            memory.places = memory.places.with_rows(
+                {p: replace(memory.places.rows[p], kept_ms=seen.now_ms) for p in renewed}
+            )
+            if renewed:
+                self._parts.metrics.renewed(len(renewed))
+                _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
+            if not plan.lost or not spec.guard:
+                return Done(renewed=len(renewed))
+            bounds = await self._do(kafka.log_bounds, list(plan.lost))
+            wanted = {p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset)) for p, row in plan.lost.items()}
+            restored = await self._commit(policy, seen, wanted, {})
+            memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
+            self._parts.metrics.restored(len(restored))
+            clamped = {
+                p: (plan.lost[p].commit.offset, wanted[p].offset)
+                for p in restored
+                if wanted[p].offset != plan.lost[p].commit.offset
+            }
+            return Done(renewed=len(renewed), restored=Restored(restored, clamped, known_until_ms))
+        except GroupNotEmpty as error:
+            # Somebody has joined since the look; they keep their place themselves.
+            _log.info("%s", error)
+            return Done()
+        except (NotAuthorized, Refused) as error:
+            return Done(
+                refusal=f"{error}. Keeping offsets takes Read on group {seen.group.group_id} and on its topics, and "
+                "brokers that take OffsetCommit v2 to v4"
+            )
+
+    async def _commit(
+        self,
+        policy: PolicyView,
+        seen: Seen,
+        wanted: Mapping[TopicPartition, Commit],
+        found: Mapping[TopicPartition, Commit],
+    ) -> frozenset[TopicPartition]:
+        return await self._patiently(
+            policy.live.kafka.retention.commit, seen.group.group_id, wanted, found, retention_ms=seen.kept_for_ms
+        )
+
+    # --- the snapshot -------------------------------------------------------------------------------------------------
+
+    async def _memory(self, policy: PolicyView) -> _Memory:
+        uid = uid_of(policy.body)
+        if uid not in self._memories:
+            self._memories[uid] = await self._remembered(policy)
+        return self._memories[uid]
+
+    async def _remembered(self, policy: PolicyView) -> _Memory:
+        namespace, name = namespace_of(policy.body), snapshot_name(policy)
+        places, stored_ms = Places(), None
+        try:
+            data = await self._do(self._parts.kube.config_map, namespace, name)
+            places = decode(data, policy.spec.only_group)
+            stored_ms = places.looked_ms
+        except NotFound:
+            _log.debug("%s/%s: there is no snapshot of offsets yet", namespace, name)
+        except ValueError as error:
+            _log.warning("%s/%s: %s; it is written anew", namespace, name, error)
+        return _Memory(places, places, stored_ms, namespace, name_of(policy.body))
+
+    async def _remember(self, policy: PolicyView, memory: _Memory, now_ms: int) -> str:
+        """Write the snapshot where it is due; what keeps it from being written, as a sentence."""
+        places = memory.places
+        if not _is_worth_writing(memory, now_ms):
+            return ""
+        try:
+            data = encode(places, policy.spec.only_group)
+            await self._do(self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data)
+        except TooLarge as error:
+            return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
+        except Conflict as error:
+            return f"The snapshot can't be written: {error}"
+        memory.stored, memory.stored_ms = places, now_ms
+        return ""
+
+    def _document(self, policy: PolicyView, memory: _Memory) -> str | None:
+        return None if memory.stored_ms is None else snapshot_name(policy)
+
+    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._parts.executor, functools.partial(call, *arguments)
+        )
+
+    async def _patiently(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._parts.patient_executor, functools.partial(call, *arguments, **options)
+        )
+
+
+def snapshot_name(policy: PolicyView) -> str:
+    """The ConfigMap with the last known offsets: ``<policy>-place-<digest>``; the digest tells namesakes apart."""
+    digest = hashlib.sha256(uid_of(policy.body).encode()).hexdigest()[:8]
+    readable = re.sub(r"[^a-z0-9-]+", "-", name_of(policy.body).lower())[: _NAME_LIMIT - 15].strip("-")
+    return f"{readable}-place-{digest}"
+
+
+def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:
+    asked = spec.topics is None or is_allowed(topic, spec.topics)
+    return asked and not is_internal(topic) and is_allowed(topic, live.allow.topics)
+
+
+def _covered(commits: Commits, spec: OffsetResetPolicySpec, live: Live) -> Commits:
+    """Those of the policy's topics that the connection allows."""
+
+    return Commits(
+        {p: c for p, c in commits.offsets.items() if _covers(p.topic, spec, live)},
+        frozenset(p for p in commits.pending if _covers(p.topic, spec, live)),
+    )
+
+
+def _log_matters(group: Group, commits: Commits) -> bool:
+    """Nothing of a group with members expires but what none of them subscribes to."""
+    if group.is_vacant:
+        return bool(commits.offsets)
+    owned = {p.topic for p in group.assigned}
+    return group.state is GroupState.STABLE and any(p.topic not in owned for p in commits.offsets)
+
+
+def _is_out_of_date(memory: _Memory, seen: Seen) -> bool:
+    """Whether the log is to be read on: to its end, after offsets have moved, and now and then.
+
+    A commit that changes nothing but the retention is seen in the log alone. It leaves the offset the brokers' whole
+    retention at least, so looking eight times in that is often enough, and each look costs all groups' commits of one
+    partition since the last. Simple consumers move their offsets all the time: that is no reason to look at once.
+    """
+    if memory.log_ms is None or not memory.log.complete:
+        return True
+    now_and_then_ms = max(seen.retention.check_interval_ms, seen.retention.retention_ms // 8)
+    if seen.group.type is not GroupType.SIMPLE:
+        logged = {p: memory.log.commit(p) for p in seen.commits.offsets}
+        if any(row is None or row.offset != seen.commits.offsets[p].offset for p, row in logged.items()):
+            return True
+    elif seen.places.substance != memory.places.substance:
+        now_and_then_ms = min(now_and_then_ms, _SETTINGS_MS)
+    return seen.now_ms - memory.log_ms >= now_and_then_ms
+
+
+def _restored(row: Place, commit: Commit, seen: Seen) -> Place:
+    return Place(commit, row.topic_id, seen.now_ms, seen.now_ms, seen.now_ms)
+
+
+def _is_worth_writing(memory: _Memory, now_ms: int) -> bool:
+    """At once: the first, what we did, what was missed, and that the members came or went. Progress: now and then."""
+    places, stored = memory.places, memory.stored
+    if memory.stored_ms is None:
+        return bool(places.rows)
+    if places.substance == stored.substance and places.vacant == stored.vacant:
+        return False
+    acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
+    acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
+    urgent = acted != acted_before or places.vacant != stored.vacant
+    return urgent or now_ms - memory.stored_ms >= _PROGRESS_MS
+
+
+def _again_s(seen: Seen, plan: Plan, memory: _Memory, done: Done) -> float:
+    if memory.log_ms is not None and not memory.log.complete and memory.log_refused_ms is None:
+        return _SOON_S
+    if plan.next_due_ms is None or done.refusal:
+        return _AGAIN_S
+    return min(_AGAIN_S, max(_SOON_S, (plan.next_due_ms - seen.now_ms) / 1000))

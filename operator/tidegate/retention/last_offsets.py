@@ -1,0 +1,167 @@
+"""Where a group last stood: what is known of each of its offsets, from look to look and beyond. Pure.
+
+Kept in memory, and as one document (:func:`encode`) in a ConfigMap, which outlives this process and the offsets. Times
+are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tidegate.compressed import pack, unpack
+from tidegate.kafka.model import Group, GroupType, Topic, TopicPartition
+from tidegate.kafka.offset_retention import Commit, Commits
+
+PLAIN: Final = "offsets.json"
+PACKED: Final = "offsets.json.gz.b64"
+INLINE_LIMIT_BYTES: Final = 64 * 1024
+"""A document up to this size stays readable text; a larger one is compressed."""
+LIMIT_BYTES: Final = 1_000_000
+"""A little below what the API server takes (1 MiB)."""
+
+
+class TooLarge(Exception):
+    """The group has more offsets than fit into a ConfigMap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the group stands, or stood, in one partition.
+
+    ``committed_after_ms``: the commit is not older than this; ``None``: it was there at the first look. ``seen_ms``:
+    since when it was seen there. ``kept_ms``: when we committed it again, with a retention of its own.
+    ``lasts_until_ms``: it could not have expired before; ``None``: unknown. ``lost_ms``: when it was missed.
+    """
+
+    commit: Commit
+    topic_id: str
+    seen_ms: int
+    committed_after_ms: int | None = None
+    kept_ms: int | None = None
+    lasts_until_ms: int | None = None
+    lost_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All places of one group. ``looked_ms``: the last look, ``vacant``: it had no members then; ``occupied_ms``: the
+    last look at which it had some.
+    """
+
+    rows: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    looked_ms: int | None = None
+    occupied_ms: int | None = None
+    vacant: bool = False
+
+    def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
+        return replace(self, rows={**self.rows, **rows})
+
+    @property
+    def substance(self) -> Mapping[TopicPartition, tuple[Commit, str, int | None, int | None]]:
+        """What is worth a write when it changes."""
+        return {p: (row.commit, row.topic_id, row.kept_ms, row.lost_ms) for p, row in self.rows.items()}
+
+
+def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[str, Topic], now_ms: int) -> Places:
+    """What is known after a look. ``commits``: those that are looked after; ``topics``: all that exist.
+
+    An offset that is not there any more is *lost* if it may have expired, and if nobody has taken its place since:
+    forgotten is what members have left behind, what was deleted on purpose (it went before it could expire), and what
+    belongs to a topic that is gone or was created anew.
+    """
+    rows: dict[TopicPartition, Place] = {}
+    moved = False
+    for partition, commit in commits.offsets.items():
+        topic_id = _topic_id(partition, topics)
+        row = before.rows.get(partition)
+        if row is None or row.commit != commit or row.topic_id != topic_id or row.lost_ms is not None:
+            moved |= row is not None
+            row = Place(commit, topic_id, now_ms, before.looked_ms)
+        rows[partition] = row
+    if moved and group.is_vacant and group.type is GroupType.CLASSIC:
+        # Somebody's tool has committed, perhaps also what did not move. That has dropped our retention, and the
+        # brokers' own counts from when the members left: such an offset may go at once.
+        rows = {p: replace(row, kept_ms=None) for p, row in rows.items()}
+    for partition, row in before.rows.items():
+        if partition in rows:
+            continue
+        if partition in commits.pending:
+            rows[partition] = row  # it is there; what it will be is not decided
+        elif row.topic_id and row.topic_id == _topic_id(partition, topics) and group.is_vacant:
+            if row.lost_ms is not None:
+                rows[partition] = row
+            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms:
+                rows[partition] = replace(row, lost_ms=now_ms)
+    return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
+
+
+def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
+    """Empty for a partition that does not exist."""
+    topic = topics.get(partition.topic)
+    return topic.topic_id if topic is not None and partition.partition < topic.partitions else ""
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+
+def encode(places: Places, group_id: str) -> dict[str, str]:
+    """The ConfigMap's data: one line a partition, or compressed where that is long. Raises ``TooLarge``."""
+    head = {
+        "group": group_id,
+        "lookedMs": places.looked_ms,
+        "occupiedMs": places.occupied_ms,
+        "vacant": places.vacant,
+    }
+    lines = ",\n".join(_line(p, row) for p, row in sorted(places.rows.items()))
+    text = f'{json.dumps(head)[:-1]}, "offsets": [\n{lines}\n]}}\n'
+    raw = text.encode()
+    if len(raw) <= INLINE_LIMIT_BYTES:
+        return {PLAIN: text}
+    packed = pack(raw)
+    if len(packed) > LIMIT_BYTES:
+        raise TooLarge(f"{len(places.rows):,} offsets take {len(packed):,} bytes, and {LIMIT_BYTES:,} fit")
+    return {PACKED: packed}
+
+
+def _line(partition: TopicPartition, row: Place) -> str:
+    fields = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": row.commit.offset,
+        "metadata": row.commit.metadata or None,
+        "topicId": row.topic_id,
+        "seenMs": row.seen_ms,
+        "committedAfterMs": row.committed_after_ms,
+        "keptMs": row.kept_ms,
+        "lastsUntilMs": row.lasts_until_ms,
+        "lostMs": row.lost_ms,
+    }
+    return json.dumps({name: value for name, value in fields.items() if value is not None})
+
+
+def decode(data: Mapping[str, str], group_id: str) -> Places:
+    """What :func:`encode` wrote; nothing of another group's. Raises ``ValueError`` for anything else."""
+    try:
+        text = data[PLAIN] if PLAIN in data else unpack(data[PACKED])
+        document = json.loads(text)
+        if document["group"] != group_id:
+            return Places()
+        rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
+        return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a snapshot of offsets: {error!r}") from error
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return Place(
+        Commit(int(row["offset"]), str(row.get("metadata", ""))),
+        str(row["topicId"]),
+        int(row["seenMs"]),
+        row.get("committedAfterMs"),
+        row.get("keptMs"),
+        row.get("lastsUntilMs"),
+        row.get("lostMs"),
+    )

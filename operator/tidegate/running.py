@@ -1,0 +1,158 @@
+"""One running operator: what is started and stopped, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.live import LiveConnections
+from tidegate.discovery.feature import DiscoveryFeature
+from tidegate.inject.index import PolicyIndex
+from tidegate.inject.server import WebhookServer
+from tidegate.inject.trust import WebhookTrust
+from tidegate.kube.client import KubeClient
+from tidegate.kube.loop import LevelLoop
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, Object, uid_of
+from tidegate.reset.runs.in_process import DirectRunner
+from tidegate.service import health
+from tidegate.service.http_server import HttpServer
+from tidegate.service.metrics import Metrics
+from tidegate.service.settings import Settings
+from tidegate.sweep.sweeper import Sweeper
+
+_log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """``health`` and ``metrics`` are one where the latter has no address of its own."""
+
+    health: HttpServer
+    metrics: HttpServer
+
+    def start(self) -> None:
+        for server in {self.health, self.metrics}:
+            server.start()
+
+    def stop(self) -> None:
+        for server in {self.health, self.metrics}:
+            server.stop()
+
+
+@dataclass(slots=True)
+class Webhook:
+    """The server that pods come by, and what keeps its certificates where they are not mounted."""
+
+    server: WebhookServer
+    trust: WebhookTrust | None
+    interval_s: float
+    keeping: asyncio.Task[None] | None = None
+
+    def open(self) -> int:
+        """Take the port, and return it."""
+        return self.server.open()
+
+    async def start(self) -> None:
+        """Answer, now that it is known what is asked for. Idempotent."""
+        if self.trust is not None and self.keeping is None:
+            # Once before anybody counts on it: who comes by without trusting us goes on uninjected.
+            await self.trust.look()
+            self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="webhook certificates")
+        await self.server.start()
+
+    async def stop(self) -> None:
+        if self.keeping is not None:
+            self.keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.keeping
+        await self.server.stop()
+
+
+@dataclass(slots=True)
+class Operator:
+    """All parts of one running operator."""
+
+    settings: Settings
+    metrics: Metrics
+    servers: Servers
+    files: ConnectionFiles
+    live: LiveConnections
+    direct: DirectRunner
+    discovery: DiscoveryFeature
+    connections: LevelLoop
+    policies: LevelLoop
+    pauses: LevelLoop
+    sweeper: Sweeper
+    webhook: Webhook | None
+    index: PolicyIndex
+    kube: KubeClient
+    executor: ThreadPoolExecutor
+    patient_executor: ThreadPoolExecutor
+    freshness: health.Freshness
+    watchdog: asyncio.Task[None] | None = None
+    sweeping: asyncio.Task[None] | None = None
+    stopped: bool = False
+
+    async def start(self) -> None:
+        self.servers.start()
+        if self.webhook is not None:
+            _log.info("webhook on port %d", self.webhook.open())
+        self.watchdog = asyncio.create_task(
+            health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
+            name="freshness",
+        )
+        self.sweeping = asyncio.create_task(self.sweeper.run(), name="sweep")
+        where = ", ".join(self.settings.namespaces) or "the whole cluster"
+        _log.info(
+            "serving %s; health on port %d, metrics on port %d (authentication: %s)",
+            where,
+            self.servers.health.port,
+            self.servers.metrics.port,
+            self.settings.metrics_access,
+        )
+
+    async def stop(self) -> None:
+        """Stop in the order in which parts use one another; bounded. Idempotent."""
+        if self.stopped:
+            return
+        self.stopped = True
+        for task in (self.watchdog, self.sweeping):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self.webhook is not None:
+            await self.webhook.stop()
+        await self.pauses.stop()
+        await self.policies.stop()
+        await self.connections.stop()
+        await self.discovery.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
+        for live in self.live:
+            live.kafka.close()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.patient_executor.shutdown(wait=False, cancel_futures=True)
+        self.files.close()
+        self.servers.stop()
+        _log.info("stopped")
+
+    async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
+        loop = asyncio.get_running_loop()
+        return [
+            (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
+            for kind in (CONNECTIONS, POLICIES, PAUSES)
+        ]
+
+    async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
+        self.metrics.unobserved(unobserved)
+        listed = dict(found)
+        self.index.listed(listed[POLICIES], listed[CONNECTIONS])
+        if self.webhook is not None:
+            await self.webhook.start()
+        loops = {CONNECTIONS: self.connections, POLICIES: self.policies, PAUSES: self.pauses}
+        for kind, objects in found:
+            await loops[kind].retain({uid_of(body) for body in objects})

@@ -1,0 +1,141 @@
+"""``/healthz`` and ``/readyz``, and the check behind them.
+
+A watch can die unseen (kopf with narrow rights; a stream that hangs): the operator looks alive and does nothing. So our
+resources are listed outside kopf, and one whose generation stays unobserved too long fails the check. So does a
+listing, or an event loop, that has not come round for as long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from tidegate.kube.ports import Kind, KubeFailure, Object, name_of, namespace_of, uid_of
+from tidegate.service.http_server import Answer, Route
+
+_log = logging.getLogger(__name__)
+
+HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
+
+_SHOWN: Final = 10
+_AGAIN_S: Final = 1.0
+"""After a listing that failed: an API server that has just been told of our kinds answers 429 for a moment."""
+
+
+class Freshness:
+    """Which generations are unobserved since when. Fed from the event loop, asked from any thread."""
+
+    def __init__(self, limit_s: float, monotonic: Callable[[], float]) -> None:
+        self._limit_s = limit_s
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._since: dict[tuple[str, int], tuple[float, str]] = {}
+        self._listed_at = monotonic()
+        self._failure = ""
+        self._begun = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether what is there was listed once, and taken in by all who need it."""
+        with self._lock:
+            return self._begun
+
+    def begin(self) -> None:
+        with self._lock:
+            self._begun = True
+
+    def listed(self, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> int:
+        """Take in a listing of all our resources; returns how many are unobserved."""
+        now = self._monotonic()
+        unobserved: dict[tuple[str, int], tuple[float, str]] = {}
+        for kind, objects in kinds:
+            for body in objects:
+                generation = int(body["metadata"]["generation"])
+                observed = (body.get("status") or {}).get("observedGeneration")
+                if observed == generation or body["metadata"].get("deletionTimestamp"):
+                    continue
+                key = (uid_of(body), generation)
+                since, _ = self._since.get(key, (now, ""))
+                unobserved[key] = (since, f"{kind.kind} {namespace_of(body)}/{name_of(body)} generation {generation}")
+        with self._lock:
+            self._since, self._listed_at, self._failure = unobserved, now, ""
+        return len(unobserved)
+
+    def failed(self, failure: str) -> None:
+        """The listing failed."""
+        with self._lock:
+            self._failure = failure
+
+    def problems(self) -> list[str]:
+        """What is wrong, for a person; empty when all is well."""
+        now = self._monotonic()
+        with self._lock:
+            stale = [name for since, name in self._since.values() if now - since > self._limit_s]
+            quiet_s, failure = now - self._listed_at, self._failure
+        problems = [f"{name} was not observed within {self._limit_s:.0f} s" for name in sorted(stale)[:_SHOWN]]
+        if len(stale) > _SHOWN:
+            problems.append(f"and {len(stale) - _SHOWN} more")
+        if quiet_s > self._limit_s:
+            problems.append(f"our resources were not listed for {quiet_s:.0f} s" + (f": {failure}" if failure else ""))
+        return problems
+
+
+async def keep_fresh(
+    freshness: Freshness,
+    list_all: Callable[[], Awaitable[list[tuple[Kind, list[Object]]]]],
+    interval_s: float,
+    listed: Callable[[list[tuple[Kind, list[Object]]], int], Awaitable[None]],
+) -> None:
+    """List our resources for ever; ``listed`` is told of each listing and of the number that is unobserved.
+
+    What fails the check is logged when it changes.
+    """
+    told: list[str] = []
+    while True:
+        again_after_s = interval_s
+        try:
+            found = await list_all()
+            await listed(found, freshness.listed(found))
+            freshness.begin()
+        except KubeFailure as failure:
+            _log.warning("health: %s", failure)
+            freshness.failed(str(failure))
+            again_after_s = min(interval_s, _AGAIN_S)
+        problems = freshness.problems()
+        if problems and problems != told:
+            _log.error("%s fails: %s", HEALTH_PATH, "; ".join(problems))
+        told = problems
+        await asyncio.sleep(again_after_s)
+
+
+def health_route(freshness: Freshness) -> Route:
+    """200, or 503 with how many problems there are. Anybody may ask, so names and failures are in the log only."""
+
+    def route(_headers: Mapping[str, str]) -> Answer:
+        problems = len(freshness.problems())
+        return _answer(not problems, {"healthy": not problems, "problems": problems})
+
+    return route
+
+
+def ready_route(freshness: Freshness) -> Route:
+    """200 once the operator knows what is there, and so answers those who come to its webhook; 503 before, and while it
+    is not healthy.
+    """
+
+    def route(_headers: Mapping[str, str]) -> Answer:
+        is_ready = freshness.begun and not freshness.problems()
+        return _answer(is_ready, {"ready": is_ready})
+
+    return route
+
+
+def _answer(is_well: bool, content: Mapping[str, bool | int]) -> Answer:
+    status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(status, "application/json", json.dumps(content).encode() + b"\n")

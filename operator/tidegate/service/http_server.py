@@ -1,0 +1,164 @@
+"""A small HTTP server for a few read-only paths, with TLS where it is given certificates.
+
+What it answers is small and made in moments; whoever asks slowly, or too often at once, is dropped before it costs
+more.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from tidegate.service.settings import Address
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 10.0
+"""For the TLS handshake, and for each read and write of a connection."""
+
+_CONNECTIONS: Final = 32
+"""At once; further ones are closed unanswered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent. ``headers``: beside Content-Type and Content-Length."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Route = Callable[[Mapping[str, str]], Answer]
+"""From the request's headers, by lower-case name, to the answer. Called in a thread of the connection's own."""
+
+
+class TlsFiles:
+    """``tls.crt`` and ``tls.key`` of a folder, as a ``kubernetes.io/tls`` Secret is mounted; read anew when changed.
+
+    A mount is changed by a renamed link, so a pair that does not fit was read in between: the one before is used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._certificate, self._key = folder / "tls.crt", folder / "tls.key"
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """The server's context. Raises ``OSError`` where there never was a usable pair."""
+        with self._lock:
+            try:
+                seen = (self._certificate.stat().st_mtime_ns, self._key.stat().st_mtime_ns)
+                if self._context is None or seen != self._seen:
+                    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                    context.minimum_version = ssl.TLSVersion.TLSv1_2
+                    context.load_cert_chain(self._certificate, self._key)
+                    self._context, self._seen = context, seen
+            except OSError as error:  # ssl.SSLError is one
+                if self._context is None:
+                    raise
+                _log.warning("%s: the certificate is used as it was: %s", self._certificate.parent, error)
+            return self._context
+
+
+class HttpServer:
+    """Serves ``routes`` by path at ``address`` until it is stopped. ``setting``: the variable that named the address.
+
+    Raises ``OSError`` with a message for a person where it can't listen, or has no certificate to begin with.
+    """
+
+    def __init__(
+        self, setting: str, address: Address, routes: Mapping[str, Route], certificates: Path | None = None
+    ) -> None:
+        tls = TlsFiles(certificates) if certificates is not None else None
+        try:
+            if tls is not None:
+                tls.context()
+        except OSError as error:
+            raise OSError(f"no usable tls.crt and tls.key in {certificates}: {error}") from error
+        try:
+            self._server = _Server(address, dict(routes), tls)
+        except OSError as error:
+            raise OSError(f"{setting}: can't listen on {address}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name=setting.lower(), daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: Address, routes: Mapping[str, Route], tls: TlsFiles | None) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self.routes = routes
+        self._tls = tls
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__((address.host, address.port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's thread, so that a handshake that takes its time holds up nobody."""
+        request.settimeout(_TIMEOUT_S)
+        if self._tls is None:
+            super().finish_request(request, client_address)
+            return
+        with self._tls.context().wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature
+        _log.debug("a connection from %s ended", client_address[0], exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _TIMEOUT_S
+    server: _Server
+    server_version = "tidegate"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        routes = self.server.routes
+        route = routes.get(self.path.partition("?")[0])
+        if route is None:
+            answer = Answer(HTTPStatus.NOT_FOUND, "text/plain", f"there is {' and '.join(routes)}\n".encode())
+        else:
+            answer = route({name.lower(): value for name, value in self.headers.items()})
+        self.send_response(answer.status)
+        for name, value in {**answer.headers, "Content-Type": answer.content_type}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        _log.debug(format, *args)

@@ -1,0 +1,134 @@
+"""``/metrics``: who may read it, and what is answered.
+
+With ``kubernetes`` a reader shows a bearer token: the API server says whose it is (``authentication.k8s.io/v1
+TokenReview``) and whether that user may ``get`` the non-resource URL ``/metrics`` (``authorization.k8s.io/v1
+SubjectAccessReview``), as kube-rbac-proxy and the control plane's own servers do. Whoever cannot be asked about is
+turned away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from tidegate.kube.ports import KubeFailure, User
+from tidegate.service.http_server import Answer, Route
+
+_log = logging.getLogger(__name__)
+
+METRICS_PATH: Final = "/metrics"
+
+_ALLOWED_S: Final = 60.0
+_REFUSED_S: Final = 10.0
+"""How long an answer is kept: a right that is taken away ends within the former, a new one begins within the latter."""
+
+_KEPT: Final = 256
+_LONGEST_TOKEN: Final = 16 * 1024
+
+
+class Verdict(Enum):
+    """Whether a reader may read."""
+
+    ALLOWED = HTTPStatus.OK
+    UNKNOWN = HTTPStatus.UNAUTHORIZED
+    """Nobody knows whose token it is."""
+    FORBIDDEN = HTTPStatus.FORBIDDEN
+    UNDECIDED = HTTPStatus.SERVICE_UNAVAILABLE
+    """The API server could not be asked."""
+
+
+class Reviews(Protocol):
+    """The API server's word on users. Raises ``KubeFailure``."""
+
+    def user_of_token(self, token: str) -> User | None:
+        """``None``: it is nobody's, or not any more."""
+        ...
+
+    def may_get(self, user: User, path: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    verdict: Verdict
+    until_s: float
+
+
+class TokenAccess:
+    """Judges bearer tokens; thread-safe. Keeps digests of them, never tokens."""
+
+    def __init__(self, reviews: Reviews, monotonic: Callable[[], float]) -> None:
+        self._reviews = reviews
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._trouble = ""
+
+    def judge(self, headers: Mapping[str, str]) -> Verdict:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > _LONGEST_TOKEN or not token.isascii():
+            return Verdict.UNKNOWN
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            known = self._known.get(digest)
+        if known is not None and self._monotonic() < known.until_s:
+            return known.verdict
+        verdict = self._review(token)
+        if verdict is not Verdict.UNDECIDED:
+            kept_s = _ALLOWED_S if verdict is Verdict.ALLOWED else _REFUSED_S
+            with self._lock:
+                self._known[digest] = _Known(verdict, self._monotonic() + kept_s)
+                self._known.move_to_end(digest)
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+        return verdict
+
+    def _review(self, token: str) -> Verdict:
+        try:
+            user = self._reviews.user_of_token(token)
+            if user is None:
+                verdict = Verdict.UNKNOWN
+            else:
+                verdict = Verdict.ALLOWED if self._reviews.may_get(user, METRICS_PATH) else Verdict.FORBIDDEN
+        except KubeFailure as failure:
+            self._tell(f"{failure}. The operator needs create on tokenreviews and subjectaccessreviews")
+            return Verdict.UNDECIDED
+        self._tell("")
+        return verdict
+
+    def _tell(self, trouble: str) -> None:
+        with self._lock:
+            fresh, self._trouble = trouble != self._trouble, trouble
+        if fresh and trouble:
+            _log.warning("who reads %s can't be told: %s", METRICS_PATH, trouble)
+
+
+_REFUSALS: Final = {
+    Verdict.UNKNOWN: b"a bearer token of this cluster is needed\n",
+    Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind a role that may to it\n",
+    Verdict.UNDECIDED: b"the API server could not be asked who this is: try again\n",
+}
+
+
+def metrics_route(registry: CollectorRegistry, access: TokenAccess | None) -> Route:
+    """``access`` ``None``: everybody who reaches the address may read."""
+
+    def route(headers: Mapping[str, str]) -> Answer:
+        verdict = Verdict.ALLOWED if access is None else access.judge(headers)
+        if verdict is Verdict.ALLOWED:
+            return Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry))
+        # RFC 6750, section 3
+        challenge = {"WWW-Authenticate": "Bearer"} if verdict is Verdict.UNKNOWN else {}
+        return Answer(verdict.value, "text/plain", _REFUSALS[verdict], challenge)
+
+    return route

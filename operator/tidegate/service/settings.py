@@ -1,0 +1,202 @@
+"""What the operator is told by its environment, checked once at the start."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+
+from tidegate.jobs.settings import SparkSettings
+
+_PREFIX: Final = "TIDEGATE_"
+
+
+class BadSettings(ValueError):
+    """The environment cannot be used: one line a variable, each says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0: any free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine, or this pod, reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it stands for all of the machine's addresses."""
+        return ipaddress.ip_address(self.host).is_unspecified
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _address(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    host, colon, port = value.rpartition(":")
+    host = host.strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError("has to be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080") from None
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("has to end in a port from 0 to 65535, such as 127.0.0.1:8080")
+    return Address(host, int(port))
+
+
+def _names(value: Any) -> Any:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+def _all_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
+            raise ValueError(f"{name!r} is not a namespace: lower-case letters, digits and '-', separated by commas")
+    return names
+
+
+class MetricsAuthentication(StrEnum):
+    """Who may read ``/metrics``. ``KUBERNETES``: whoever may ``get`` that non-resource URL, by a bearer token."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+
+
+def _needs_own_address(folder: Path, info: ValidationInfo) -> Path:
+    if info.data.get("metrics_address") is None:
+        raise ValueError(f"is of use only with {_PREFIX}METRICS_ADDRESS: set that too, or remove this")
+    return folder
+
+
+def _has_certificates(address: Address, info: ValidationInfo) -> Address:
+    """A webhook needs certificates: mounted ones, or a place for its own."""
+    given = info.data
+    own = ("namespace", "webhook_secret", "webhook_service")
+    if given.get("webhook_certificates") is None and not all(given.get(name) for name in own):
+        names = ", ".join(f"{_PREFIX}{name.upper()}" for name in own)
+        raise ValueError(f"needs certificates: set {_PREFIX}WEBHOOK_CERTIFICATES, or all of {names}")
+    return address
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(BaseModel):
+    """The operator's settings. Each field is the variable ``TIDEGATE_<FIELD>``; ``spark`` has its own, see there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespaces: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_all_namespaces)] = ()
+    """Those served, separated by commas; empty: the whole cluster."""
+
+    health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
+    """``/healthz`` and ``/readyz``, open to whoever reaches them; in a pod ``0.0.0.0:8080``."""
+
+    metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
+    """``/metrics``; unset: beside ``/healthz``; in a pod ``0.0.0.0:8443``."""
+
+    metrics_authentication: MetricsAuthentication | None = None
+    """Who may read them. ``none``: everybody; ``kubernetes``: whoever may ``get`` the non-resource URL ``/metrics``, by
+    a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
+
+    metrics_certificates: Annotated[Path, AfterValidator(_needs_own_address)] | None = None
+    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
+    Unset: plain HTTP."""
+
+    namespace: Annotated[str, Field(max_length=63)] = ""
+    """The operator's own, from the downward API."""
+
+    webhook_certificates: Path | None = None
+    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: the operator makes its own."""
+
+    webhook_secret: str = ""
+    """Where its own certificates are kept, in ``namespace``."""
+
+    webhook_service: str = ""
+    """By whose names its own certificates are found."""
+
+    webhook_configuration: str = ""
+    """The MutatingWebhookConfiguration that is told of its own CA; empty: none is."""
+
+    webhook_address: Annotated[Address, BeforeValidator(_address), AfterValidator(_has_certificates)] | None = None
+    """Where pods come by to be injected, over HTTPS; unset: nothing is injected. In a pod ``0.0.0.0:9443``."""
+
+    agent_image: Annotated[str, Field(min_length=1)] = "tidegate-agent:latest"
+    """What an injected pod takes the agent from."""
+
+    agent_image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
+    """``Always``, ``IfNotPresent`` or ``Never``."""
+
+    health_interval_s: Seconds = 20.0
+    """Between two listings of our resources by the freshness check."""
+
+    unobserved_limit_s: Seconds = 90.0
+    """How long a resource's generation may stay unobserved before ``/healthz`` fails."""
+
+    runtime_directory: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / "tidegate")
+    """Where connections' certificates and passwords are kept as files: memory-backed, for this process only."""
+
+    active_tick_s: Seconds = 1.0
+    """Between two looks at a Kafka cluster, and at a run, while a run is under way."""
+
+    pause_tick_s: Seconds = 0.2
+    """The same while consumers are about to let go of what a pause asks for."""
+
+    unmanaged_after_s: Seconds = 5.0
+    """How long an owner may say nothing to a pause before it counts as one without the agent."""
+
+    idle_tick_s: Seconds = 10.0
+    """Between two looks at a Kafka cluster otherwise, and at Secrets for changes."""
+
+    deletion_limit_s: Seconds = 120.0
+    """How long a deletion in mid-run may wait for the offsets to be put back, and that of a pause for Kafka."""
+
+    max_launches: Annotated[int, Field(ge=1, le=100)] = 12
+    """How often a run's job is started in all before the run fails."""
+
+    threads: Annotated[int, Field(ge=2, le=64)] = 8
+    """For calls to the API server and looks at Kafka; as many again for taking runs over."""
+
+    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
+
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+
+    @property
+    def metrics_access(self) -> MetricsAuthentication:
+        """What holds: metrics are open to the network only where that was said."""
+        if self.metrics_authentication is not None:
+            return self.metrics_authentication
+        is_local = (self.metrics_address or self.health_address).is_local
+        return MetricsAuthentication.NONE if is_local else MetricsAuthentication.KUBERNETES
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Raises ``BadSettings``, which names the variables."""
+        given = {
+            name: environment[f"{_PREFIX}{name.upper()}"]
+            for name in cls.model_fields
+            if name != "spark" and environment.get(f"{_PREFIX}{name.upper()}")
+        }
+        try:
+            spark = SparkSettings.from_environment(environment)
+        except ValueError as error:
+            raise BadSettings(str(error)) from None
+        try:
+            return cls.model_validate({**given, "spark": spark})
+        except ValidationError as error:
+            lines = [f"{_PREFIX}{str(e['loc'][0]).upper()} is {e['input']!r}: {e['msg']}" for e in error.errors()]
+            raise BadSettings("\n".join(lines)) from None

@@ -1,0 +1,235 @@
+"""A connection's passes: what Prometheus is told of a cluster, and that it goes with its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.live import LiveConnections
+from tidegate.connection.observer import Observer, Snapshot
+from tidegate.connection.reconcile import ConnectionReconciler, Parts
+from tidegate.kafka.capabilities import GroupKind, Support
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kafka_client.settings import BadConnection
+from tidegate.kube.ports import CONNECTIONS, Object
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
+from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus
+from tidegate.service.metrics import Metrics
+
+CREATED = "2026-01-01T00:00:00Z"
+NAME = "ns/kafka"
+
+
+class World:
+    """A KafkaConnection and a reconciler."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kube = FakeKube()
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.metrics = Metrics()
+        self.live = LiveConnections()
+        self.executor = ThreadPoolExecutor(1)
+        self.topics = TopicsOfConnections(self.executor, 60, self.live.topics_checked)
+        self.opens: Callable[[Connection], FakeKafka] = lambda _connection: self.kafka
+        self.observer = Observer(self.executor, active_tick_s=3600, idle_tick_s=3600, looked=self._looked)
+        self.reconciler = ConnectionReconciler(
+            Parts(
+                kube=self.kube,
+                files=ConnectionFiles(folder),
+                live=self.live,
+                topics=self.topics,
+                observer=self.observer,
+                open_kafka=self._open,
+                executor=self.executor,
+                patient_executor=self.executor,
+                clock=self.clock,
+                metrics=self.metrics,
+                idle_tick_s=10,
+            )
+        )
+        self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
+
+    def _open(self, connection: Connection) -> FakeKafka:
+        return self.opens(connection)
+
+    def _looked(self, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
+        self.metrics.looked(connection, seconds, groups=groups, failed=snapshot.failure is not None, unreadable=0)
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(CONNECTIONS, "ns", "kafka")
+
+    def look(self) -> float:
+        """One pass with a look of its own; seconds until the next."""
+        for live in self.live:
+            self.observer.connect(live.uid, NAME, self.kafka)
+        return asyncio.run(self.reconciler.reconcile(self.body)).again_after_s
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"connection": NAME, **labels})
+
+    def series(self) -> set[str]:
+        """The metrics that have a series about this connection."""
+        return {
+            sample.name
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.labels.get("connection") == NAME and not sample.name.endswith("_created")
+        }
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+@pytest.mark.parametrize("failure", [Unavailable("nobody answers"), NotAuthorized("describe the cluster")])
+def test_a_cluster_is_up_while_it_answers(world: World, failure: KafkaFailure) -> None:
+    world.look()
+    assert world.metric("tidegate_connection_up") == 1
+    assert world.metric("tidegate_observations_total", outcome="ok") == 1
+    assert world.metric("tidegate_observations_total", outcome="failed") == 0
+
+    world.kafka.fail("cluster", failure)
+    world.look()
+    assert world.metric("tidegate_connection_up") == 0
+    assert world.metric("tidegate_observations_total", outcome="failed") == 1
+
+    world.look()
+    assert world.metric("tidegate_connection_up") == 1
+
+
+def test_a_connection_that_cannot_be_opened_is_not_up(world: World) -> None:
+    spec = {
+        "bootstrapServers": "127.0.0.1:9092",
+        "authentication": {"type": "plain", "username": "u", "passwordSecret": {"name": "no-such", "key": "k"}},
+    }
+    world.look()
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+
+    world.look()
+
+    assert world.metric("tidegate_connection_up") == 0
+
+
+def test_what_the_client_library_refuses_is_said(world: World) -> None:
+    def refuse(_connection: object) -> FakeKafka:
+        raise BadConnection("spec.properties: socket.keepalive.enable: has to be true or false")
+
+    world.opens = refuse
+
+    world.look()
+
+    ready = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "BadSettings")
+    assert "socket.keepalive.enable" in ready.message
+    assert world.metric("tidegate_connection_up") == 0
+
+
+def test_control_topics_that_somebody_needs_are_made_and_said_to_be_usable(world: World) -> None:
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS) is None
+    world.topics.want("ns", "kafka")
+
+    world.look()
+
+    topics = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
+    assert topics is not None
+    assert (topics.status, topics.reason) == ("True", "Usable")
+
+
+def capabilities(world: World) -> CapabilitiesStatus:
+    found = read_status(ConnectionStatus, world.body).capabilities
+    assert found is not None
+    return found
+
+
+def test_what_the_brokers_allow_is_said_by_kind_of_group(world: World) -> None:
+    world.kafka.refuses = frozenset({GroupKind.CONSUMER})
+
+    world.look()
+
+    said = capabilities(world)
+    assert said.resettable == "empty, classic, streams"
+    assert [(row.groups, row.support) for row in said.resets] == [
+        ("Empty", "Supported"),
+        ("Classic", "Supported"),
+        ("Consumer", "Unsupported"),
+        ("Streams", "Supported"),
+    ]
+    assert "UNKNOWN_MEMBER_ID" in said.resets[2].message
+
+
+@pytest.mark.parametrize(
+    ("support", "resettable"),
+    [
+        (Support.UNKNOWN, "empty?, classic?, consumer?, streams?"),
+        (Support.NOT_OFFERED, "none"),
+        (Support.UNSUPPORTED, "none"),
+    ],
+)
+def test_what_is_not_known_is_not_said_to_be_forbidden(world: World, support: Support, resettable: str) -> None:
+    world.kafka.told_support = support
+    world.look()
+    assert capabilities(world).resettable == resettable
+    ready = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert ready is not None
+    assert ready.status == "True"
+
+
+def test_what_the_brokers_allow_stays_where_they_do_not_tell(world: World) -> None:
+    world.look()
+    before = capabilities(world)
+
+    world.kafka.fail("capabilities", Unavailable("nobody answers"))
+    world.look()
+    assert capabilities(world) == before
+
+    world.kafka.fail("cluster", Unavailable("nobody answers"))
+    world.look()
+    assert capabilities(world) == before
+
+
+def test_other_words_for_the_same_are_not_worth_a_write(world: World) -> None:
+    world.kafka.refuses = frozenset(GroupKind)
+    world.look()
+    before = world.body["metadata"]["resourceVersion"]
+
+    world.kafka.refusal = "the coordinator refused them once more"
+    world.look()
+    assert world.body["metadata"]["resourceVersion"] == before
+
+    world.kafka.refuses = frozenset({GroupKind.STREAMS})
+    world.look()
+    assert capabilities(world).resettable == "empty, classic, consumer"
+
+
+def test_no_series_outlives_its_connection(world: World) -> None:
+    world.look()
+    world.metrics.polled(NAME, 0.1, failed=False)
+    assert world.series() == {
+        "tidegate_connection_up",
+        "tidegate_discovery_polls_total",
+        "tidegate_observations_total",
+        "tidegate_observed_groups",
+        "tidegate_unreadable_control_records",
+    }
+    body = world.body
+
+    asyncio.run(world.reconciler.forget(body))
+
+    assert world.series() == set()

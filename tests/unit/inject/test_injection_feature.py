@@ -1,0 +1,141 @@
+"""The feature of ``spec.consumers``, with pods that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import cast
+
+from prometheus_client import CollectorRegistry
+
+from support.fake_pods import FakePods
+from tidegate.connection.live import Live
+from tidegate.inject.feature import InjectionFeature, Parts
+from tidegate.inject.index import PolicyIndex
+from tidegate.inject.metrics import InjectionMetrics
+from tidegate.inject.patch import AgentImage
+from tidegate.kube.ports import KubeFailure
+from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import find_condition
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CONNECTION = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "KafkaConnection",
+    "metadata": {"name": "kafka", "namespace": "ns", "uid": "c", "generation": 1},
+    "spec": {"bootstrapServers": "kafka:9092"},
+}
+POLICY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "OffsetResetPolicy",
+    "metadata": {"name": "p", "namespace": "ns", "uid": "p", "generation": 1},
+    "spec": {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
+    },
+}
+
+
+def one_ready_pod(*, budget: int | None = None, failure: KubeFailure | None = None) -> FakePods:
+    """Of a ReplicaSet that is to have one."""
+    pods = FakePods(budget=budget, failure=failure)
+    uid = pods.add_controller("ns", "apps/v1", "ReplicaSet", "rs", 1)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "controller": True}
+    pods.add_pod("ns", "x", {"app": "payments"}, owner)
+    return pods
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return NOW
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def feature(pods: FakePods, clock: StillClock | None = None, *, webhook: bool = True) -> InjectionFeature:
+    index = PolicyIndex(lambda: [POLICY], lambda: [CONNECTION])
+    index.listed([], [])
+    return InjectionFeature(
+        Parts(
+            pods=pods,
+            index=index,
+            agent=AgentImage("agent:1", "Never"),
+            webhook=webhook,
+            executor=ThreadPoolExecutor(1),
+            clock=clock or StillClock(),
+            metrics=InjectionMetrics(CollectorRegistry()),
+            rolling_s=2.0,
+        )
+    )
+
+
+def kept(feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None) -> FeatureOutcome:
+    spec = parse_spec(OffsetResetPolicySpec, POLICY)
+    # Nothing of the connection is looked at here.
+    policy = PolicyView(POLICY, spec, status or PolicyStatus(), cast("Live", None), NOW, resetting)
+    return asyncio.run(feature.reconcile(policy))
+
+
+def reason(found: FeatureOutcome) -> str:
+    condition = find_condition(found.status.conditions, "Injected")
+    return condition.reason if condition is not None else ""
+
+
+def test_one_look_lists_asks_and_evicts_and_the_next_one_comes_later() -> None:
+    pods, clock = one_ready_pod(), StillClock()
+    one = feature(pods, clock)
+
+    first = kept(one)
+    clock.seconds = 1.0
+    second = kept(one, status=first.status)
+
+    assert pods.asked == ["list ns app=payments", "read apps/v1 ReplicaSet ns/rs", "evict ns/x uid-2"]
+    assert (reason(first), first.again_after_s) == ("RollingOut", 2.0)
+    assert second.status == first.status
+    clock.seconds = 2.0
+    kept(one, status=first.status)
+    assert pods.asked[3:] == ["list ns app=payments"]  # where there is none, as nobody makes another here
+
+
+def test_a_budget_that_allows_nothing_is_asked_less_often() -> None:
+    found = kept(feature(one_ready_pod(budget=0)))
+
+    assert (reason(found), found.again_after_s) == ("RollingOut", 10.0)
+    assert found.status.injection is not None
+    assert found.status.injection.stale_before is None
+
+
+def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:
+    pods = one_ready_pod()
+
+    found = kept(feature(pods), resetting=True)
+
+    assert pods.asked == []
+    assert found.status == PolicyStatus()
+
+
+def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:
+    pods = one_ready_pod()
+
+    assert reason(kept(feature(pods, webhook=False))) == "WebhookOff"
+    assert pods.asked == []
+
+
+def test_a_right_that_is_missing_is_said_in_the_condition() -> None:
+    found = kept(feature(one_ready_pod(failure=KubeFailure("list the pods of ns: 403 forbidden"))))
+
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("PodsNotRead", "list the pods of ns: 403 forbidden")
+    assert found.again_after_s == 60.0

@@ -1,0 +1,126 @@
+"""/healthz: what is unobserved too long, and who answers."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from typing import Any
+
+from tidegate.kube.ports import POLICIES, KubeFailure, KubeUnavailable
+from tidegate.service.health import Freshness, health_route, keep_fresh, ready_route
+from tidegate.service.http_server import HttpServer
+from tidegate.service.settings import Address
+
+
+class Time:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def policy(generation: int, observed: int | None, **metadata: Any) -> dict[str, Any]:
+    status = {} if observed is None else {"observedGeneration": observed}
+    return {
+        "metadata": {"uid": "u", "namespace": "ns", "name": "p", "generation": generation, **metadata},
+        "status": status,
+    }
+
+
+def test_a_generation_that_stays_unobserved_fails_the_check_until_it_is_seen() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+
+    assert freshness.listed([(POLICIES, [policy(2, 1)])]) == 1
+    time.at += 29
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    assert freshness.problems() == []
+    time.at += 2
+    assert freshness.problems() == ["OffsetResetPolicy ns/p generation 2 was not observed within 30 s"]
+
+    assert freshness.listed([(POLICIES, [policy(2, 2)])]) == 0
+    assert freshness.problems() == []
+
+
+def test_each_generation_has_its_own_time() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    time.at += 29
+    freshness.listed([(POLICIES, [policy(3, 2)])])
+    time.at += 10
+
+    assert freshness.problems() == []
+
+
+def test_what_is_being_deleted_is_not_waited_for() -> None:
+    freshness = Freshness(30, Time())
+
+    assert freshness.listed([(POLICIES, [policy(2, None, deletionTimestamp="2026-01-01T00:00:00Z")])]) == 0
+
+
+def test_a_listing_that_does_not_come_round_fails_the_check_and_says_why() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.listed([])
+    freshness.failed("list offsetresetpolicies: 403")
+    time.at += 31
+
+    assert freshness.problems() == ["our resources were not listed for 31 s: list offsetresetpolicies: 403"]
+
+
+def test_the_check_is_open_to_anybody_and_names_nobody() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    server = HttpServer("TIDEGATE_HEALTH_ADDRESS", Address("127.0.0.1", 0), {"/healthz": health_route(freshness)})
+    server.start()
+    try:
+        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": 0})
+        freshness.listed([(POLICIES, [policy(2, 1)])])
+        time.at += 31
+        assert _get(server.port, "/healthz") == (503, {"healthy": False, "problems": 2})
+        assert _get(server.port, "/") == (404, "there is /healthz\n")
+    finally:
+        server.stop()
+
+
+def test_it_is_ready_once_everybody_has_taken_in_the_first_listing_that_is_asked_for_again_soon() -> None:
+    freshness = Freshness(30, Time())
+    ready = ready_route(freshness)
+    seen: list[HTTPStatus] = []
+    answers: list[list[Any] | KubeFailure] = [KubeUnavailable("429 storage is (re)initializing"), []]
+
+    async def list_all() -> list[Any]:
+        seen.append(ready({}).status)
+        answer = answers.pop(0)
+        if isinstance(answer, KubeFailure):
+            raise answer
+        return answer
+
+    async def begin() -> None:
+        taken_in = asyncio.Event()
+
+        async def listed(_found: list[Any], _unobserved: int) -> None:
+            seen.append(ready({}).status)
+            asyncio.get_running_loop().call_soon(taken_in.set)
+
+        keeping = asyncio.create_task(keep_fresh(freshness, list_all, 3600, listed))
+        async with asyncio.timeout(10):
+            await taken_in.wait()
+        keeping.cancel()
+
+    asyncio.run(begin())
+
+    assert seen == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
+    assert ready({}).status is HTTPStatus.OK
+
+
+def _get(port: int, path: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            status, text = answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read().decode()
+    return status, json.loads(text) if text.startswith("{") else text

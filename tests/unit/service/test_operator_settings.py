@@ -1,0 +1,72 @@
+"""The environment, checked."""
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.jobs.settings import RunnerKind
+from tidegate.service.settings import Address, BadSettings, MetricsAuthentication, Settings
+
+
+def test_an_empty_environment_serves_the_cluster_and_listens_on_the_loopback_interface() -> None:
+    settings = Settings.from_environment({})
+
+    assert settings.namespaces == ()
+    assert settings.health_address == Address("127.0.0.1", 8080)
+    assert settings.spark.runner is RunnerKind.NONE
+
+
+def test_variables_are_taken_over() -> None:
+    settings = Settings.from_environment(
+        {
+            "TIDEGATE_NAMESPACES": "a, b",
+            "TIDEGATE_HEALTH_ADDRESS": "[::1]:0",
+            "TIDEGATE_ACTIVE_TICK_S": "0.5",
+            "TIDEGATE_RUNTIME_DIRECTORY": "/run/tidegate",
+            "TIDEGATE_SPARK_RUNNER": "local",
+            "HOME": "/root",
+        }
+    )
+
+    assert settings.namespaces == ("a", "b")
+    assert settings.health_address == Address("::1", 0)
+    assert str(settings.health_address) == "[::1]:0"
+    assert settings.active_tick_s == 0.5
+    assert settings.runtime_directory == Path("/run/tidegate")
+    assert settings.spark.runner is RunnerKind.LOCAL
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIDEGATE_HEALTH_ADDRESS", "localhost:8080"),
+        ("TIDEGATE_HEALTH_ADDRESS", "127.0.0.1"),
+        ("TIDEGATE_HEALTH_ADDRESS", "127.0.0.1:99999"),
+        ("TIDEGATE_METRICS_AUTHENTICATION", "password"),
+        ("TIDEGATE_METRICS_CERTIFICATES", "/certificates-of-no-address"),
+        ("TIDEGATE_NAMESPACES", "Not_A_Namespace"),
+        ("TIDEGATE_IDLE_TICK_S", "0"),
+        ("TIDEGATE_IDLE_TICK_S", "soon"),
+        ("TIDEGATE_MAX_LAUNCHES", "0"),
+        ("TIDEGATE_LOG_LEVEL", "LOUD"),
+        ("TIDEGATE_SPARK_RUNNER", "yarn"),
+    ],
+)
+def test_what_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadSettings, match=name):
+        Settings.from_environment({name: value})
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "none"),
+        ({"TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "kubernetes"),
+        ({"TIDEGATE_METRICS_ADDRESS": "[::]:8443"}, "kubernetes"),
+        ({"TIDEGATE_METRICS_ADDRESS": "127.0.0.1:8443", "TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "none"),
+        ({"TIDEGATE_METRICS_ADDRESS": "0.0.0.0:8443", "TIDEGATE_METRICS_AUTHENTICATION": "none"}, "none"),
+        ({"TIDEGATE_METRICS_AUTHENTICATION": "kubernetes"}, "kubernetes"),
+    ],
+)
+def test_metrics_are_open_to_the_network_only_where_that_was_said(environment: dict[str, str], expected: str) -> None:
+    assert Settings.from_environment(environment).metrics_access is MetricsAuthentication(expected)
