@@ -1,4 +1,4 @@
-"""``tidegate-operator uninstall``: let go of everything before Tidegate goes, and leave the resources where they are.
+"""``tidegate-operator uninstall``: release everything before Tidegate is removed; the resources stay.
 
 First the operator is ended, if its Deployment is named: two would undo each other's work. Then the same reconcilers as
 ever are shown each pause and each policy as if it had been deleted (:mod:`tidegate.kube.uninstall_client`): they

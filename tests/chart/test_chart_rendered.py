@@ -125,7 +125,7 @@ def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
 
 def _variables_of_settings() -> set[str]:
     own = {f"TIDEGATE_{name.upper()}" for name in Settings.model_fields if name != "spark"}
-    source = (PROJECT / "operator" / "tidegate" / "spark" / "settings.py").read_text()
+    source = (PROJECT / "operator" / "tidegate" / "jobs" / "settings.py").read_text()
     read = {
         f"TIDEGATE_SPARK_{call.args[0].value}"
         for call in ast.walk(ast.parse(source))

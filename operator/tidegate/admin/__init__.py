@@ -1,6 +1,4 @@
-"""Pausing and resuming partitions of live consumer groups from a program: what the pause KIP (KIP-1249) adds to Kafka's
-``Admin``, on the brokers there are. See :class:`tidegate.admin.client.TidegateAdmin`.
-"""
+"""A Python library that pauses and resumes partitions of live groups, as the pause KIP adds it to Kafka's ``Admin``."""
 
 from tidegate.admin.client import TidegateAdmin
 from tidegate.admin.errors import (

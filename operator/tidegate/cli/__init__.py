@@ -1,1 +1,1 @@
-"""``tidegate``: by hand, and without Kubernetes, what the resources do."""
+"""The command line ``tidegate``: by hand, and without Kubernetes, what the resources do."""

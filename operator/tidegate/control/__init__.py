@@ -1,1 +1,1 @@
-"""The control and ack topics: what they carry, and how it adds up to gates (design: "Closing a gate")."""
+"""The control and ack topics: records, and the gates, claims and acks that they add up to."""

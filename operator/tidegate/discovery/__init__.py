@@ -1,1 +1,1 @@
-"""New partitions are found, told to the agents, and given a start before a group at ``latest`` skips their records."""
+"""New partitions: found, announced to the agents, and given a first offset before ``latest`` skips records."""

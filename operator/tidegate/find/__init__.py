@@ -1,1 +1,1 @@
-"""Finding offsets by what records hold: which records to look at, and when to stop. Pure; Spark does the looking."""
+"""Finding offsets by what records contain: which records to read, and when to stop. Pure; Spark reads them."""

@@ -1,1 +1,1 @@
-"""What a policy's ``consumers`` are told by their environment, and which pods that is for."""
+"""Managed consumers: which pods get which settings of the agent, the webhook that adds them, and the rollout."""

@@ -1,1 +1,1 @@
-"""Starting Spark from outside: what a job is given, the runners, and whether it can be started at all."""
+"""Starting Spark from outside: what a job is told, what is mounted for it, and the runners that start and stop it."""

@@ -1,0 +1,1 @@
+"""Kafka's nouns, and the ports through which everything else asks for them. No client library."""

@@ -1,1 +1,1 @@
-"""What talks to brokers: raw requests, and confluent_kafka for records. Nothing else in here decides anything."""
+"""The only code that talks to brokers: raw requests, and confluent_kafka for records."""

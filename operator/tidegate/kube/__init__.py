@@ -1,0 +1,1 @@
+"""The Kubernetes API: ports, clients, and the loop that passes over each object until it is as it should be."""

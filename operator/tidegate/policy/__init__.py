@@ -1,1 +1,1 @@
-"""``OffsetResetPolicy``: one pass over it, and the seam to its features."""
+"""``OffsetResetPolicy``: one pass over it, and the interface of the features that it configures."""

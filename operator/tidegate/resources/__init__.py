@@ -1,4 +1,4 @@
-"""The three kinds at the edge: specs, status and conditions. Imports the standard library and pydantic only."""
+"""The custom resources as models: specs, status and conditions. Imports the standard library and pydantic only."""
 
 from tidegate.resources.base import (
     API_GROUP,

@@ -1,1 +1,1 @@
-"""Keeping a group's place beyond the brokers' retention of offsets (KIP-211)."""
+"""Keeping the committed offsets of a group without members beyond the brokers' retention (KIP-211)."""

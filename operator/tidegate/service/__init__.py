@@ -1,1 +1,1 @@
-"""What surrounds the work of the operator: its settings, logs, metrics and HTTP servers."""
+"""What surrounds the operator's work: settings, logs, metrics, health and HTTP servers."""

@@ -1,1 +1,1 @@
-"""Where all groups of a cluster stood, written down by a schedule and found again. Pure: jobs read and write it."""
+"""Backups of the offsets of all groups: when one is due, where it is stored, and how a group is restored from it."""

@@ -1,1 +1,1 @@
-"""Spark: the application a run is carried out in, the runners that start it, and the job itself."""
+"""What runs inside Spark, in the driver and the executors. The only code that imports pyspark."""

@@ -1,1 +1,1 @@
-"""Holds that nobody lets go of any more: found, told and released (docs/adr/0016)."""
+"""Holds whose run or pause is gone: found, reported and released."""

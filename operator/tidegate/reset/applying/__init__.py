@@ -1,1 +1,1 @@
-"""From a plan to offsets that are committed and read back, in a group that is live."""
+"""From a plan to offsets that are committed and read back while the group is live."""

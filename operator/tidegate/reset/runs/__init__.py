@@ -1,1 +1,1 @@
-"""A run from its request to its result: what is to be done next, and who does it."""
+"""A run from its request to its result: what happens next, and where it is carried out."""
