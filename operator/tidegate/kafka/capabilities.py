@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tidegate.kafka.model import Group, GroupType
+from tidegate.kafka.model import Group, GroupState, GroupType
 
 TXN_OFFSET_COMMIT: Final = 28
 CONSUMER_GROUP_HEARTBEAT: Final = 68
@@ -86,8 +86,8 @@ _SWITCHED_BY: Final = {GroupKind.CONSUMER: "group.version", GroupKind.STREAMS: "
 
 
 def kind_of(group: Group) -> GroupKind | None:
-    """``None`` for members of a kind that is not told."""
-    if not group.has_members:
+    """``None`` for members of a kind that is not told. A group whose state is unknown may have members unseen."""
+    if not group.has_members and group.state is not GroupState.UNKNOWN:
         return GroupKind.EMPTY
     kinds = {
         GroupType.CLASSIC: GroupKind.CLASSIC,

@@ -30,7 +30,7 @@ from tidegate.kafka.model import (
 )
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka_client.control import KafkaControlTopics
-from tidegate.kafka_client.group_descriptions import describe_groups
+from tidegate.kafka_client.group_descriptions import alive_by_listing, describe_groups
 from tidegate.kafka_client.librdkafka import failure, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.membership import KafkaMembership
@@ -114,13 +114,10 @@ class KafkaClient:
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         groups = describe_groups(self._wire, group_ids)
-        # A streams or share group answers a consumer group's describe as if it were dead.
+        # A streams or share group answers a consumer group's describe as if it were dead, and so does a KIP-848 group
+        # of brokers that cannot describe one yet.
         if any(g.state is GroupState.DEAD for g in groups.values()):
-            types = self._wire.group_types()
-            for group_id, group in groups.items():
-                kind = types.get(group_id, "")
-                if group.state is GroupState.DEAD and kind in (GroupType.STREAMS, GroupType.SHARE):
-                    groups[group_id] = Group(group_id, GroupState.UNKNOWN, GroupType(kind))
+            groups |= alive_by_listing(groups, self._wire.list_groups())
         return groups
 
     def group_ids(self) -> frozenset[str]:

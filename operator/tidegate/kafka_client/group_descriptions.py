@@ -7,7 +7,7 @@ protocol is asked for groups of that first, and those that are none are describe
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeGroupsRequest
@@ -17,7 +17,7 @@ from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.kafka.rights import on_group
 from tidegate.kafka_client.consumer_group_describe import ConsumerGroupDescribeRequest
-from tidegate.kafka_client.requests import GROUP_ID_NOT_FOUND, Wire, check
+from tidegate.kafka_client.requests import GROUP_ID_NOT_FOUND, ListedGroup, Wire, check
 
 _UNSUPPORTED_VERSION: Final = 35
 _NOT_OF_THE_CONSUMER_PROTOCOL: Final = frozenset({GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION})
@@ -44,6 +44,25 @@ def target_assignments(wire: Wire, group_id: str) -> dict[str, frozenset[TopicPa
         for row in _of_the_consumer_protocol(wire, [group_id]).values()
         for member in row.members
     }
+
+
+def alive_by_listing(groups: Mapping[str, Group], listed: Iterable[ListedGroup]) -> dict[str, Group]:
+    """Those that are described as dead and listed all the same: their kind cannot be described this way, so all that is
+    known of them is that they are there.
+
+    Brokers before 3.8 list groups without their kind: what they list as alive there is a KIP-848 group of 3.7's early
+    access, which has no ConsumerGroupDescribe.
+    """
+    dead = {group_id for group_id, group in groups.items() if group.state is GroupState.DEAD}
+    kinds = {row.group_id: _kind(row) for row in listed if row.group_id in dead}
+    return {group_id: Group(group_id, GroupState.UNKNOWN, kind) for group_id, kind in kinds.items() if kind is not None}
+
+
+def _kind(row: ListedGroup) -> GroupType | None:
+    if row.type in (GroupType.STREAMS, GroupType.SHARE):
+        return GroupType(row.type)
+    hidden = not row.type and row.protocol_type == _CONSUMERS and row.state.lower() not in ("", "empty", "dead")
+    return GroupType.CONSUMER if hidden else None
 
 
 def _of_the_consumer_protocol(wire: Wire, group_ids: Collection[str]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What is made of a classic member's assignment, which any client may have written."""
+"""What is made of a classic member's assignment, which any client may have written, and of groups that are listed as
+alive and described as dead."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from tidegate.kafka.model import TopicPartition
-from tidegate.kafka_client.group_descriptions import assigned
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.kafka_client.group_descriptions import alive_by_listing, assigned
+from tidegate.kafka_client.requests import ListedGroup
 
 VERSION = b"\x00\x00"
 
@@ -54,3 +56,32 @@ def test_one_that_cannot_be_read_is_none(raw: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_are_an_error(raw: bytes) -> None:
     assert all(isinstance(p.topic, str) and isinstance(p.partition, int) for p in assigned(VERSION + raw))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind", "state", "found"),
+    [
+        ("streams", "streams", "Stable", GroupType.STREAMS),
+        ("share", "share", "", GroupType.SHARE),
+        ("consumer", "", "stable", GroupType.CONSUMER),  # as 3.7.2 lists a KIP-848 group
+        ("consumer", "", "Empty", None),
+        ("consumer", "", "Dead", None),
+        ("consumer", "classic", "Stable", None),  # it came to be after it was described
+        ("connect", "", "Stable", None),
+        ("", "", "", None),
+    ],
+)
+def test_a_group_described_as_dead_is_alive_where_it_is_listed_so(
+    protocol: str, kind: str, state: str, found: GroupType | None
+) -> None:
+    dead = {"a": Group("a", GroupState.DEAD, GroupType.SIMPLE), "b": Group("b", GroupState.DEAD, GroupType.SIMPLE)}
+    listed = [ListedGroup("a", protocol, kind, state), ListedGroup("other", "streams", "streams", "Stable")]
+
+    alive = alive_by_listing(dead, listed)
+
+    assert alive == ({} if found is None else {"a": Group("a", GroupState.UNKNOWN, found)})
+
+
+def test_what_is_described_as_alive_stays_as_it_was_described() -> None:
+    stable = {"a": Group("a", GroupState.STABLE, GroupType.CLASSIC)}
+    assert alive_by_listing(stable, [ListedGroup("a", "consumer", "", "stable")]) == {}
