@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -49,6 +48,7 @@ from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import READY, find_condition, is_true
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -98,12 +98,14 @@ class ConnectionReconciler:
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         if live is not None:
-            await self._do(live.kafka.close)
-        await self._do(parts.files.remove, uid)
+            await in_thread(self._parts.executor, live.kafka.close)
+        await in_thread(self._parts.executor, parts.files.remove, uid)
 
     async def refresh(self, body: Object) -> Object | None:
         try:
-            fresh = await self._do(self._parts.kube.get, CONNECTIONS, namespace_of(body), name_of(body))
+            fresh = await in_thread(
+                self._parts.executor, self._parts.kube.get, CONNECTIONS, namespace_of(body), name_of(body)
+            )
         except NotFound:
             return None
         return fresh if uid_of(fresh) == uid_of(body) else None
@@ -149,7 +151,7 @@ class ConnectionReconciler:
 
     async def _secret(self, namespace: str, name: str) -> Any:
         try:
-            return await self._do(self._parts.kube.secret, namespace, name)
+            return await in_thread(self._parts.executor, self._parts.kube.secret, namespace, name)
         except NotFound:
             return None
 
@@ -161,9 +163,9 @@ class ConnectionReconciler:
         open_now = parts.live.get(namespace, name)
         if open_now is not None and open_now.uid == uid and open_now.digest == digest:
             return
-        folder = await self._do(parts.files.put, uid, contents)
+        folder = await in_thread(self._parts.executor, parts.files.put, uid, contents)
         connection = connection_in(spec, folder)
-        kafka = await self._do(parts.open_kafka, connection)
+        kafka = await in_thread(self._parts.executor, parts.open_kafka, connection)
         parts.live.put(
             Live(
                 uid=uid,
@@ -182,7 +184,7 @@ class ConnectionReconciler:
         if open_now is not None:
             if open_now.uid != uid:
                 parts.observer.disconnect(open_now.uid)
-            await self._do(open_now.kafka.close)
+            await in_thread(self._parts.executor, open_now.kafka.close)
 
     # --- say ----------------------------------------------------------------------------------------------------------
 
@@ -211,8 +213,10 @@ class ConnectionReconciler:
         if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
             kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
             key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
-            await self._do(parts.kube.record, body, KubeEvent(kind, says.reason, says.message, key))
-        body = await self._do(parts.kube.replace_status, CONNECTIONS, body, after.to_json())
+            await in_thread(
+                self._parts.executor, parts.kube.record, body, KubeEvent(kind, says.reason, says.message, key)
+            )
+        body = await in_thread(self._parts.executor, parts.kube.replace_status, CONNECTIONS, body, after.to_json())
         parts.metrics.wrote_status(CONNECTIONS.kind)
         return body
 
@@ -225,7 +229,3 @@ class ConnectionReconciler:
         if isinstance(seen, Cluster):
             return self._parts.idle_tick_s
         return float(min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures[uid] - 1, 10)))
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))

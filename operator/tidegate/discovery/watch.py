@@ -32,6 +32,7 @@ from tidegate.reset.model import Phase
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.policy import NewPartition, NewPartitions
 from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -247,16 +248,15 @@ class ConnectionWatch:
         parts, kafka, wish = self._parts, self.live.kafka, guard.wish
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown:
-            starts = await self._do(
-                functools.partial(
-                    give_starts,
-                    kafka,
-                    parts.clock,
-                    wish.group,
-                    unknown,
-                    just_made=[p for p in just_made if p in unknown],
-                    agents_decide=wish.tells_agents,
-                )
+            starts = await in_thread(
+                self._parts.executor,
+                give_starts,
+                kafka,
+                parts.clock,
+                wish.group,
+                unknown,
+                just_made=[p for p in just_made if p in unknown],
+                agents_decide=wish.tells_agents,
             )
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
@@ -265,7 +265,7 @@ class ConnectionWatch:
         if late and not guard.resetting:
             asker = Asker(guard.uid, guard.policy, self.live.uid)
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
-            result = await self._do(functools.partial(send_back, wish.group, late))
+            result = await in_thread(self._parts.executor, send_back, wish.group, late)
             if result.phase is Phase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:
@@ -309,7 +309,7 @@ class ConnectionWatch:
     async def _tell_time(self) -> None:
         clock = self._parts.clock
         sent_s = clock.monotonic()
-        at_ms = await self._do(self.live.kafka.control.write_clock)
+        at_ms = await in_thread(self._parts.executor, self.live.kafka.control.write_clock)
         self._time = BrokerTime(at_ms, sent_s, clock.monotonic())
 
     async def _write(self) -> None:
@@ -317,7 +317,7 @@ class ConnectionWatch:
         keys = sorted(self._unwritten, key=lambda k: (k.topic, k.topic_id, -k.partition))
         records = {key: self._unwritten[key] for key in keys}
         if records:
-            await self._do(functools.partial(self.live.kafka.control.write_partitions, records))
+            await in_thread(self._parts.executor, self.live.kafka.control.write_partitions, records)
             self._unwritten = {key: value for key, value in self._unwritten.items() if records.get(key) != value}
 
     def _find_unwritten(self) -> None:
@@ -352,9 +352,6 @@ class ConnectionWatch:
         elif self._trouble and not trouble:
             _log.info("%s: new partitions are looked for again", self._name)
         self._trouble = trouble
-
-    async def _do(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,6 +21,7 @@ from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, 
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.conditions import INJECTED, ConditionStatus, without_condition
 from tidegate.resources.policy import ConsumersSpec, InjectionStatus
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +109,9 @@ class InjectionFeature:
         parts, namespace, name = self._parts, namespace_of(policy.body), name_of(policy.body)
         bodies: Sequence[Object] = ()
         if parts.webhook:
-            bodies = await self._do(parts.pods.pods, namespace, selector_text(consumers.selector))
+            bodies = await in_thread(
+                self._parts.executor, parts.pods.pods, namespace, selector_text(consumers.selector)
+            )
         found = (seen_pod(body, name, around, parts.agent) for body in bodies)
         seen = Seen(
             now=policy.now,
@@ -124,7 +125,9 @@ class InjectionFeature:
         desired: dict[str, int] = {}
         for owner in to_ask(seen):
             try:
-                body = await self._do(parts.pods.controller, namespace, owner.api_version, owner.kind, owner.name)
+                body = await in_thread(
+                    self._parts.executor, parts.pods.controller, namespace, owner.api_version, owner.kind, owner.name
+                )
             except NotFound:
                 continue
             wished = desired_pods(body)
@@ -136,7 +139,9 @@ class InjectionFeature:
         pod = decision.evict
         if pod is None:
             return decision
-        evicted = await self._do(self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid)
+        evicted = await in_thread(
+            self._parts.executor, self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid
+        )
         self._parts.metrics.evicted(evicted.value)
         if evicted is Evicted.YES:
             _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)
@@ -148,10 +153,6 @@ class InjectionFeature:
         if decision.status.retry_at is not None:
             return min(_AGAIN_S, max(1.0, (decision.status.retry_at - seen.now) / timedelta(seconds=1)))
         return _AGAIN_S
-
-    async def _do(self, call: Callable[..., T], *arguments: str) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
 
 
 def _named(policy: PolicyView, around: Surroundings | None) -> NamedPolicy | None:

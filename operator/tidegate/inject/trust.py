@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -18,6 +17,7 @@ from tidegate.inject.certificates import CERTIFICATE, KEY, Certificates
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.kube.injection import KeptSecret, WebhookObjects
 from tidegate.kube.ports import Conflict, KubeFailure
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,9 @@ class WebhookTrust:
                 return
             self._use(current)
             if self._place.configuration:
-                changed = await self._do(self._objects.trust, self._place.configuration, current.bundle)
+                changed = await in_thread(
+                    self._executor, self._objects.trust, self._place.configuration, current.bundle
+                )
                 if changed:
                     _log.info("MutatingWebhookConfiguration %s has the CA certificates", self._place.configuration)
         except (KubeFailure, FilesFailure) as failure:
@@ -93,14 +95,14 @@ class WebhookTrust:
         """What the Secret has, renewed where that is due. ``None``: others keep changing it."""
         place = self._place
         for _ in range(_ATTEMPTS):
-            kept = await self._do(self._objects.secret, place.namespace, place.secret)
+            kept = await in_thread(self._executor, self._objects.secret, place.namespace, place.secret)
             found = certificates.read(kept.data)
             wanted = certificates.renewed(found, place.names, self._now())
             if wanted is found:
                 return wanted
             fresh = KeptSecret(certificates.written(wanted), kept.version)
             try:
-                await self._do(self._objects.put_secret, place.namespace, place.secret, fresh)
+                await in_thread(self._executor, self._objects.put_secret, place.namespace, place.secret, fresh)
             except Conflict:
                 continue
             _log.info("Secret %s/%s has new certificates, until %s", place.namespace, place.secret, wanted.expires)
@@ -113,7 +115,3 @@ class WebhookTrust:
         if pair[CERTIFICATE] != self._used:
             self._files.put(FOLDER, pair)
             self._used = pair[CERTIFICATE]
-
-    async def _do(self, call: Callable[..., T], *arguments: object) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, functools.partial(call, *arguments))

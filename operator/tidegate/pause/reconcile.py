@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from tidegate.connection.control_topics import TopicsOfConnections, trouble_of
 from tidegate.connection.live import Live, LiveConnections
@@ -54,6 +54,7 @@ from tidegate.resources.pause import (
     WorkloadRef,
 )
 from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +160,9 @@ class PauseReconciler:
 
     async def refresh(self, body: Object) -> Object | None:
         try:
-            fresh = await self._do(self._parts.kube.get, PAUSES, namespace_of(body), name_of(body))
+            fresh = await in_thread(
+                self._parts.executor, self._parts.kube.get, PAUSES, namespace_of(body), name_of(body)
+            )
         except NotFound:
             return None
         return fresh if uid_of(fresh) == uid_of(body) else None
@@ -225,7 +228,9 @@ class PauseReconciler:
         now_s = asyncio.get_running_loop().time()
         raises = seen.deleting_since is None
         look = functools.partial(self._scaler.look, raises=raises)
-        found = await self._do(look, namespace, seen.uid, seen.status, refs, memory.scaler, now_s)
+        found = await in_thread(
+            self._parts.executor, look, namespace, seen.uid, seen.status, refs, memory.scaler, now_s
+        )
         return replace(seen, workloads=found)
 
     async def _observed(
@@ -274,7 +279,7 @@ class PauseReconciler:
         """All the group's offsets: its topics are those that it has offsets for, too."""
         now_s = asyncio.get_running_loop().time()
         if memory.committed_s is None or now_s - memory.committed_s >= self._parts.tick.active_s:
-            memory.committed = await self._do(live.kafka.committed, spec.group)
+            memory.committed = await in_thread(self._parts.executor, live.kafka.committed, spec.group)
             memory.committed_s = now_s
         return memory.committed
 
@@ -299,8 +304,8 @@ class PauseReconciler:
             if row.phase is PausePhase.PAUSED
         ]
         try:
-            bounds = await self._do(live.kafka.log_bounds, rows)
-            committed = await self._do(live.kafka.committed, seen.spec.group)
+            bounds = await in_thread(self._parts.executor, live.kafka.log_bounds, rows)
+            committed = await in_thread(self._parts.executor, live.kafka.committed, seen.spec.group)
         except KafkaFailure as failure:
             # They are only told; the pause does not depend on them.
             _log.debug("%s: its lag could not be read: %s", seen.name, failure)
@@ -315,10 +320,12 @@ class PauseReconciler:
         self._measure(seen, decision, memory)
         for happening in decision.happenings:
             if happening.key not in memory.told:
-                await self._do(parts.kube.record, body, happening)
+                await in_thread(self._parts.executor, parts.kube.record, body, happening)
                 memory.told.add(happening.key)
         if decision.status != seen.status:
-            body = await self._do(parts.kube.replace_status, PAUSES, body, decision.status.to_json())
+            body = await in_thread(
+                self._parts.executor, parts.kube.replace_status, PAUSES, body, decision.status.to_json()
+            )
             parts.metrics.wrote_status(PAUSES.kind)
         return body
 
@@ -338,16 +345,25 @@ class PauseReconciler:
             case None:
                 pass
             case AddFinalizer():
-                return await self._do(self._parts.kube.set_finalizers, PAUSES, body, [*finalizers, plan.FINALIZER])
+                return await in_thread(
+                    self._parts.executor, self._parts.kube.set_finalizers, PAUSES, body, [*finalizers, plan.FINALIZER]
+                )
             case RemoveFinalizer():
-                return await self._do(self._parts.kube.set_finalizers, PAUSES, body, finalizers)
+                return await in_thread(self._parts.executor, self._parts.kube.set_finalizers, PAUSES, body, finalizers)
             case ChangeHolds(changes):
                 if live is None:
                     raise ValueError("holds are changed through a connection")
                 await self._change(body, live, changes, memory)
             case SetReplicas() | TellKeda():
                 loop = asyncio.get_running_loop()
-                await self._do(self._scaler.do, namespace_of(body), decision.action, memory.scaler, loop.time())
+                await in_thread(
+                    self._parts.executor,
+                    self._scaler.do,
+                    namespace_of(body),
+                    decision.action,
+                    memory.scaler,
+                    loop.time(),
+                )
                 memory.wrote_s = loop.time()
             case _:
                 assert_never(decision.action)
@@ -358,13 +374,13 @@ class PauseReconciler:
         began_s = loop.time()
         try:
             if changes.write:
-                await self._patiently(live.kafka.control.hold, changes.write)
+                await in_thread(self._parts.patient_executor, live.kafka.control.hold, changes.write)
                 memory.held_s |= {key.topic_partition: began_s for key in changes.write}
                 if memory.refused is not None:
                     memory.refused = None
                     self._topics.forget(live.uid)  # to be told of anew
             if changes.release:
-                await self._patiently(live.kafka.control.release, changes.release)
+                await in_thread(self._parts.patient_executor, live.kafka.control.release, changes.release)
                 for key in changes.release:
                     memory.held_s.pop(key.topic_partition, None)
         except (NotAuthorized, Refused) as failure:
@@ -378,14 +394,6 @@ class PauseReconciler:
             # Also when it failed: what of it is there is to be read, not guessed.
             memory.wrote_s = loop.time()
         _log.info("%s: wrote %d hold(s), released %d", label_of(body), len(changes.write), len(changes.release))
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
-
-    async def _patiently(self, call: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.patient_executor, functools.partial(call, *arguments))
 
 
 def _not_ready(why: str) -> Refusal:

@@ -124,6 +124,7 @@ from tidegate.resources.policy import (
     SnapshotTarget,
 )
 from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -239,7 +240,9 @@ class PolicyReconciler:
 
     async def refresh(self, body: Object) -> Object | None:
         try:
-            fresh = await self._do(self._parts.kube.get, POLICIES, namespace_of(body), name_of(body))
+            fresh = await in_thread(
+                self._parts.executor, self._parts.kube.get, POLICIES, namespace_of(body), name_of(body)
+            )
         except NotFound:
             return None
         return fresh if uid_of(fresh) == uid_of(body) else None
@@ -362,7 +365,7 @@ class PolicyReconciler:
         """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
         store = self._open_store(body, run_id, self._binding(body, run_id))
         try:
-            return await self._do(store.load)
+            return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
 
@@ -376,7 +379,7 @@ class PolicyReconciler:
             return None
         store = self._open_store(body, run_id, EndBinding(kept.digest))
         try:
-            return await self._do(store.load)
+            return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
 
@@ -391,7 +394,7 @@ class PolicyReconciler:
         if current.application is None:
             return RunnerSeen(engine)
         launch = self._launch(body, spec, current, current.application)
-        status = await self._do(runner.status, launch)
+        status = await in_thread(self._parts.executor, runner.status, launch)
         if status.state is not RunnerState.RUNNING and memory.dead != launch.name:
             memory.dead, memory.died_at = launch.name, self._parts.clock.now()
         return RunnerSeen(
@@ -559,7 +562,7 @@ class PolicyReconciler:
                 return undo_not_found(undone)
             ends = dict(earlier.result.ends) if earlier.result is not None else {}
             runs = self._runs_beneath(body, undone, ends)
-            groups = await self._patiently(functools.partial(undone_groups, earlier, runs))
+            groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
         except ForgedRun as forged:
             return Refusal(decisions.FORGED, f"spec.reset.to.undo: {forged}")
         except ForeignRun as foreign:
@@ -608,7 +611,7 @@ class PolicyReconciler:
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:
-            texts = await self._do(self._parts.kube.config_map, namespace_of(body), named.name)
+            texts = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace_of(body), named.name)
         except NotFound:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: there is no ConfigMap {named.name} in this namespace")
         text: str | None = texts.get(named.key)
@@ -651,8 +654,8 @@ class PolicyReconciler:
         """
         now = asyncio.get_running_loop().time()
         if self._listing is None or now - self._listing.at_s > _LISTING_S:
-            connections = await self._do(self._parts.kube.list, CONNECTIONS)
-            policies = await self._do(self._parts.kube.list, POLICIES)
+            connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
+            policies = await in_thread(self._parts.executor, self._parts.kube.list, POLICIES)
             cluster_ids = {
                 (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
             }
@@ -665,14 +668,16 @@ class PolicyReconciler:
         parts, memory = self._parts, self._memory(body)
         for happening in decision.happenings:
             if happening.key not in memory.told:
-                await self._do(parts.kube.record, body, happening)
+                await in_thread(self._parts.executor, parts.kube.record, body, happening)
                 memory.told.add(happening.key)
         reset = decision.status.reset
         parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
             if _goes_ahead(seen, decision):
                 self._listing = None
-            body = await self._do(parts.kube.replace_status, POLICIES, body, decision.status.to_json())
+            body = await in_thread(
+                self._parts.executor, parts.kube.replace_status, POLICIES, body, decision.status.to_json()
+            )
             parts.metrics.wrote_status(POLICIES.kind)
             self._count_end(memory, seen, decision)
         return body
@@ -702,9 +707,11 @@ class PolicyReconciler:
             case None:
                 pass
             case AddFinalizer():
-                return await self._do(parts.kube.set_finalizers, POLICIES, body, [*finalizers, decisions.FINALIZER])
+                return await in_thread(
+                    self._parts.executor, parts.kube.set_finalizers, POLICIES, body, [*finalizers, decisions.FINALIZER]
+                )
             case RemoveFinalizer():
-                body = await self._do(parts.kube.set_finalizers, POLICIES, body, finalizers)
+                body = await in_thread(self._parts.executor, parts.kube.set_finalizers, POLICIES, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The policy goes with its run in mid-flight: nobody will see how that ends.
                     parts.metrics.run_finished(
@@ -714,11 +721,11 @@ class PolicyReconciler:
             case CreateRun(request):
                 binding = self._binding(body, request.run_id)
                 store = self._open_store(body, request.run_id, binding, owner_reference(body))
-                await self._do(store.create, request)
+                await in_thread(self._parts.executor, store.create, request)
             case decisions.Launch(name):
                 await self._start_job(body, seen, decision, name)
             case Approve():
-                await self._do(self._store(body, seen).approve)
+                await in_thread(self._parts.executor, self._store(body, seen).approve)
             case Fence(number):
                 await self._fence(body, seen, number)
             case Halt(briefly=True):
@@ -740,7 +747,7 @@ class PolicyReconciler:
         launch = self._launch(body, seen.spec, reset, name)
         if reset.engine is Engine.SPARK and seen.run is not None:
             await self._check_connections(body, seen, planned=seen.run.plan is not None)
-        await self._do(self._parts.runners[reset.engine].start, launch)
+        await in_thread(self._parts.executor, self._parts.runners[reset.engine].start, launch)
         memory = self._memory(body)
         memory.launched.add(name)
         memory.halted = ""
@@ -752,9 +759,9 @@ class PolicyReconciler:
         store = self._store(body, seen)
         fleet = self._fleet_parts(body, seen, live)
         if fleet is None:
-            await self._patiently(functools.partial(job.fence, store, live.kafka, self._parts.clock))
+            await in_thread(self._parts.patient_executor, job.fence, store, live.kafka, self._parts.clock)
         else:
-            await self._patiently(functools.partial(fleet_job.fence, store, fleet, live.kafka))
+            await in_thread(self._parts.patient_executor, fleet_job.fence, store, fleet, live.kafka)
         self._memory(body).fenced = number
         if seen.runner is not None:
             self._parts.metrics.job_died(seen.runner.engine.value)
@@ -793,7 +800,7 @@ class PolicyReconciler:
             launch = self._launch(body, seen.spec, current, current.application)
             try:
                 async with asyncio.timeout(limit_s):
-                    await self._patiently(functools.partial(runner.stop, launch))
+                    await in_thread(self._parts.patient_executor, runner.stop, launch)
             except (TimeoutError, RunnerFailure) as error:
                 unstopped = error  # consumers need not wait for that, too
         confines, live = self._confines(body, current.id), self._connection(body, seen)
@@ -807,7 +814,7 @@ class PolicyReconciler:
             job.halt(live.kafka, self._parts.clock, uid, runs)
 
         async with asyncio.timeout(limit_s):
-            await self._patiently(halt)
+            await in_thread(self._parts.patient_executor, halt)
         if unstopped is None or limit_s is not None:
             self._memory(body).halted = current.id
             _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
@@ -854,7 +861,7 @@ class PolicyReconciler:
         read as it is, and not within its confines."""
         document = run_name(name_of(body), uid_of(body), run_id_of(seen.status, seen.wanted) or "")
         store = self._parts.open_store(namespace_of(body), document, None)
-        request = (await self._do(store.load)).request
+        request = (await in_thread(self._parts.executor, store.load)).request
         used = [(self._connection(body, seen), request.connection)]
         if isinstance(request.target, FromCluster) and not planned:
             other = self._other(body, seen.wanted)
@@ -950,13 +957,6 @@ class PolicyReconciler:
 
     def _memory(self, body: Object) -> _Memory:
         return self._memories.setdefault(uid_of(body), _Memory())
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
-
-    async def _patiently(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, call)
 
 
 # --- checks before a run ----------------------------------------------------------------------------------------------

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
 from tidegate.connection.live import Live
@@ -28,6 +26,7 @@ from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look,
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide
 from tidegate.retention.status import Done, Restored, refused, retained, without_retention
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +142,9 @@ class RetentionFeature:
         now_ms = int(policy.now.timestamp() * 1000)
         settings = await self._brokers_settings(policy.live, now_ms)
         commits = _covered(
-            await self._do(policy.live.kafka.retention.commits, group.group_id), policy.spec, policy.live
+            await in_thread(self._parts.executor, policy.live.kafka.retention.commits, group.group_id),
+            policy.spec,
+            policy.live,
         )
         # What was stored may be of a time when more was allowed, or by somebody to whom less is.
         rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
@@ -165,7 +166,9 @@ class RetentionFeature:
         known = self._settings.get(live.uid)
         if known is None or now_ms - known.at_ms > _SETTINGS_MS:
             try:
-                settings: RetentionSettings | None = await self._do(live.kafka.retention.settings)
+                settings: RetentionSettings | None = await in_thread(
+                    self._parts.executor, live.kafka.retention.settings
+                )
             except NotAuthorized as error:
                 _log.info("%s/%s: %s; taking offsets to last a day", live.namespace, live.name, error)
                 settings = None
@@ -181,7 +184,9 @@ class RetentionFeature:
             return None
         if anew or _is_out_of_date(memory, seen):
             try:
-                memory.log = await self._patiently(live.kafka.retention.log, seen.group.group_id, memory.log)
+                memory.log = await in_thread(
+                    self._parts.patient_executor, live.kafka.retention.log, seen.group.group_id, memory.log
+                )
             except NotAuthorized as error:
                 _log.info("%s/%s: %s; going by what is observed", live.namespace, live.name, error)
                 memory.log_refused_ms = seen.now_ms
@@ -215,7 +220,7 @@ class RetentionFeature:
                 _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
             if not plan.lost or not spec.guard:
                 return Done(renewed=len(renewed))
-            bounds = await self._do(kafka.log_bounds, list(plan.lost))
+            bounds = await in_thread(self._parts.executor, kafka.log_bounds, list(plan.lost))
             wanted = {p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset)) for p, row in plan.lost.items()}
             restored = await self._commit(policy, seen, wanted, {})
             memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
@@ -243,8 +248,13 @@ class RetentionFeature:
         wanted: Mapping[TopicPartition, Commit],
         found: Mapping[TopicPartition, Commit],
     ) -> frozenset[TopicPartition]:
-        return await self._patiently(
-            policy.live.kafka.retention.commit, seen.group.group_id, wanted, found, retention_ms=seen.kept_for_ms
+        return await in_thread(
+            self._parts.patient_executor,
+            policy.live.kafka.retention.commit,
+            seen.group.group_id,
+            wanted,
+            found,
+            retention_ms=seen.kept_for_ms,
         )
 
     # --- the snapshot -------------------------------------------------------------------------------------------------
@@ -259,7 +269,7 @@ class RetentionFeature:
         namespace, name = namespace_of(policy.body), snapshot_name(policy)
         places, stored_ms = Places(), None
         try:
-            data = await self._do(self._parts.kube.config_map, namespace, name)
+            data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
             places = decode(data, policy.spec.only_group)
             stored_ms = places.looked_ms
         except NotFound:
@@ -275,7 +285,9 @@ class RetentionFeature:
             return ""
         try:
             data = encode(places, policy.spec.only_group)
-            await self._do(self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data)
+            await in_thread(
+                self._parts.executor, self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data
+            )
         except TooLarge as error:
             return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
         except Conflict as error:
@@ -285,16 +297,6 @@ class RetentionFeature:
 
     def _document(self, policy: PolicyView, memory: _Memory) -> str | None:
         return None if memory.stored_ms is None else snapshot_name(policy)
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._parts.executor, functools.partial(call, *arguments)
-        )
-
-    async def _patiently(self, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._parts.patient_executor, functools.partial(call, *arguments, **options)
-        )
 
 
 def snapshot_name(policy: PolicyView) -> str:

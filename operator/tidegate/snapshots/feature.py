@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tidegate.connection.allow import STORAGE_NOT_ALLOWED, storage_not_allowed
 from tidegate.connection.live import unmounted
@@ -44,6 +43,7 @@ from tidegate.snapshots.metrics import SnapshotMetrics
 from tidegate.snapshots.order import Order
 from tidegate.snapshots.schedule import Attempt, Take, Wait, decide, due_at
 from tidegate.snapshots.status import Standing, backed_up, refused, without_snapshots
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class SnapshotFeature:
         if memory.document is not None and memory.document.is_under_way and self._parts.runner is not None:
             launch = Launch(memory.document.order.attempt, memory.namespace, "")
             try:
-                await self._patiently(self._parts.runner.stop, launch)
+                await in_thread(self._parts.patient_executor, self._parts.runner.stop, launch)
             except (RunnerFailure, TimeoutError) as failure:
                 _log.warning("%s/%s: %s; its job ends by itself", memory.namespace, memory.name, failure)
 
@@ -171,14 +171,14 @@ class SnapshotFeature:
         """The document after a look at the job: started where it was not, ended where it has ended."""
         runner = self._runner()
         launch = self._launch(policy, document.order)
-        status = await self._do(runner.status, launch)
+        status = await in_thread(self._parts.executor, runner.status, launch)
         # After the look at the job: what it stored before it ended is seen then.
         document = await self._read(policy, memory)
         if not document.is_under_way:
             return document
         over = policy.now - document.asked.asked_at > JOB_LIMIT
         if status.state is RunnerState.LOST and memory.started != launch.name and not over:
-            await self._do(runner.start, launch)
+            await in_thread(self._parts.executor, runner.start, launch)
             memory.started, memory.trouble = launch.name, ""
             _log.info("%s: started job %s", label_of(policy.body), launch.name)
             return document
@@ -362,7 +362,7 @@ class SnapshotFeature:
     async def _look(self, policy: PolicyView) -> Document | None:
         namespace, name = namespace_of(policy.body), document_name(name_of(policy.body), uid_of(policy.body))
         try:
-            return decode_document(await self._do(self._parts.kube.config_map, namespace, name))
+            return decode_document(await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name))
         except NotFound:
             return None
         except BadDocument as bad:
@@ -371,19 +371,11 @@ class SnapshotFeature:
 
     async def _write(self, policy: PolicyView, memory: _Memory, document: Document) -> Document:
         name = document_name(name_of(policy.body), uid_of(policy.body))
-        await self._do(self._parts.kube.put_config_map, policy.body, name, encode_document(document))
+        await in_thread(
+            self._parts.executor, self._parts.kube.put_config_map, policy.body, name, encode_document(document)
+        )
         memory.document, memory.trouble = document, ""
         return document
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._parts.executor, functools.partial(call, *arguments)
-        )
-
-    async def _patiently(self, call: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._parts.patient_executor, functools.partial(call, *arguments)
-        )
 
 
 def _is_same(order: Order, wanted: Order) -> bool:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer
@@ -37,6 +37,7 @@ from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.policy import PolicyStatus
 from tidegate.service.metrics import Metrics
 from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -126,14 +127,14 @@ class Sweeper:
             gates, live.uid, there, self._suspects.get(live.uid, {}), began_s, settle_s
         )
         if left:
-            connection = await self._do(parts.kube.get, CONNECTIONS, live.namespace, live.name)
+            connection = await in_thread(self._parts.executor, parts.kube.get, CONNECTIONS, live.namespace, live.name)
             for one in left:
                 await self._release(live, connection, one)
 
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()
-        pauses = await self._do(self._parts.kube.list, PAUSES)
-        policies = await self._do(self._parts.kube.list, POLICIES)
+        pauses = await in_thread(self._parts.executor, self._parts.kube.list, PAUSES)
+        policies = await in_thread(self._parts.executor, self._parts.kube.list, POLICIES)
         runs = ((uid_of(body), under_way(read_status(PolicyStatus, body))) for body in policies)
         return There(
             pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
@@ -149,16 +150,17 @@ class Sweeper:
             # Before the effect, of which nobody would tell if this process died after it.
             key = f"{HOLDS_SWEPT}/{left.holder}/{left.group}/{left.epoch}/{len(left.keys)}"
             message = f"released what nobody would have let go of; {what}"
-            await self._do(self._parts.kube.record, connection, KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key))
+            await in_thread(
+                self._parts.executor,
+                self._parts.kube.record,
+                connection,
+                KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key),
+            )
         loop = asyncio.get_running_loop()
         release = functools.partial(live.kafka.control.release, left.keys)
         await loop.run_in_executor(self._parts.patient_executor, release)
         self._parts.metrics.swept(left.kind.value, len(left.keys))
         _log.warning("%s/%s: released what was left behind; %s", live.namespace, live.name, what)
-
-    async def _do(self, call: Callable[..., T], *arguments: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._parts.executor, functools.partial(call, *arguments))
 
 
 def _goes_through(body: Object, live: Live) -> bool:
