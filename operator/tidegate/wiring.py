@@ -51,7 +51,7 @@ from tidegate.pause.model import Patience, Tick
 from tidegate.pause.reconcile import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
 from tidegate.policy.feature import Feature
-from tidegate.policy.reconcile import Parts as PolicyParts
+from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import ForeignRun, RunNotFound, RunStore, StaleAttempt

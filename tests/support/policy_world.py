@@ -22,7 +22,8 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
 from tidegate.policy.feature import Feature
-from tidegate.policy.reconcile import Parts, PolicyReconciler
+from tidegate.policy.parts import Parts
+from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.runs import fleet_job, job

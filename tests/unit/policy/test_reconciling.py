@@ -889,7 +889,7 @@ def test_a_policy_is_not_kept_by_a_kafka_that_hangs(world: World, monkeypatch: p
     holding(world, end_by_abandoning)
     answers = threading.Event()
     monkeypatch.setattr(world.kafka.control, "read", lambda *_: answers.wait(30))
-    monkeypatch.setattr("tidegate.policy.reconcile._BRIEFLY_S", 0.05)
+    monkeypatch.setattr("tidegate.policy.supervise._BRIEFLY_S", 0.05)
     with ThreadPoolExecutor(1) as patient:
         world.reconciler = PolicyReconciler(replace(world.reconciler._parts, patient_executor=patient))
 

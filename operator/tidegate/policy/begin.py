@@ -1,0 +1,403 @@
+"""Whether a run may begin, and with what: connection, what is allowed, engine, target, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from tidegate.connection.allow import (
+    GROUP_NOT_ALLOWED,
+    STORAGE_NOT_ALLOWED,
+    TOPIC_NOT_ALLOWED,
+    group_not_allowed,
+    storage_not_allowed,
+    topic_not_allowed,
+)
+from tidegate.connection.live import Live, unmounted
+from tidegate.connection.observer import NotLookedAt
+from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
+from tidegate.kafka.names import is_pattern
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    POLICIES,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.policy.parts import Parts
+from tidegate.policy.runs import PolicyRuns, read_spec
+from tidegate.reset.model import (
+    FailurePolicy,
+    FleetRequest,
+    FromFile,
+    FromGroup,
+    RecordSchema,
+    SchemaFormat,
+    Target,
+    Undo,
+)
+from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
+from tidegate.reset.runs import decisions
+from tidegate.reset.runs.decisions import (
+    Start,
+    awaits_approval,
+    is_settled,
+    under_way,
+)
+from tidegate.reset.runs.fleet_job import undone_groups
+from tidegate.reset.runs.queue import Claim, blocker
+from tidegate.reset.runs.request import (
+    NOTHING_TO_UNDO,
+    Refusal,
+    cluster_target,
+    make_request,
+    record_target,
+    run_name,
+    selections,
+    simple_target,
+    snapshot_target,
+    undo_not_found,
+    undo_target,
+)
+from tidegate.reset.store import ForeignRun, ForgedRun
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import STALLED, is_true
+from tidegate.resources.policy import (
+    ClusterTarget,
+    ConfigMapTarget,
+    Engine,
+    OffsetResetPolicySpec,
+    PolicyStatus,
+    ResetSpec,
+    ResetStatus,
+)
+from tidegate.threads import in_thread
+
+CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
+BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
+
+_LISTING_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """``cluster_ids`` by a connection's namespace and name; empty for one that was never ready."""
+
+    at_s: float
+    cluster_ids: Mapping[tuple[str, str], str]
+    policies: tuple[Object, ...]
+
+
+class Beginning:
+    """The checks before a run.
+
+    One policy at a time goes from asked for to begun, while it holds ``admission``: who is in whose way is decided
+    under it.
+    """
+
+    def __init__(self, parts: Parts, runs: PolicyRuns) -> None:
+        self._parts = parts
+        self._runs = runs
+        self._listing: _Listing | None = None
+        self.admission = asyncio.Lock()
+
+    def want(self, body: Object, spec: OffsetResetPolicySpec | None, *, active: bool) -> None:
+        """Tell the observer what of the cluster this policy needs to know from now on."""
+        uid = uid_of(body)
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
+            self._parts.observer.drop(uid)
+        else:
+            self._parts.observer.want(uid, live.uid, spec.group, active=active)
+
+    def begun(self) -> None:
+        """A run goes ahead: what was listed of the others' is void."""
+        self._listing = None
+
+    async def start(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, current: ResetStatus | None
+    ) -> Start:
+        """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        other = self._runs.other(body, reset)
+        waits = _connection_to_wait_for(spec.connection_ref.name, live)
+        refusal = None if live is None else _not_allowed(spec, reset, live)
+        if reset.to.cluster is not None:
+            waits = waits or _connection_to_wait_for(reset.to.cluster.connection_ref.name, other)
+            refusal = refusal or (None if other is None else _not_allowed_over_there(reset.to.cluster, other))
+        if refusal is not None:
+            return Start(refusal=refusal)
+        if waits is not None or live is None:
+            return Start(waits_for=waits)
+        # Again: the connection may have been opened while this pass waited for its turn.
+        self.want(body, spec, active=True)
+        engine = self._engine(spec, reset, live, other)
+        if isinstance(engine, Refusal):
+            return Start(refusal=engine)
+        target = await self._target(body, spec, reset)
+        if isinstance(target, Refusal):
+            return Start(refusal=target)
+        fleet = await self._fleet(body, spec, reset, live)
+        if isinstance(fleet, Refusal):
+            return Start(refusal=fleet)
+        if current is None:
+            in_the_way = await self._in_the_way(body, spec, live)
+            if in_the_way is not None:
+                return Start(waits_for=in_the_way)
+        started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
+        request = make_request(
+            spec,
+            reset,
+            policy=body,
+            connection=self._runs.connection_of_job(live, engine),
+            connection_uid=live.uid,
+            allowed_topics=live.allow.topics,
+            target=target,
+            started_at=started_at,
+            fleet=fleet,
+        )
+        return Start(engine=engine, request=request)
+
+    async def ahead_of(self, body: Object, spec: OffsetResetPolicySpec | None) -> Refusal | None:
+        """Why a plan that is approved has to wait for its turn, or for its connection."""
+        if spec is None:
+            return None
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is None:
+            return _connection_to_wait_for(spec.connection_ref.name, live)
+        return await self._in_the_way(body, spec, live)
+
+    def _engine(
+        self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, other: Live | None
+    ) -> Engine | Refusal:
+        if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                f"spec.reset.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
+                "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
+            )
+        if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
+            return Engine.DIRECT
+        if Engine.SPARK not in self._parts.runners:
+            return Refusal(
+                SPARK_UNAVAILABLE,
+                "spec.reset.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
+                "configure one (TIDEGATE_SPARK_RUNNER)",
+            )
+        used = [live] if other is None else [live, other]
+        refused = why_not(spec.spark, unmounted(used), self._parts.spark, in_pods=self._parts.mounts_secrets)
+        if refused is not None:
+            reason, message = refused
+            return Refusal(reason, f"{message}, or use engine Direct" if reason == SPARK_UNAVAILABLE else message)
+        return Engine.SPARK
+
+    async def _target(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Target | Refusal:
+        to = reset.to
+        if to.group is not None:
+            return FromGroup(to.group)
+        if to.undo is not None and spec.groups is not None:
+            return Undo(to.undo, ())  # what each group goes back to is in its own document
+        if to.undo is not None:
+            try:
+                return undo_target(to.undo, await self._runs.ended(body, to.undo))
+            except ForgedRun as forged:
+                return Refusal(decisions.FORGED, f"spec.reset.to.undo: {forged}")
+            except ForeignRun as foreign:
+                return Refusal(decisions.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+        if to.record is not None:
+            if to.record.value_schema is None:
+                return record_target(to.record, None)
+            named = to.record.value_schema
+            text = await self._text(body, "spec.reset.to.record.valueSchema.configMap", named.config_map)
+            if isinstance(text, Refusal):
+                return text
+            source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
+            return record_target(to.record, RecordSchema(SchemaFormat(named.format.value), text, source))
+        if to.cluster is not None:
+            other = self._runs.other(body, reset)
+            if other is None:
+                raise ValueError("a run from another cluster begins once that connection is open")
+            return cluster_target(to.cluster, self._runs.connection_of_job(other, Engine.SPARK), other.allow.topics)
+        if to.snapshot is not None:
+            return snapshot_target(to.snapshot, self._runs.mounts())
+        target = simple_target(to)
+        if target is not None:
+            return target
+        if to.config_map is None:
+            raise ValueError(f"spec.reset.to.{to.kind} names no target")
+        text = await self._text(body, "spec.reset.to.configMap", to.config_map)
+        if isinstance(text, Refusal):
+            return text
+        source = f"ConfigMap {to.config_map.name}, key {to.config_map.key}"
+        try:
+            return FromFile(parse_offsets(text, spec.only_group), source)
+        except BadOffsetsFile as bad:
+            return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: {source}: {bad}")
+
+    async def _fleet(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
+    ) -> FleetRequest | Refusal | None:
+        if spec.groups is None:
+            return None
+        policy = (
+            FailurePolicy(reset.failure_policy.value) if reset.failure_policy is not None else FailurePolicy.ISOLATE
+        )
+        fleet = FleetRequest(spec.groups, policy, live.allow.groups)
+        undone = reset.to.undo
+        if undone is None:
+            return fleet
+        try:
+            earlier = await self._runs.ended(body, undone)
+            if earlier is None or earlier.fleet is None:
+                return undo_not_found(undone)
+            ends = dict(earlier.result.ends) if earlier.result is not None else {}
+            runs = self._runs.runs_beneath(body, undone, ends)
+            groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
+        except ForgedRun as forged:
+            return Refusal(decisions.FORGED, f"spec.reset.to.undo: {forged}")
+        except ForeignRun as foreign:
+            return Refusal(decisions.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+        if not groups:
+            return Refusal(
+                NOTHING_TO_UNDO,
+                f"spec.reset.to.undo: run {undone} has left no group's offsets changed, or has not ended",
+            )
+        undoes = run_name(name_of(body), uid_of(body), undone)
+        return replace(fleet, groups=groups, undoes=undoes, ends=tuple((g, ends[g]) for g in groups))
+
+    async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
+        try:
+            texts = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace_of(body), named.name)
+        except NotFound:
+            return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: there is no ConfigMap {named.name} in this namespace")
+        text: str | None = texts.get(named.key)
+        if text is None:
+            return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
+        return text
+
+    async def _in_the_way(self, body: Object, spec: OffsetResetPolicySpec, live: Live) -> Refusal | None:
+        """The policy that resets, or is to reset first, a group that this one wants."""
+        try:
+            snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
+        except NotLookedAt:
+            return _not_ready(live.name, "it is just being replaced")
+        if snapshot.failure is not None:
+            return _not_ready(live.name, "its cluster does not answer")
+        mine = Claim(
+            uid_of(body),
+            label_of(body),
+            _created(body),
+            live.cluster_id,
+            spec.group_patterns,
+            under_way=False,
+        )
+        listing = await self._listed()
+        claims = (_claim(other, listing.cluster_ids) for other in listing.policies)
+        first = blocker(mine, (claim for claim in claims if claim is not None))
+        if first is None:
+            return None
+        doing = "is resetting" if first.under_way else "was there first to reset"
+        return Refusal(
+            decisions.WAITING_FOR_POLICY,
+            f"OffsetResetPolicy {first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
+        )
+
+    async def _listed(self) -> _Listing:
+        """All policies as the API server has them, at most a moment old. Only under the admission lock.
+
+        Nobody but this process begins a run, and a run that begins makes the listing void: so a hundred that wait cost
+        one listing a moment, and none of them overlooks another.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._listing is None or now - self._listing.at_s > _LISTING_S:
+            connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
+            policies = await in_thread(self._parts.executor, self._parts.kube.list, POLICIES)
+            cluster_ids = {
+                (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
+            }
+            self._listing = _Listing(now, cluster_ids, tuple(policies))
+        return self._listing
+
+
+def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
+    if live is None:
+        return Refusal(
+            decisions.WAITING_FOR_CONNECTION,
+            f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
+        )
+    return None if live.trouble is None else _not_ready(name, live.trouble[0])
+
+
+def _not_ready(name: str, why: str) -> Refusal:
+    return Refusal(decisions.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
+
+
+def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Refusal | None:
+    groups = [("spec.group", spec.group)] if spec.group is not None else []
+    # What a fleet's patterns match beside what is allowed is left out of its plan.
+    groups += [("spec.groups", name) for name in spec.groups or () if not is_pattern(name)]
+    if reset.to.group is not None:
+        groups.append(("spec.reset.to.group", reset.to.group))
+    for path, group in groups:
+        message = group_not_allowed(live.name, live.allow, path, group)
+        if message is not None:
+            return Refusal(GROUP_NOT_ALLOWED, message)
+    for selection in selections(spec, reset):
+        message = topic_not_allowed(live.name, live.allow, selection.topic)
+        if message is not None:
+            return Refusal(TOPIC_NOT_ALLOWED, message)
+    if reset.to.snapshot is not None:
+        path = "spec.reset.to.snapshot.from"
+        message = storage_not_allowed(live.name, live.allow, path, reset.to.snapshot.from_)
+        if message is not None:
+            return Refusal(STORAGE_NOT_ALLOWED, message)
+    return None
+
+
+def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
+    message = group_not_allowed(other.name, other.allow, "spec.reset.to.cluster.group", cluster.group)
+    return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
+
+
+def _whose(spec: OffsetResetPolicySpec) -> str:
+    return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
+
+
+def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | None:
+    """What another policy wants.
+
+    ``None``: nothing, or nothing it could get: it has run, was refused, its connection was never ready, or its plan
+    waits to be approved.
+    """
+    spec, _ = read_spec(body)
+    if spec is None:
+        return None
+    status = read_status(PolicyStatus, body)
+    current, wanted = under_way(status), spec.reset
+    cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
+    if not cluster_id:
+        return None
+    if current is None:
+        refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
+        if wanted is None or is_settled(status, wanted) or refused or body["metadata"].get("deletionTimestamp"):
+            return None
+    elif awaits_approval(current):
+        return None
+    return Claim(
+        uid=uid_of(body),
+        holder=label_of(body),
+        created=_created(body),
+        cluster_id=cluster_id,
+        groups=spec.group_patterns,
+        under_way=current is not None,
+    )
+
+
+def _created(body: Object) -> datetime:
+    return datetime.fromisoformat(str(body["metadata"]["creationTimestamp"]))

@@ -1,0 +1,97 @@
+"""What a pass over a policy acts through, and what this process remembers of one between passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tidegate.clock import Clock
+from tidegate.cluster import Kafka
+from tidegate.connection.live import LiveConnections
+from tidegate.connection.observer import Observer
+from tidegate.jobs.runner import Runner
+from tidegate.jobs.settings import SparkSettings
+from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import (
+    Kube,
+    Object,
+    uid_of,
+)
+from tidegate.policy.feature import Feature
+from tidegate.reset.model import (
+    RunResult,
+)
+from tidegate.reset.store import RunStore
+from tidegate.resources.policy import (
+    Engine,
+)
+from tidegate.service.metrics import Metrics
+
+OpenStore = Callable[[str, str, Mapping[str, Any] | None], RunStore]
+"""(namespace, name, owner reference)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler acts through. ``runners``: those that this operator has; ``Auto`` is none of them.
+
+    ``executor`` is for calls of moments, ``patient_executor`` for taking runs over. ``mounts_secrets``: Spark jobs run
+    in pods, which get the connection's Secrets mounted.
+    """
+
+    kube: Kube
+    live: LiveConnections
+    observer: Observer
+    open_store: OpenStore
+    open_kafka: Callable[[Connection], Kafka]
+    runners: Mapping[Engine, Runner]
+    executor: Executor
+    patient_executor: Executor
+    clock: Clock
+    metrics: Metrics
+    spark: SparkSettings
+    mounts_secrets: bool
+    active_tick_s: float
+    idle_tick_s: float
+    deletion_limit: timedelta
+    max_launches: int
+    features: Sequence[Feature] = ()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this process knows of a policy beyond the API server; losing it costs nothing but a look."""
+
+    told: set[str] = field(default_factory=set)
+    launched: set[str] = field(default_factory=set)
+    dead: str = ""
+    died_at: datetime | None = None
+    fenced: int = 0
+    trouble: str = ""
+    keeping: str = ""
+    """Why a feature failed last."""
+    finished: set[str] = field(default_factory=set)
+    forged: str = ""
+    """Why what the run under way goes by is forged, where an effect has found that out."""
+    halted: str = ""
+    """The id of the run all of whose work was ended."""
+    unhalted: str = ""
+    """Why a brief try at that failed."""
+    taking_over: asyncio.Future[RunResult] | None = None
+
+
+class Memories:
+    """Of each policy, what this process remembers."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Memory] = {}
+
+    def of(self, body: Object) -> Memory:
+        return self._by_uid.setdefault(uid_of(body), Memory())
+
+    def forget(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)

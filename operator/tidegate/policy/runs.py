@@ -1,0 +1,229 @@
+"""The runs of a policy: their documents, what they may touch, and how a job of one is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+from tidegate.connection.live import Live
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces, claims_of, secrets_of
+from tidegate.jobs.runner import merged_secrets
+from tidegate.jobs.storage import environment
+from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import (
+    Object,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+from tidegate.policy.parts import Parts
+from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
+from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.model import (
+    FromCluster,
+    FromSnapshot,
+)
+from tidegate.reset.runs import fleet_job
+from tidegate.reset.runs.decisions import (
+    Seen,
+    history_of,
+    run_id_of,
+    under_way,
+)
+from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.fleet_job import FLEET_THREADS
+from tidegate.reset.runs.in_process import ConfinedLaunch
+from tidegate.reset.runs.request import (
+    launch_number,
+    run_name,
+    run_uid,
+    snapshot_target,
+)
+from tidegate.reset.store import Run, RunNotFound, RunStore
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.policy import (
+    Engine,
+    OffsetResetPolicySpec,
+    PolicyStatus,
+    ResetSpec,
+    ResetStatus,
+    SnapshotTarget,
+)
+from tidegate.threads import in_thread
+
+
+class PolicyRuns:
+    """What a policy's spec and status say about its runs. Nothing of it is believed of a run's document."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def connection(self, body: Object, seen: Seen) -> Live:
+        name = seen.spec.connection_ref.name if seen.spec is not None else ""
+        live = self._parts.live.get(namespace_of(body), name)
+        if live is None:
+            raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
+        return live
+
+    def other(self, body: Object, reset: ResetSpec | None) -> Live | None:
+        """The connection to the cluster that ``to.cluster`` names, where it is open."""
+        if reset is None or reset.to.cluster is None:
+            return None
+        return self._parts.live.get(namespace_of(body), reset.to.cluster.connection_ref.name)
+
+    def connection_of_job(self, live: Live, engine: Engine) -> Connection:
+        in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
+        return live.mounted if in_pods and live.mounted is not None else live.connection
+
+    def mounts(self) -> JobPlaces:
+        return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.snapshots)
+
+    def store(self, body: Object, seen: Seen) -> RunStore:
+        run_id = run_id_of(seen.status, seen.wanted)
+        if run_id is None:
+            raise ValueError("there is no run to act on")
+        return self.open_store(body, run_id, self.binding(body, run_id))
+
+    def open_store(self, body: Object, run_id: str, binding: Check, owner: Mapping[str, Any] | None = None) -> RunStore:
+        document = run_name(name_of(body), uid_of(body), run_id)
+        store = self._parts.open_store(namespace_of(body), document, owner)
+        return ConfinedRunStore(store, self.confines(body, run_id), binding)
+
+    def binding(self, body: Object, run_id: str) -> OperatorBinding:
+        """By the status as it was written last; to no document at all where that knows of no such run under way."""
+        current = under_way(read_status(PolicyStatus, body))
+        if current is None or current.id != run_id:
+            return OperatorBinding("")
+        return OperatorBinding(current.digest or "", current.approved_digest or "")
+
+    async def load(self, body: Object, run_id: str) -> Run | None:
+        """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
+        store = self.open_store(body, run_id, self.binding(body, run_id))
+        try:
+            return await in_thread(self._parts.executor, store.load)
+        except RunNotFound:
+            return None
+
+    async def ended(self, body: Object, run_id: str) -> Run | None:
+        """An earlier run, as it ended; ``None`` where status.history has no digest of it.
+
+        Raises ``ForeignRun`` and ``ForgedRun``.
+        """
+        kept = history_of(read_status(PolicyStatus, body), run_id)
+        if kept is None or kept.digest is None:
+            return None
+        store = self.open_store(body, run_id, EndBinding(kept.digest))
+        try:
+            return await in_thread(self._parts.executor, store.load)
+        except RunNotFound:
+            return None
+
+    def confines(self, body: Object, run_id: str) -> Confines:
+        """By the policy as it is written, also where it can't be read as a whole."""
+        spec = body.get("spec") or {}
+        live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
+        to = ((spec.get("reset") or {}).get("to") or {}).get("cluster") or {}
+        other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
+        return Confines(
+            run_uid=run_uid(uid_of(body), run_id),
+            group_id=str(spec.get("group", "")),
+            patterns=tuple(map(str, spec["groups"])) if spec.get("groups") else None,
+            connection=live.connection if live is not None else None,
+            groups=live.allow.groups if live is not None else None,
+            topics=live.allow.topics if live is not None else None,
+            other=other.connection if other is not None else None,
+            other_groups=other.allow.groups if other is not None else None,
+            hides_values=_hides_values(spec.get("reset") or {}, run_id),
+        )
+
+    def is_connected(self, body: Object, run: Run) -> bool:
+        """Whether the connections that a job of this run acts through are open; another cluster is read for the plan
+        only."""
+        confines = self.confines(body, run.request.run_id)
+        reads_other = isinstance(run.request.target, FromCluster) and run.plan is None
+        return confines.connection is not None and not (reads_other and confines.other is None)
+
+    def launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> ConfinedLaunch:
+        document = name.removesuffix(f"-{launch_number(name)}")
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
+        used = [live, self.other(body, spec.reset if spec is not None else None)] if in_pods else []
+        secrets = [open_.secrets for open_ in used if open_ is not None]
+        snapshot = _snapshot_of(spec, reset)
+        storage = snapshot.from_ if snapshot is not None else None
+        target = snapshot_target(snapshot, self.mounts()) if snapshot is not None else None
+        return ConfinedLaunch(
+            name=name,
+            namespace=namespace_of(body),
+            store=self._parts.open_store(namespace_of(body), document, None).location,
+            owner=owner_reference(body),
+            spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
+            connection_secrets=merged_secrets([*secrets, *([secrets_of(storage)] if in_pods else ())]),
+            confines=self.confines(body, reset.id),
+            reads_records=_reads_records(spec, reset),
+            claims=claims_of(storage, written=False) if in_pods else {},
+            environment={
+                **(environment(target.storage) if isinstance(target, FromSnapshot) else {}),
+                **Binding(reset.digest or "", reset.approved_digest or "").environment(),
+            },
+        )
+
+    def fleet_parts(self, body: Object, seen: Seen, live: Live) -> fleet_job.Parts | None:
+        """What a fleet's run is fenced and settled through; ``None`` where the run is of one group."""
+        if seen.run is None or seen.run.request.fleet is None:
+            return None
+        owner = owner_reference(body)
+        return fleet_job.parts_of(
+            seen.run_document,
+            self.confines(body, seen.run.request.run_id),
+            seen.run.request.fleet.undoes,
+            lambda document: self._parts.open_store(namespace_of(body), document, owner),
+            live.kafka,
+            self._parts.clock,
+            fleet_job.SideBySide(
+                lambda: closing(self._parts.open_kafka(live.connection)), self._parts.clock, threads=FLEET_THREADS
+            ),
+        )
+
+    def runs_beneath(self, body: Object, run_id: str, ends: Mapping[str, str]) -> Callable[[str], Run | None]:
+        """``ends``: by group, the digest of how its run ended."""
+        confines = self.confines(body, run_id)
+
+        def load(group_id: str) -> Run | None:
+            uid = group_run_uid(confines.run_uid, group_id)
+            document = group_document(run_name(name_of(body), uid_of(body), run_id), uid)
+            store = self._parts.open_store(namespace_of(body), document, None)
+            try:
+                return ConfinedRunStore(
+                    store, confines.of_group(uid, group_id), EndBinding(ends.get(group_id, ""))
+                ).load()
+            except RunNotFound:
+                return None
+
+        return load
+
+
+def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
+    wanted = spec.reset if spec is not None else None
+    return wanted is not None and wanted.id == current.id and wanted.to.kind.reads_records
+
+
+def _snapshot_of(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> SnapshotTarget | None:
+    wanted = spec.reset if spec is not None else None
+    return wanted.to.snapshot if wanted is not None and wanted.id == current.id else None
+
+
+def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
+    """What an earlier run was asked to show, this spec does not tell."""
+    return reset.get("id") == run_id and (reset.get("evidence") or {}).get("showValues") is not True
+
+
+def read_spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+    """The spec, or what is wrong with it."""
+    try:
+        return parse_spec(OffsetResetPolicySpec, body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
