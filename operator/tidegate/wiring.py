@@ -56,7 +56,7 @@ from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import ForeignRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import ConfigMapRunStore, StoreFailure, open_store
-from tidegate.resources.policy import Engine
+from tidegate.resources.reset import Engine
 from tidegate.retention.feature import Parts as RetentionParts
 from tidegate.retention.feature import RetentionFeature
 from tidegate.retention.metrics import RetentionMetrics

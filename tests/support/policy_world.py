@@ -30,7 +30,7 @@ from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.store import ForgedRun, RunStore
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import Engine
+from tidegate.resources.reset import Engine
 from tidegate.service.metrics import Metrics
 
 CREATED = "2026-01-01T00:00:00Z"

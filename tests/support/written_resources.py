@@ -50,7 +50,8 @@ from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, par
 from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import Engine, OffsetResetPolicySpec, PolicyStatus, ResetPhase, ResetStatus, RunHistory
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import Engine, ResetPhase, ResetStatus, RunHistory
 
 CUSTOMIZATIONS: Final = (
     Path(__file__).resolve().parents[2] / "integrations" / "argocd" / "resource_customizations" / "tidegate.io"

@@ -19,7 +19,8 @@ from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, name_of
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
-from tidegate.resources.policy import ConsumerFormat, OffsetResetPolicySpec
+from tidegate.resources.features import ConsumerFormat
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 DEFAULT_CONTROL_TOPIC: Final = ControlTopicSpec().name
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import SnapshotStorage
+from tidegate.resources.snapshots import SnapshotStorage
 
 GROUP_NOT_ALLOWED: Final = "GroupNotAllowed"
 TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"

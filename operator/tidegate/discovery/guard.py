@@ -12,17 +12,17 @@ from tidegate.discovery.state import DiscoveryState, KnownTopic, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, matches
 from tidegate.kube.ports import EventType, KubeEvent
-from tidegate.resources.partitions import format_partitions
-from tidegate.resources.policy import (
+from tidegate.resources.features import (
     MAX_NEWEST,
     DiscoveredTopic,
     DiscoverySpec,
     DiscoveryStatus,
     NewPartition,
     NewPartitions,
-    OffsetResetPolicySpec,
     Repair,
 )
+from tidegate.resources.partitions import format_partitions
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 FOUND: Final = "PartitionsFound"
 BEGAN_AT_END: Final = "BeganAtEnd"

@@ -30,7 +30,7 @@ from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
 from tidegate.reset.model import Phase
 from tidegate.reset.store import StaleAttempt
-from tidegate.resources.policy import NewPartition, NewPartitions
+from tidegate.resources.features import NewPartition, NewPartitions
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 

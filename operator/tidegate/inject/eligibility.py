@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidegate.inject.environment import Injection, NamedPolicy, agent_environment, injection_for, injection_of
-from tidegate.resources.policy import ConsumerFormat
+from tidegate.resources.features import ConsumerFormat
 
 INJECT: Final = "tidegate.io/inject"
 """Label, or annotation, of a pod: a format, or false."""

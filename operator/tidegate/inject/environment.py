@@ -15,14 +15,8 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from tidegate.resources.policy import (
-    ConsumerFormat,
-    NewPartitions,
-    OffsetResetPolicySpec,
-    Selector,
-    SelectorOperator,
-    SelectorRequirement,
-)
+from tidegate.resources.features import ConsumerFormat, NewPartitions, Selector, SelectorOperator, SelectorRequirement
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 CONTROL_TOPIC: Final = "TIDEGATE_CONTROL_TOPIC"
 """Of the agent's environment: whose holds it obeys."""

@@ -20,7 +20,7 @@ from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.conditions import INJECTED, ConditionStatus, without_condition
-from tidegate.resources.policy import ConsumersSpec, InjectionStatus
+from tidegate.resources.features import ConsumersSpec, InjectionStatus
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

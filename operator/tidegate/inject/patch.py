@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidegate.inject.eligibility import Refusal
 from tidegate.inject.environment import Injection
-from tidegate.resources.policy import ConsumerFormat
+from tidegate.resources.features import ConsumerFormat
 
 SETTING: Final = "tidegate.io/injected"
 """Annotation of a pod that was injected: ``Injection.setting``."""

@@ -19,7 +19,7 @@ from tidegate.inject.patch import SETTING, AgentImage, is_injected, patch_for
 from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import ConditionStatus
-from tidegate.resources.policy import InjectionStatus, Rollout
+from tidegate.resources.features import InjectionStatus, Rollout
 
 INJECTED: Final = "Injected"
 NO_PODS: Final = "NoPods"

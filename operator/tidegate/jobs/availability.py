@@ -9,7 +9,7 @@ from tidegate.jobs.application import resources
 from tidegate.jobs.errors import BadSparkSpec
 from tidegate.jobs.options import common_options
 from tidegate.jobs.settings import SparkSettings
-from tidegate.resources.policy import SparkSpec
+from tidegate.resources.spark import SparkSpec
 
 SPARK_UNAVAILABLE: Final = "SparkUnavailable"
 BAD_SPARK_SPEC: Final = "BadSparkSpec"

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tidegate.jobs.storage import S3, Folder, Storage
-from tidegate.resources.policy import SnapshotStorage
+from tidegate.resources.snapshots import SnapshotStorage
 
 BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
 

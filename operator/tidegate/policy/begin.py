@@ -68,15 +68,9 @@ from tidegate.reset.runs.request import (
 from tidegate.reset.store import ForeignRun, ForgedRun
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import STALLED, is_true
-from tidegate.resources.policy import (
-    ClusterTarget,
-    ConfigMapTarget,
-    Engine,
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetSpec,
-    ResetStatus,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
+from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
 from tidegate.threads import in_thread
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"

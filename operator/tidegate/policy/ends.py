@@ -14,7 +14,7 @@ from tidegate.reset.applying.apply import APPLIED, APPLY_REASONS
 from tidegate.reset.planning import plan
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import decisions, fleet, request
-from tidegate.resources.policy import ResetPhase
+from tidegate.resources.reset import ResetPhase
 
 _UNPLANNED: Final = (
     plan.UNSUPPORTED_GROUP,

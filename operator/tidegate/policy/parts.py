@@ -26,9 +26,7 @@ from tidegate.reset.model import (
     RunResult,
 )
 from tidegate.reset.store import RunStore
-from tidegate.resources.policy import (
-    Engine,
-)
+from tidegate.resources.reset import Engine
 from tidegate.service.metrics import Metrics
 
 OpenStore = Callable[[str, str, Mapping[str, Any] | None], RunStore]

@@ -60,11 +60,8 @@ from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttemp
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import RESET, find_condition
-from tidegate.resources.policy import (
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetPhase,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

@@ -44,14 +44,9 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.store import Run, RunNotFound, RunStore
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.policy import (
-    Engine,
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetSpec,
-    ResetStatus,
-    SnapshotTarget,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
+from tidegate.resources.targets import SnapshotTarget
 from tidegate.threads import in_thread
 
 

@@ -40,11 +40,8 @@ from tidegate.reset.runs.request import (
     run_name,
     snapshot_target,
 )
-from tidegate.resources.policy import (
-    Engine,
-    OffsetResetPolicySpec,
-    ResetStatus,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.reset import Engine, ResetStatus
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

@@ -14,14 +14,10 @@ from tidegate.resources.base import (
 from tidegate.resources.conditions import Condition, ConditionStatus
 from tidegate.resources.connection import AuthenticationType, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import (
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetSpec,
-    ResetTo,
-    SparkSpec,
-    TargetKind,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import ResetSpec
+from tidegate.resources.spark import SparkSpec
+from tidegate.resources.targets import ResetTo, TargetKind
 
 __all__ = [
     "API_GROUP",

@@ -21,7 +21,8 @@ from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.resources.policy import OffsetResetPolicySpec, RetentionSpec
+from tidegate.resources.features import RetentionSpec
+from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide

@@ -11,7 +11,8 @@ from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.policy.feature import PolicyView
 from tidegate.resources.conditions import RETAINED, ConditionStatus, without_condition
-from tidegate.resources.policy import PolicyStatus, RetentionSpec, RetentionStatus
+from tidegate.resources.features import RetentionSpec, RetentionStatus
+from tidegate.resources.policy import PolicyStatus
 from tidegate.retention.plan import Plan, Seen
 
 HAS_MEMBERS: Final = "HasMembers"

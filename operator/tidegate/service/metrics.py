@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES
 from tidegate.resources.pause import PausePhase
-from tidegate.resources.policy import Engine, ResetPhase
+from tidegate.resources.reset import Engine, ResetPhase
 
 _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
 _ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)

@@ -26,7 +26,7 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.jobs.storage import environment
 from tidegate.kube.ports import Kube, NotFound, label_of, name_of, namespace_of, owner_reference, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.resources.policy import SnapshotsSpec, SnapshotsStatus
+from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus
 from tidegate.snapshots.document import (
     Asked,
     BadDocument,

@@ -9,7 +9,8 @@ from typing import Final
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.conditions import BACKED_UP, ConditionStatus, without_condition
-from tidegate.resources.policy import PolicyStatus, SnapshotsSpec, SnapshotsStatus, SnapshotStatus
+from tidegate.resources.policy import PolicyStatus
+from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus, SnapshotStatus
 from tidegate.resources.timestamps import format_timestamp
 from tidegate.snapshots.document import Document, Snapshot
 from tidegate.snapshots.schedule import is_late

@@ -25,7 +25,8 @@ from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import DiscoveryStatus, OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.features import DiscoveryStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.service.metrics import Metrics
 
 GROUP = "payments"

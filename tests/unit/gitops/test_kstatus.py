@@ -7,7 +7,7 @@ import pytest
 from support.kstatus import KStatus, kstatus_of
 from support.written_resources import Written, written
 from tidegate.resources.pause import PausePhase
-from tidegate.resources.policy import ResetPhase
+from tidegate.resources.reset import ResetPhase
 
 
 @pytest.mark.parametrize("resource", written(), ids=lambda each: f"{each.kind}-{each.name}")

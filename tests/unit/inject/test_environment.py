@@ -9,7 +9,8 @@ import pytest
 
 from tidegate.inject.environment import NamedPolicy, environment_of, injection_for, selector_text, selects
 from tidegate.resources.base import parse_spec
-from tidegate.resources.policy import OffsetResetPolicySpec, Selector
+from tidegate.resources.features import Selector
+from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate_agent.settings import is_on, read_settings
 from tidegate_agent.start import Start
 

@@ -17,7 +17,8 @@ from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decid
 from tidegate.kube.injection import Evicted
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import ConditionStatus
-from tidegate.resources.policy import InjectionStatus, OffsetResetPolicySpec, Rollout
+from tidegate.resources.features import InjectionStatus, Rollout
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWNER = Owner("apps/v1", "ReplicaSet", "payments-1", "rs")

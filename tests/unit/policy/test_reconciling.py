@@ -31,7 +31,7 @@ from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import Engine
+from tidegate.resources.reset import Engine
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore
-from tidegate.resources.policy import Engine
+from tidegate.resources.reset import Engine
 
 
 @pytest.fixture

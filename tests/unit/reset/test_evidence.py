@@ -47,7 +47,7 @@ from tidegate.reset.runs import job
 from tidegate.reset.runs.request import evidence_settings
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import DirectoryRunStore
-from tidegate.resources.policy import ResetSpec
+from tidegate.resources.reset import ResetSpec
 
 T0 = TopicPartition("orders", 0)
 TIMES = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001

@@ -48,14 +48,8 @@ from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
-from tidegate.resources.policy import (
-    Engine,
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetPhase,
-    ResetStatus,
-    RunHistory,
-)
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import Engine, ResetPhase, ResetStatus, RunHistory
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DOCUMENT = "p-one-0000"

@@ -17,7 +17,8 @@ from tidegate.resources import (
     parse_update,
     read_status,
 )
-from tidegate.resources.policy import Empty, ResetPhase, ResetWay
+from tidegate.resources.reset import ResetPhase, ResetWay
+from tidegate.resources.targets import Empty
 
 
 def policy(**spec: Any) -> dict[str, Any]:

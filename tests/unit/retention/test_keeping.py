@@ -27,7 +27,8 @@ from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RETAINED, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, RetentionStatus
+from tidegate.resources.features import RetentionStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.retention.feature import Parts, RetentionFeature
 from tidegate.retention.metrics import RetentionMetrics
 

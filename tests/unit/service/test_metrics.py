@@ -12,7 +12,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.policy.ends import RUN_ENDS
 from tidegate.reset.planning import plan
 from tidegate.reset.runs import decisions, fleet, request
-from tidegate.resources.policy import ResetPhase
+from tidegate.resources.reset import ResetPhase
 from tidegate.service.metrics import Metrics
 
 CHART = Path(__file__).parents[3] / "charts" / "tidegate"

@@ -27,7 +27,8 @@ from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import BACKED_UP, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus, SnapshotsStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.snapshots import SnapshotsStatus
 from tidegate.snapshots.document import Document, Result, Snapshot, decode_document, digest, encode_document
 from tidegate.snapshots.feature import Parts, SnapshotFeature
 from tidegate.snapshots.metrics import SnapshotMetrics

@@ -38,15 +38,13 @@ from tidegate.resources.conditions import (
     with_condition,
     without_condition,
 )
-from tidegate.resources.policy import (
+from tidegate.resources.policy import MAX_HISTORY, OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import (
     MAX_GROUP_FAILURES,
-    MAX_HISTORY,
     Engine,
     FleetStatus,
     GroupFailure,
-    OffsetResetPolicySpec,
     PlanStatus,
-    PolicyStatus,
     ResetPhase,
     ResetSpec,
     ResetStatus,

@@ -34,17 +34,10 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.store import Run
-from tidegate.resources.policy import (
-    Approval,
-    ClusterTarget,
-    EvidenceSpec,
-    OffsetResetPolicySpec,
-    RecordTarget,
-    ResetSpec,
-    ResetTo,
-    SnapshotTarget,
-)
-from tidegate.resources.policy import EvidenceLevel as SpecLevel
+from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.reset import Approval, EvidenceSpec, ResetSpec
+from tidegate.resources.reset import EvidenceLevel as SpecLevel
+from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo, SnapshotTarget
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
