@@ -43,7 +43,7 @@ from tidegate.reset.model import (
     ToOffset,
     Way,
 )
-from tidegate.reset.runs import decisions
+from tidegate.reset.runs import decisions, reasons, seen
 from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
@@ -278,8 +278,8 @@ _BEGUN: Final = ResetStatus(
     engine=Engine.SPARK,
     application="payments-replay-2026-11-20-1",
 )
-_AT_WORK: Final = decisions.RunnerSeen(Engine.SPARK, RunnerStatus(RunnerState.RUNNING), started_here=True)
-_DIED: Final = decisions.RunnerSeen(
+_AT_WORK: Final = seen.RunnerSeen(Engine.SPARK, RunnerStatus(RunnerState.RUNNING), started_here=True)
+_DIED: Final = seen.RunnerSeen(
     Engine.SPARK, RunnerStatus(RunnerState.EXITED, "OOMKilled"), started_here=True, fenced=2, died_at=_NOW
 )
 
@@ -294,11 +294,11 @@ class _PolicySeen:
     status: PolicyStatus = field(default_factory=PolicyStatus)
     spec: OffsetResetPolicySpec | None = field(default_factory=_policy_spec)
     run: Run | None = None
-    runner: decisions.RunnerSeen | None = None
-    start: decisions.Start | None = None
+    runner: seen.RunnerSeen | None = None
+    start: seen.Start | None = None
 
     def decided(self) -> PolicyStatus:
-        seen = decisions.Seen(
+        observed = seen.Seen(
             uid="uid",
             generation=_GENERATION,
             spec=self.spec,
@@ -310,7 +310,7 @@ class _PolicySeen:
             start=self.start,
             has_finalizer=self.run is not None,
         )
-        return decisions.decide(seen).status
+        return decisions.decide(observed).status
 
 
 def _at_work(*phases: Phase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> PolicyStatus:
@@ -335,12 +335,10 @@ def _policies() -> Iterator[Written]:
     unasked = _PolicySeen(spec=_policy_spec(reset=None)).decided()
     keeps = replace(_POLICY, spec={name: value for name, value in _POLICY.spec.items() if name != "reset"})
     yield Written("no_reset", keeps.body(unasked), current, "Healthy")
-    yield row("pending", _PolicySeen(start=decisions.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
-    waits = decisions.Start(waits_for=Refusal(decisions.WAITING_FOR_POLICY, "waits for OffsetResetPolicy older"))
+    yield row("pending", _PolicySeen(start=seen.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
+    waits = seen.Start(waits_for=Refusal(reasons.WAITING_FOR_POLICY, "waits for OffsetResetPolicy older"))
     yield row("waiting_for_policy", _PolicySeen(start=waits).decided(), in_progress, "Progressing")
-    refused = decisions.Start(
-        refusal=Refusal(GROUP_NOT_ALLOWED, "KafkaConnection prod does not allow group payments-eu")
-    )
+    refused = seen.Start(refusal=Refusal(GROUP_NOT_ALLOWED, "KafkaConnection prod does not allow group payments-eu"))
     yield row("refused", _PolicySeen(start=refused).decided(), failed, "Degraded")
     yield row("planning", _at_work(Phase.PLANNING, plan=None), in_progress, "Progressing")
     manual = replace(_REQUEST, manual_approval=True)
@@ -447,7 +445,7 @@ def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tu
     """What actions are tried on, and what is to come of it."""
     paused, suspended = (bodies["ConsumerGroupPause", name] for name in ("paused", "suspended"))
     awaiting = bodies["OffsetResetPolicy", "awaiting_approval"]
-    approved = awaiting["metadata"] | {"annotations": {decisions.APPROVE: awaiting["status"]["reset"]["digest"]}}
+    approved = awaiting["metadata"] | {"annotations": {reasons.APPROVE: awaiting["status"]["reset"]["digest"]}}
     return {
         ("ConsumerGroupPause", "paused"): paused,
         ("ConsumerGroupPause", "suspended"): suspended,

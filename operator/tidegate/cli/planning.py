@@ -22,9 +22,10 @@ from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, name_of
 from tidegate.printable import visible
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.runs.decisions import history_of, phase_of
 from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.request import run_name, run_uid
+from tidegate.reset.runs.seen import history_of
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.reset.stores import (
     ConfigMapRunStore,

@@ -34,7 +34,8 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.runs.decisions import APPROVE, phase_of
+from tidegate.reset.runs.progress import phase_of
+from tidegate.reset.runs.reasons import APPROVE
 from tidegate.reset.store import Run
 from tidegate.resources.durations import format_duration
 from tidegate.resources.timestamps import format_timestamp

@@ -43,13 +43,7 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
-from tidegate.reset.runs import decisions
-from tidegate.reset.runs.decisions import (
-    Start,
-    awaits_approval,
-    is_settled,
-    under_way,
-)
+from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_job import undone_groups
 from tidegate.reset.runs.queue import Claim, blocker
 from tidegate.reset.runs.request import (
@@ -65,6 +59,7 @@ from tidegate.reset.runs.request import (
     undo_not_found,
     undo_target,
 )
+from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import STALLED, is_true
@@ -201,9 +196,9 @@ class Beginning:
             try:
                 return undo_target(to.undo, await self._runs.ended(body, to.undo))
             except ForgedRun as forged:
-                return Refusal(decisions.FORGED, f"spec.reset.to.undo: {forged}")
+                return Refusal(reasons.FORGED, f"spec.reset.to.undo: {forged}")
             except ForeignRun as foreign:
-                return Refusal(decisions.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+                return Refusal(reasons.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
         if to.record is not None:
             if to.record.value_schema is None:
                 return record_target(to.record, None)
@@ -254,9 +249,9 @@ class Beginning:
             runs = self._runs.runs_beneath(body, undone, ends)
             groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
         except ForgedRun as forged:
-            return Refusal(decisions.FORGED, f"spec.reset.to.undo: {forged}")
+            return Refusal(reasons.FORGED, f"spec.reset.to.undo: {forged}")
         except ForeignRun as foreign:
-            return Refusal(decisions.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+            return Refusal(reasons.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,
@@ -298,7 +293,7 @@ class Beginning:
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
         return Refusal(
-            decisions.WAITING_FOR_POLICY,
+            reasons.WAITING_FOR_POLICY,
             f"OffsetResetPolicy {first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
         )
 
@@ -322,14 +317,14 @@ class Beginning:
 def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
     if live is None:
         return Refusal(
-            decisions.WAITING_FOR_CONNECTION,
+            reasons.WAITING_FOR_CONNECTION,
             f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
         )
     return None if live.trouble is None else _not_ready(name, live.trouble[0])
 
 
 def _not_ready(name: str, why: str) -> Refusal:
-    return Refusal(decisions.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
+    return Refusal(reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
 
 
 def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Refusal | None:

@@ -13,7 +13,7 @@ from tidegate.find.survey import NO_TOPIC_OVER_THERE
 from tidegate.reset.applying.apply import APPLIED, APPLY_REASONS
 from tidegate.reset.planning import plan
 from tidegate.reset.planning.planner import NEEDS_SPARK
-from tidegate.reset.runs import decisions, fleet, request
+from tidegate.reset.runs import fleet, reasons, request
 from tidegate.resources.reset import ResetPhase
 
 _UNPLANNED: Final = (
@@ -41,19 +41,19 @@ _UNPLANNED: Final = (
 
 _UNFINISHED: Final = (
     *APPLY_REASONS,
-    decisions.SUPERSEDED,
-    decisions.DELETED,
-    decisions.JOB_FAILED,
+    reasons.SUPERSEDED,
+    reasons.DELETED,
+    reasons.JOB_FAILED,
     fleet.OTHER_GROUP_FAILED,
 )
 """There may have been something to put back."""
 
 _LEFT: Final = (
     request.NOT_PUT_BACK,
-    decisions.RUN_LOST,
-    decisions.FOREIGN_RUN,
-    decisions.FORGED,
-    decisions.ABANDONED,
+    reasons.RUN_LOST,
+    reasons.FOREIGN_RUN,
+    reasons.FORGED,
+    reasons.ABANDONED,
     fleet.GROUPS_REFUSED,
     fleet.GROUPS_FAILED,
 )

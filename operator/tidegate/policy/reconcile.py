@@ -35,8 +35,8 @@ from tidegate.policy.supervise import Supervision
 from tidegate.reset.model import (
     Phase,
 )
-from tidegate.reset.runs import decisions
-from tidegate.reset.runs.decisions import (
+from tidegate.reset.runs import actions, reasons
+from tidegate.reset.runs.actions import (
     AddFinalizer,
     Approve,
     CreateRun,
@@ -44,18 +44,13 @@ from tidegate.reset.runs.decisions import (
     Fence,
     Halt,
     RemoveFinalizer,
-    Seen,
     TakeOver,
-    awaits_approval,
-    decide,
-    history_of,
-    is_settled,
-    run_id_of,
-    under_way,
 )
+from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.request import (
     run_name,
 )
+from tidegate.reset.runs.seen import Seen, awaits_approval, history_of, is_settled, run_id_of, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import read_status
@@ -87,9 +82,7 @@ class PolicyReconciler:
         self._beginning.want(body, spec, active=run_id_of(status, wanted) is not None)
         current = under_way(status)
         begins = wanted is not None and current is None and not is_settled(status, wanted)
-        may_go_ahead = (
-            current is not None and current.approved_digest is None and decisions.APPROVE in _annotations(body)
-        )
+        may_go_ahead = current is not None and current.approved_digest is None and reasons.APPROVE in _annotations(body)
         if (begins or may_go_ahead) and not body["metadata"].get("deletionTimestamp"):
             async with self._beginning.admission:
                 return await self._pass(body, spec, invalid, status)
@@ -183,10 +176,10 @@ class PolicyReconciler:
             status=status,
             now=parts.clock.now(),
             invalid=invalid,
-            approval=annotations.get(decisions.APPROVE),
-            abandoned=str(annotations.get(decisions.ABANDON, "")).lower() == "true",
+            approval=annotations.get(reasons.APPROVE),
+            abandoned=str(annotations.get(reasons.ABANDON, "")).lower() == "true",
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
-            has_finalizer=decisions.FINALIZER in (metadata.get("finalizers") or ()),
+            has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
             deletion_limit=parts.deletion_limit,
             max_launches=parts.max_launches,
             tick_s=parts.active_tick_s,
@@ -258,27 +251,27 @@ class PolicyReconciler:
 
     async def _act(self, body: Object, seen: Seen, decision: Decision) -> Object:
         parts, action = self._parts, decision.action
-        finalizers = [f for f in body["metadata"].get("finalizers") or () if f != decisions.FINALIZER]
+        finalizers = [f for f in body["metadata"].get("finalizers") or () if f != reasons.FINALIZER]
         match action:
             case None:
                 pass
             case AddFinalizer():
                 return await in_thread(
-                    self._parts.executor, parts.kube.set_finalizers, POLICIES, body, [*finalizers, decisions.FINALIZER]
+                    self._parts.executor, parts.kube.set_finalizers, POLICIES, body, [*finalizers, reasons.FINALIZER]
                 )
             case RemoveFinalizer():
                 body = await in_thread(self._parts.executor, parts.kube.set_finalizers, POLICIES, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The policy goes with its run in mid-flight: nobody will see how that ends.
                     parts.metrics.run_finished(
-                        ResetPhase.FAILED.value, decisions.ABANDONED, standstill_s=None, replayed=0, skipped=0
+                        ResetPhase.FAILED.value, reasons.ABANDONED, standstill_s=None, replayed=0, skipped=0
                     )
                 return body
             case CreateRun(request):
                 binding = self._runs.binding(body, request.run_id)
                 store = self._runs.open_store(body, request.run_id, binding, owner_reference(body))
                 await in_thread(self._parts.executor, store.create, request)
-            case decisions.Launch(name):
+            case actions.Launch(name):
                 await self._supervision.start(body, seen, decision, name)
             case Approve():
                 await in_thread(self._parts.executor, self._runs.store(body, seen).approve)

@@ -27,12 +27,6 @@ from tidegate.reset.model import (
     FromSnapshot,
 )
 from tidegate.reset.runs import fleet_job
-from tidegate.reset.runs.decisions import (
-    Seen,
-    history_of,
-    run_id_of,
-    under_way,
-)
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_job import FLEET_THREADS
 from tidegate.reset.runs.in_process import ConfinedLaunch
@@ -42,6 +36,7 @@ from tidegate.reset.runs.request import (
     run_uid,
     snapshot_target,
 )
+from tidegate.reset.runs.seen import Seen, history_of, run_id_of, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus

@@ -29,17 +29,13 @@ from tidegate.reset.model import (
     RunResult,
 )
 from tidegate.reset.runs import fleet_job, job
-from tidegate.reset.runs.decisions import (
-    Decision,
-    RunnerSeen,
-    Seen,
-    run_id_of,
-)
+from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.fleet import group_run_uid
 from tidegate.reset.runs.request import (
     run_name,
     snapshot_target,
 )
+from tidegate.reset.runs.seen import RunnerSeen, Seen, run_id_of
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Engine, ResetStatus
 from tidegate.threads import in_thread

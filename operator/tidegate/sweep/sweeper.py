@@ -31,8 +31,8 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.reset.runs.decisions import under_way
 from tidegate.reset.runs.request import run_uid
+from tidegate.reset.runs.seen import under_way
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.policy import PolicyStatus
 from tidegate.service.metrics import Metrics

@@ -28,8 +28,8 @@ from tidegate.reset.model import (
     ToOffset,
     Way,
 )
-from tidegate.reset.runs import decisions
-from tidegate.reset.runs.decisions import (
+from tidegate.reset.runs import reasons
+from tidegate.reset.runs.actions import (
     AddFinalizer,
     Approve,
     CreateRun,
@@ -38,13 +38,11 @@ from tidegate.reset.runs.decisions import (
     Halt,
     Launch,
     RemoveFinalizer,
-    RunnerSeen,
-    Seen,
-    Start,
     TakeOver,
-    decide,
 )
+from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.request import Refusal
+from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
@@ -129,7 +127,7 @@ CASES = {
         "Failed",
     ),
     "another policy is first": (
-        seen(start=Start(waits_for=Refusal(decisions.WAITING_FOR_POLICY, "for x"))),
+        seen(start=Start(waits_for=Refusal(reasons.WAITING_FOR_POLICY, "for x"))),
         None,
         ("False", "WaitingForPolicy"),
         "Pending",
@@ -148,7 +146,7 @@ CASES = {
         "Pending",
     ),
     "begun, then the connection went": (
-        under_way(STARTED, start=Start(waits_for=Refusal(decisions.WAITING_FOR_CONNECTION, "kafka"))),
+        under_way(STARTED, start=Start(waits_for=Refusal(reasons.WAITING_FOR_CONNECTION, "kafka"))),
         None,
         ("False", "WaitingForConnection"),
         "Pending",
@@ -244,7 +242,7 @@ CASES = {
             run=AWAITING,
             runner=LOST,
             approval=digest_of(AWAITING),
-            behind=Refusal(decisions.WAITING_FOR_POLICY, "x is resetting it"),
+            behind=Refusal(reasons.WAITING_FOR_POLICY, "x is resetting it"),
         ),
         None,
         ("False", "WaitingForPolicy"),

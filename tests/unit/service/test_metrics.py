@@ -11,7 +11,7 @@ from tidegate.discovery.starts import Outcome
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.policy.ends import RUN_ENDS
 from tidegate.reset.planning import plan
-from tidegate.reset.runs import decisions, fleet, request
+from tidegate.reset.runs import fleet, reasons, request
 from tidegate.resources.reset import ResetPhase
 from tidegate.service.metrics import Metrics
 
@@ -76,14 +76,14 @@ def test_the_resources_that_are_not_observed_are_counted_and_then_not() -> None:
 
 
 def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
-    reasons = {
+    named = {
         value
-        for module in (fleet, plan, request, decisions)
+        for module in (fleet, plan, request, reasons)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str) and re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*", value)
     }
 
-    assert reasons - {reason for _, reason in RUN_ENDS} == {
+    assert named - {reason for _, reason in RUN_ENDS} == {
         *(
             "InvalidSpec",
             "NoReset",

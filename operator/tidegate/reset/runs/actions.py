@@ -1,0 +1,164 @@
+"""What a pass may do about a run: a closed set of actions, and the decision that names one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypedDict
+
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.reset.model import RunRequest
+from tidegate.reset.runs.request import (
+    Refusal,
+)
+from tidegate.reset.runs.seen import Seen
+from tidegate.resources.conditions import (
+    READ_FROM_TARGET,
+    RESET,
+    Condition,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+    without_condition,
+)
+from tidegate.resources.policy import PolicyStatus
+from tidegate.resources.reset import (
+    ResetStatus,
+)
+
+_REST_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the policy until its run is settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Nothing is under way: the policy may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRun:
+    """Store the request; the job will find it there."""
+
+    request: RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start the job under this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Note in the run's document that its plan was approved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The job of this launch died: end what it left open in Kafka, so that nobody waits for it."""
+
+    launch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Stop the job and settle the run for good: offsets back where needed, final result."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End the run's job and what that left open in Kafka, and open the run's gates. Nothing is put back: where to is in
+    a document that is forged, foreign or gone, or nobody waits for it any more. ``briefly``: once and within moments;
+    what it fails to open is left to the sweep.
+    """
+
+    briefly: bool = False
+
+
+Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver | Halt
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The status to write, then what to tell, then at most one action. ``again_after_s`` 0: look again at once."""
+
+    status: PolicyStatus
+    action: Action | None = None
+    happenings: tuple[KubeEvent, ...] = ()
+    again_after_s: float = _REST_S
+    waiting: bool = False
+
+
+class _Stamp(TypedDict):
+    generation: int
+    now: datetime
+
+
+@dataclass(slots=True)
+class Draft:
+    """A decision in the making."""
+
+    seen: Seen
+    status: PolicyStatus
+    happenings: list[KubeEvent] = field(default_factory=list)
+
+    def moving(self, reason: str, message: str) -> None:
+        self._set(reconciling(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def stuck(self, reason: str, message: str) -> None:
+        self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def well(self, reason: str, message: str) -> None:
+        self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def reset_is(self, value: bool | None, reason: str, message: str) -> None:
+        self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+
+    def read_is(self, value: bool | None, reason: str, message: str) -> None:
+        self._set(
+            with_condition(
+                self.status.conditions, READ_FROM_TARGET, value, reason=reason, message=message, **self._stamp()
+            )
+        )
+
+    def show(self, reset: ResetStatus) -> None:
+        """Put another reset into ``status.reset``, and forget what was said of the one there before."""
+        self.status = self.status.model_copy(update={"reset": reset})
+        self._set(without_condition(self.status.conditions, READ_FROM_TARGET))
+
+    def run(self, **changes: object) -> None:
+        """Change ``status.reset``."""
+        if self.status.reset is None:
+            raise ValueError("there is no run to change")
+        self.status = self.status.model_copy(update={"reset": self.status.reset.model_copy(update=changes)})
+
+    def refuse(self, refusal: Refusal) -> None:
+        run_id = self.seen.wanted.id if self.seen.wanted is not None else ""
+        self.tell(
+            EventType.WARNING, refusal.reason, refusal.message, f"{run_id}/{self.seen.generation}/{refusal.reason}"
+        )
+        self.reset_is(False, refusal.reason, refusal.message)
+        self.stuck(refusal.reason, refusal.message)
+
+    def tell(self, kind: EventType, reason: str, message: str, key: str) -> None:
+        self.happenings.append(KubeEvent(kind, reason, message, key))
+
+    def decide(
+        self, action: Action | None = None, *, again_after_s: float = _REST_S, waiting: bool = False
+    ) -> Decision:
+        return Decision(self.status, action, tuple(self.happenings), again_after_s, waiting)
+
+    def _set(self, conditions: tuple[Condition, ...]) -> None:
+        self.status = self.status.model_copy(update={"conditions": conditions})
+
+    def _stamp(self) -> _Stamp:
+        return _Stamp(generation=self.seen.generation, now=self.seen.now)

@@ -1,0 +1,249 @@
+"""How a run ends: with its result, or given up, left, halted or superseded without one."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate.kube.ports import EventType
+from tidegate.reset.binding import digest_of, digest_of_end
+from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
+from tidegate.reset.runs.progress import fleet_status, plan_status, report, tell_phases, tell_reading
+from tidegate.reset.runs.reasons import (
+    ABANDON,
+    ABANDONED,
+    DEADLINE_EXCEEDED,
+    DELETED,
+    FOREIGN_RUN,
+    FORGED,
+    RUN_LOST,
+    SUPERSEDED,
+    WAITING_FOR_CONNECTION,
+)
+from tidegate.reset.runs.request import (
+    Refusal,
+)
+from tidegate.reset.runs.seen import Seen, may_hold
+from tidegate.reset.store import Run
+from tidegate.resources.conditions import (
+    RESET,
+    find_condition,
+)
+from tidegate.resources.policy import MAX_HISTORY
+from tidegate.resources.reset import (
+    ResetPhase,
+    ResetSpec,
+    ResetStatus,
+    ResetWay,
+    RunHistory,
+    StandstillStatus,
+)
+
+QUEUE_LOOK_S: Final = 2.0
+
+
+def foreign(draft: Draft, current: ResetStatus | None) -> Decision:
+    """Not even put back: where to is in a document that somebody else has written."""
+    message = draft.seen.foreign
+    if current is None:
+        draft.refuse(Refusal(FOREIGN_RUN, message))
+        return draft.decide(again_after_s=QUEUE_LOOK_S)
+    message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets"
+    return halted(draft, current, FOREIGN_RUN, message)
+
+
+def halted(draft: Draft, current: ResetStatus, reason: str, message: str) -> Decision:
+    """The run ends without its document; nobody is left then to let go of what its job holds."""
+    if _is_to_be_halted(draft.seen, current):
+        return _halt(draft, current, reason, message, briefly=True)
+    return end(draft, current, ResetPhase.FAILED, reason, f"{message}{_left_closed(draft.seen)}")
+
+
+def _is_to_be_halted(seen: Seen, current: ResetStatus) -> bool:
+    return may_hold(current) and not seen.halted and not seen.unhalted
+
+
+def _left_closed(seen: Seen) -> str:
+    if not seen.unhalted:
+        return ""
+    return (
+        f". Its gates may still be closed ({seen.unhalted}): the operator opens them as soon as Kafka lets it, and "
+        "tells so in an Event of the KafkaConnection"
+    )
+
+
+def why_forged(seen: Seen) -> str:
+    """What was found forged stays so, though the document may be put right again before the run has ended."""
+    if seen.forged:
+        return seen.forged
+    said = find_condition(seen.status.conditions, RESET)
+    return said.message if seen.under_way is not None and said is not None and said.reason == FORGED else ""
+
+
+def end_forged(draft: Draft, current: ResetStatus | None, message: str) -> Decision:
+    seen = draft.seen
+    if current is None:
+        draft.refuse(Refusal(FORGED, message))
+        return draft.decide(again_after_s=QUEUE_LOOK_S)
+    if not seen.halted:
+        return _halt(draft, current, FORGED, message)
+    if current.application is None or (current.phase is ResetPhase.AWAITING_APPROVAL and not current.approved_digest):
+        done = "Nothing was changed"
+    else:
+        done = f"What reset {current.id} had done by then is not known: look at the group's offsets"
+    return end(draft, current, ResetPhase.FAILED, FORGED, f"{message}. {done}")
+
+
+def _halt(draft: Draft, current: ResetStatus, reason: str, message: str, *, briefly: bool = False) -> Decision:
+    waiting = f". Waiting: {draft.seen.trouble}" if draft.seen.trouble else ""
+    draft.moving(reason, f"{message}{waiting}")
+    draft.reset_is(None, reason, message)
+    draft.tell(EventType.WARNING, reason, message, f"{current.id}/{reason}")
+    return draft.decide(Halt(briefly), again_after_s=0)
+
+
+def finish(draft: Draft, current: ResetStatus, run: Run, result: RunResult) -> Decision:
+    standstill = None
+    if result.standstill is not None:
+        standstill = StandstillStatus(
+            p50=timedelta(milliseconds=round(result.standstill.p50_s * 1000)),
+            max=timedelta(milliseconds=round(result.standstill.max_s * 1000)),
+        )
+    draft.run(
+        way=ResetWay(result.way.value) if result.way is not None else current.way,
+        fleet=fleet_status(run),
+        plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
+        standstill=standstill,
+        redone=result.redone,
+        begun=result.begun,
+        waiting=result.waiting,
+        digest=run.digest or current.digest,
+    )
+    if result.phase is Phase.SUCCEEDED:
+        tell_reading(draft, run.request, result)
+    tell_phases(draft, run)
+    return end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result)
+
+
+def end(
+    draft: Draft,
+    current: ResetStatus,
+    phase: ResetPhase,
+    reason: str,
+    message: str,
+    result: RunResult | None = None,
+) -> Decision:
+    at = result.finished_at if result is not None else draft.seen.now
+    draft.run(phase=phase, finished_at=at)
+    reset = draft.status.reset
+    plan = reset.plan if reset is not None else None
+    digest = reset.digest if reset is not None else None
+    entry = RunHistory(
+        id=current.id,
+        phase=phase,
+        finished_at=at,
+        records_replayed=plan.records_replayed if plan is not None else None,
+        records_skipped=plan.records_skipped if plan is not None else None,
+        plan=plan.config_map if plan is not None else None,
+        digest=digest_of_end(digest, result) if digest is not None and result is not None else None,
+    )
+    history = (entry, *(h for h in draft.status.history if h.id != current.id))[:MAX_HISTORY]
+    draft.status = draft.status.model_copy(update={"history": history})
+    kind = EventType.NORMAL if phase is ResetPhase.SUCCEEDED else EventType.WARNING
+    draft.tell(kind, phase.value, message, f"{current.id}/{phase.value}")
+    conclude(draft, phase, reason, message)
+    return draft.decide(again_after_s=0)
+
+
+def supersede(draft: Draft, current: ResetStatus) -> Decision:
+    """Another reset is asked for, or none: the one under way is settled first."""
+    seen, run = draft.seen, draft.seen.run
+    wanted = f"reset {seen.wanted.id} is asked for" if seen.wanted is not None else "no reset is asked for any more"
+    message = f"{wanted} while reset {current.id} was under way"
+    if run is None:
+        if current.phase is not ResetPhase.PENDING:
+            return without_document(draft, current)
+        return end(draft, current, ResetPhase.FAILED, SUPERSEDED, f"{message}. Nothing was changed")
+    if run.result is not None:
+        return finish(draft, current, run, run.result)
+    report(draft, current, run)
+    return draft.decide(TakeOver(SUPERSEDED, message), again_after_s=seen.tick_s)
+
+
+def leave(draft: Draft, since: datetime) -> Decision:
+    """The policy is being deleted: settle what is under way, within bounds, then let go."""
+    seen, current, run = draft.seen, draft.seen.under_way, draft.seen.run
+    if not seen.has_finalizer:
+        return draft.decide()
+    if current is None:
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    forged = why_forged(seen)
+    if run is None and not forged and not may_hold(current):
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if seen.halted if forged else run is None and not _is_to_be_halted(seen, current):
+        _unbelieved(draft, current, forged)
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if run is not None and run.result is not None and not forged:
+        finish(draft, current, run, run.result)
+        return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if seen.abandoned:
+        message = f"reset {current.id} was abandoned in {current.phase.value}, as {ABANDON} asks"
+        return _give_up(draft, current, message)
+    if seen.now > since + seen.deletion_limit:
+        message = f"reset {current.id} could not be settled within {seen.deletion_limit}: {seen.trouble or 'no answer'}"
+        return _give_up(draft, current, message)
+    if run is None or forged:
+        return _unbelieved(draft, current, forged)
+    message = f"the policy was deleted while reset {current.id} was under way"
+    draft.moving(DELETED, message)
+    return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
+
+
+def _unbelieved(draft: Draft, current: ResetStatus, forged: str) -> Decision:
+    """The run's document is not there, or is not to be believed."""
+    if forged:
+        return end_forged(draft, current, forged)
+    return foreign(draft, current) if draft.seen.foreign else without_document(draft, current)
+
+
+def _give_up(draft: Draft, current: ResetStatus, message: str) -> Decision:
+    """The policy goes with its run in mid-flight, but its consumers shall not stand still for that."""
+    if _is_to_be_halted(draft.seen, current):
+        return draft.decide(Halt(briefly=True), again_after_s=0)
+    message = f"{message}{_left_closed(draft.seen)}"
+    draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
+    return draft.decide(RemoveFinalizer(), again_after_s=0)
+
+
+def conclude(draft: Draft, phase: ResetPhase, reason: str, message: str) -> None:
+    succeeded = phase is ResetPhase.SUCCEEDED
+    draft.reset_is(succeeded, reason, message)
+    (draft.well if succeeded else draft.stuck)(reason, message)
+
+
+def without_document(draft: Draft, current: ResetStatus) -> Decision:
+    seen = draft.seen
+    if current.phase is not ResetPhase.PENDING:
+        message = (
+            f"the ConfigMap {seen.run_document} of reset {current.id} was removed while it was under way: what it has "
+            "done is not known. Look at the group's offsets"
+        )
+        return halted(draft, current, RUN_LOST, message)
+    if seen.wanted is not None and current.started_at is not None and _late(seen, current, seen.wanted):
+        message = f"reset {current.id} could not begin within its deadline. Nothing was changed"
+        return end(draft, current, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
+    start = seen.start
+    if start is None or start.request is None:
+        why = start and (start.refusal or start.waits_for)
+        draft.moving(why.reason if why else WAITING_FOR_CONNECTION, why.message if why else "waits for its connection")
+        return draft.decide(again_after_s=seen.tick_s)
+    if not seen.has_finalizer:
+        return draft.decide(AddFinalizer(), again_after_s=0)
+    # The request may differ from the one it began with: the connection may have changed since.
+    draft.run(digest=digest_of(Run(start.request)))
+    return draft.decide(CreateRun(start.request), again_after_s=0)
+
+
+def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:
+    return current.started_at is not None and seen.now > current.started_at + wanted.deadline

@@ -1,0 +1,188 @@
+"""What is said of a run while it is under way: phases, counts, conditions and Events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tidegate.kube.ports import EventType
+from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
+from tidegate.reset.runs.actions import Draft
+from tidegate.reset.runs.reasons import APPROVE, NOT_KNOWN_YET, NOT_LOOKED_AT, READING
+from tidegate.reset.store import Run
+from tidegate.resources.reset import (
+    MAX_GROUP_FAILURES,
+    FleetStatus,
+    GroupFailure,
+    PlanStatus,
+    ResetPhase,
+    ResetStatus,
+    ResetWay,
+    SearchStatus,
+)
+
+_SHOWN: Final = 80
+"""As much of what an annotation says is repeated in a message."""
+
+
+def phase_of(run: Run) -> Phase:
+    """The phase of a run that has not ended, from its journal."""
+    if plan_awaits_approval(run):
+        return Phase.AWAITING_APPROVAL
+    if run.last is None or run.last.phase.is_final or run.last.phase is Phase.PENDING:
+        return Phase.PLANNING
+    return run.last.phase
+
+
+def report(draft: Draft, current: ResetStatus, run: Run) -> None:
+    """Take the phase, the way and the plan over into the status, and tell of every phase that is new."""
+    phase = phase_of(run)
+    way = run.last.way if run.last is not None else None
+    draft.run(
+        phase=ResetPhase(phase.value),
+        way=current.way if way is None else ResetWay(way.value),
+        search=_search_status(current, run),
+        fleet=fleet_status(run),
+        plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
+        digest=run.digest or current.digest,
+    )
+    message = _progress_message(run, phase)
+    if phase is Phase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
+        named = (draft.seen.approval or "")[:_SHOWN]
+        message = f"{message}. As it is now, {named!r}, it approves nothing: a plan is approved by its digest"
+    waits_for = draft.seen.trouble or (run.last.waits_for if run.last is not None else "")
+    if waits_for:
+        message = f"{message}. Waiting: {waits_for}"
+    tell_phases(draft, run)
+    if phase is Phase.AWAITING_APPROVAL:
+        draft.tell(EventType.NORMAL, phase.value, message, f"{current.id}/{phase.value}")
+    draft.moving(phase.value, message)
+    draft.reset_is(None, phase.value, message)
+
+
+def tell_phases(draft: Draft, run: Run) -> None:
+    for step in _first_of_each(run.journal):
+        if step.phase.is_final or step.phase is Phase.AWAITING_APPROVAL:
+            continue
+        message = step.message or _progress_message(run, step.phase)
+        draft.tell(EventType.NORMAL, step.phase.value, message, f"{run.request.run_id}/{step.phase.value}")
+
+
+def _first_of_each(journal: Sequence[Progress]) -> Iterator[Progress]:
+    told: set[Phase] = set()
+    for step in journal:
+        if step.phase not in told:
+            told.add(step.phase)
+            yield step
+
+
+def _progress_message(run: Run, phase: Phase) -> str:
+    run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
+    match phase:
+        case Phase.AWAITING_APPROVAL:
+            return (
+                f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
+                f"to approve it, set the annotation {APPROVE}: {run.digest}"
+            )
+        case Phase.PLANNING | Phase.PENDING:
+            return f"reset {run_id} of {whose} is being planned"
+        case _:
+            return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)})"
+
+
+def _whose(request: RunRequest) -> str:
+    if request.fleet is None:
+        return f"group {request.group_id}"
+    return f"groups {', '.join(request.fleet.patterns)}"
+
+
+def _effect(plan: Plan | FleetPlan | None) -> str:
+    match plan:
+        case None:
+            return "no plan"
+        case Plan():
+            begins = f"{len(plan.partitions)} partition(s)"
+        case FleetPlan():
+            refused = f" and {len(plan.refused)} without a plan" if plan.refused else ""
+            begins = f"{len(plan.planned)} group(s){refused}, {plan.partitions} partition(s)"
+    return (
+        f"{begins}, {plan.moved} to move, {plan.records_replayed} record(s) to be read again, "
+        f"{plan.records_skipped} skipped"
+    )
+
+
+def fleet_status(run: Run) -> FleetStatus | None:
+    """The counts of the run's end, or else the newest in its journal; groups without a plan are told of first."""
+    if run.fleet is None:
+        return None
+    newest = next((line.counts for line in reversed(run.journal) if line.counts is not None), FleetCounts())
+    counted = run.result.counts if run.result is not None and run.result.counts is not None else newest
+    failures = [
+        *(GroupFailure(group=g.group_id, reason=g.refused, message=g.message) for g in run.fleet.refused),
+        *(GroupFailure(group=t.group_id, reason=t.reason, message=t.message) for t in counted.troubles),
+    ]
+    return FleetStatus(
+        groups=len(run.fleet.groups),
+        refused=len(run.fleet.refused),
+        reset=counted.reset,
+        failed=counted.failed,
+        put_back=counted.put_back,
+        failures=tuple(failures[:MAX_GROUP_FAILURES]),
+    )
+
+
+def _search_status(current: ResetStatus, run: Run) -> SearchStatus | None:
+    searched = next((p.searched for p in reversed(run.journal) if p.searched is not None), None)
+    if searched is None:
+        return current.search
+    return SearchStatus(
+        records_read=searched.read,
+        records_total=searched.total,
+        records_per_second=searched.per_second,
+        percent=100 * searched.read // searched.total if searched.total else 100,
+    )
+
+
+def plan_status(document: str, plan: Plan | FleetPlan | None) -> PlanStatus:
+    if plan is None:
+        return PlanStatus(config_map=document)
+    parts = plan.partitions if isinstance(plan, Plan) else plan.groups
+    span_from, span_to = span(parts)
+    return PlanStatus(
+        config_map=document,
+        partitions=len(plan.partitions) if isinstance(plan, Plan) else plan.partitions,
+        moved=plan.moved,
+        unchanged=plan.unchanged,
+        clamped=plan.clamped,
+        records_replayed=plan.records_replayed,
+        records_skipped=plan.records_skipped,
+        from_=span_from,
+        to=span_to,
+    )
+
+
+def tell_reading(draft: Draft, request: RunRequest, result: RunResult) -> None:
+    """Whether its consumers read from the targets, as far as that was known at its end: nobody looks afterwards."""
+    of = f"when reset {request.run_id} of {_whose(request)} ended"
+    if result.begun is None or result.waiting is None:
+        draft.read_is(None, NOT_LOOKED_AT, f"{of}, Kafka did not tell which partitions were read from their targets")
+    elif result.waiting:
+        more = result.waiting - len(result.unread)
+        named = f": {', '.join(result.unread)}{f' and {more:,} more' if more else ''}" if result.unread else ""
+        draft.read_is(
+            None,
+            NOT_KNOWN_YET,
+            f"{of}, {result.waiting:,} partition(s) were not known to be read from their targets{named}. Consumers "
+            "that commit rarely, have stopped polling, or are held by a pause are among them",
+        )
+    else:
+        draft.read_is(
+            True,
+            READING,
+            f"{of}, {result.begun:,} partition(s) were read from their targets; any others had no owner, or no records "
+            "to read",
+        )
+
+
+def plan_awaits_approval(run: Run) -> bool:
+    return run.request.manual_approval and run.is_planned and not run.approved

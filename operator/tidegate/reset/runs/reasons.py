@@ -1,0 +1,43 @@
+"""Why a run ends, waits or is refused, as conditions and Events name it, and what a policy is marked with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FINALIZER: Final = "tidegate.io/reset-under-way"
+
+APPROVE: Final = "tidegate.io/approve"
+
+ABANDON: Final = "tidegate.io/abandon"
+
+INVALID_SPEC: Final = "InvalidSpec"
+
+NO_RESET: Final = "NoReset"
+
+ALREADY_RAN: Final = "AlreadyRan"
+
+WAITING_FOR_POLICY: Final = "WaitingForPolicy"
+
+WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
+
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+
+SUPERSEDED: Final = "Superseded"
+
+DELETED: Final = "Deleted"
+
+RUN_LOST: Final = "RunLost"
+
+FOREIGN_RUN: Final = "ForeignRun"
+
+FORGED: Final = "Forged"
+
+JOB_FAILED: Final = "JobFailed"
+
+READING: Final = "Reading"
+
+NOT_KNOWN_YET: Final = "NotKnownYet"
+
+NOT_LOOKED_AT: Final = "NotLookedAt"
+
+ABANDONED: Final = "Abandoned"
