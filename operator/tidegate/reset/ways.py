@@ -137,6 +137,15 @@ def _kept_after_leaving(owners: Owners) -> str | None:
     return "an owner that was made to leave has kept its position" if owners.kept_after_leaving else None
 
 
+def _alone_and_old(owners: Owners) -> str | None:
+    """A heartbeat may tell it of the rebalance before it is made to leave. Then it is rejoining when it becomes
+    unknown, and kafka-python goes on from its position. Where there are others, the rebalance begins as it leaves."""
+    group = owners.group
+    if group.type is not GroupType.CLASSIC or is_cooperative(group) or len(group.members) > 1:
+        return None
+    return _old_client(owners)
+
+
 def _keeps_commits_back(owners: Owners) -> str | None:
     """So what its application holds (``inFlight``) cannot be waited for in a join."""
     if not owners.in_flight or not keeps_commits_back(owners.group):
@@ -172,7 +181,11 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _in_transaction,
 )
 
-LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (_kept_after_leaving, _keeps_commits_back)
+LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (
+    _kept_after_leaving,
+    _keeps_commits_back,
+    _alone_and_old,
+)
 
 LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _not_classic,

@@ -1064,6 +1064,25 @@ def test_an_owner_that_keeps_its_position_when_it_becomes_unknown_in_a_rebalance
     world.check_reset(at_most=2)
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_nor_is_one_of_an_eager_group_even_where_it_is_alone(members: int, static: bool, tmp_path: Path) -> None:
+    """kafka-python's eager assignors as well: its assignment keeps the positions of what it is given again."""
+    habits = (("subscription_version", 0), ("keeps_position", True), ("keeps_when_unknown", True), ("static", static))
+    world = World(Kind("eager-keeps", Way.HANDOVER, consumer=habits), tmp_path)
+    for consumer in world.consumers[members:]:
+        consumer.close()
+    world.clock.sleep(10)
+    world.create()
+    kafka: Any = Delayed(world.kafka, world.clock, {"leave": lambda: world.clock.sleep(4)}, describe_s=0.0)
+    result = job.execute(world.store, kafka, world.clock)
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED
+    assert result.way is (Way.LEADING if members == 1 else Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("later_s", [0.5 * n for n in range(10)])
 def test_an_owner_that_keeps_its_position_when_a_commit_is_refused_is_made_to_leave_again(
