@@ -1212,6 +1212,8 @@ class FakeConsumer:
     gives_waiting_up: bool = False
     late_commit_s: float | None = None
     commits_after_join: bool = False
+    sends_after_s: float = 0.05
+    """How long after it has joined it sends what it kept back."""
     managed: bool = False
     drain_s: float = 0.0
     begins_at_end: bool = False
@@ -1433,7 +1435,7 @@ class FakeConsumer:
         if self.commits_after_join and gone:
             self._next_heartbeat_s = self.kafka.clock.monotonic()  # it joins anew as soon as it has given them up
         if self._kept_back:
-            self.kafka.clock.after(0.05, self._send_kept_back)
+            self.kafka.clock.after(self.sends_after_s, self._send_kept_back)
         self._positions = {p: o for p, o in self._positions.items() if keeps and p in partitions}
         still_waits = self._unstarted & partitions & self.kafka._undecided(self.group_id)
         self._unstarted = set(partitions) - self._positions.keys()

@@ -276,6 +276,21 @@ def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kin
     world.check_reset(at_most=2)
 
 
+@pytest.mark.parametrize("apart_s", [0.01, 0.03, 0.1, 0.2])
+@pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
+def test_every_commit_that_was_kept_back_is_found_not_only_the_first(kind: Kind, apart_s: float, tmp_path: Path) -> None:
+    """The members of a group send what they kept back one after the other."""
+    world = _world_by_hand(kind, tmp_path)
+    for number, consumer in enumerate(world.consumers):
+        consumer.sends_after_s = 0.02 + apart_s * number
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
 @pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
 def test_so_does_a_successor_find_it(kind: Kind, tmp_path: Path) -> None:
     """It may come while a rebalance hides the owners."""

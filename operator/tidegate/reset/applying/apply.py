@@ -572,17 +572,18 @@ class GroupReset:
         """Look until clients that keep commits back while they join have sent them; which partitions have old ones.
 
         Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next has
-        nothing to keep back.
+        nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led with
+        it could not be told from progress any more.
         """
         clock, tuning = self._pace.clock, self._tuning
         limit = clock.monotonic() + self._joins.standstill_s
         joined_at: float | None = None
         old = NO_PARTITIONS
-        while not old:
+        while old != pending:
             self._claim.check()
             seen = self._committed(pending)
             replaced = self._replaced
-            old = frozenset(
+            old |= frozenset(
                 p
                 for p in pending
                 if p in replaced and Watched(replaced[p], self._targets[p], seen.get(p, self._targets[p])).is_old
@@ -596,6 +597,7 @@ class GroupReset:
         if old:
             self._late_rounds += 1
             self._kept_after_leaving = True
+            self._unverified |= pending
         return old
 
     def _watch(self, pending: Partitions) -> Partitions:
