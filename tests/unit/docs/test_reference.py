@@ -72,7 +72,7 @@ def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: M
         for family in registry.collect()
         if family.name.startswith("tidegate_")
     }
-    source = (ROOT / "operator" / "tidegate" / "spark" / "settings.py").read_text()
+    source = (ROOT / "operator" / "tidegate" / "jobs" / "settings.py").read_text()
     spark = re.findall(r"""\.(?:text|number|one_of|names|conf)\(\s*"([A-Z_]+)\"""", source)
     agent = (ROOT / "agents" / "python" / "tidegate_agent" / "settings.py").read_text()
 
