@@ -67,11 +67,16 @@ bench: setup build ## all benchmarks, or one: NAME=standstill
 	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)
 
 .PHONY: lint
-lint: setup ## ruff, mypy, import contracts
+lint: setup prose ## ruff, mypy, import contracts, prose
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+.PHONY: prose
+prose: setup ## the documents' spelling, and words that have a better one (dev/prose/words.toml)
+	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs charts crds agents/*/README.md
+	@$(BIN)/pytest -q -m pure -o addopts=--import-mode=importlib tests/unit/docs/test_words.py
 
 .PHONY: format
 format: setup ## write the code as ruff formats it
