@@ -180,7 +180,7 @@ KINDS = (
     Kind("consumer", Way.HANDOVER, protocol=GroupType.CONSUMER, assignor="uniform"),
     Kind("consumer-not-waiting", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("waits", False),)),
     Kind("before-kip-429", Way.HANDOVER, consumer=(("subscription_version", 0), ("keeps_position", True))),
-    Kind("static", Way.HANDOVER, consumer=(("static", True),)),
+    Kind("static", Way.BARRIER, consumer=(("static", True),)),
     Kind("managed-eager", Way.GATED, consumer=(("managed", True),)),
     Kind("managed-cooperative", Way.GATED, assignor="cooperative-sticky", consumer=(("managed", True),)),
     Kind("managed-consumer", Way.GATED, GroupType.CONSUMER, "uniform", consumer=(("managed", True), ("drain_s", 0.7))),
@@ -1305,7 +1305,7 @@ def test_a_commit_into_a_gated_reset_is_seen_before_the_gates_are_opened(tmp_pat
 
 
 FAR_AWAY = (
-    Kind("static", Way.HANDOVER, consumer=(("static", True),)),
+    Kind("static", Way.BARRIER, consumer=(("static", True),)),
     Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
 )
 

@@ -248,7 +248,7 @@ def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool
 
 BY_HAND = (
     Kind("eager-go", Way.BARRIER),
-    Kind("eager-go-static", Way.HANDOVER, consumer=(("static", True),)),
+    Kind("eager-go-static", Way.BARRIER, consumer=(("static", True),)),
     replace(GO, way=Way.HANDOVER),
 )
 """franz-go, whose applications commit by hand."""
@@ -278,7 +278,9 @@ def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kin
 
 @pytest.mark.parametrize("apart_s", [0.01, 0.03, 0.1, 0.2])
 @pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
-def test_every_commit_that_was_kept_back_is_found_not_only_the_first(kind: Kind, apart_s: float, tmp_path: Path) -> None:
+def test_every_commit_that_was_kept_back_is_found_not_only_the_first(
+    kind: Kind, apart_s: float, tmp_path: Path
+) -> None:
     """The members of a group send what they kept back one after the other."""
     world = _world_by_hand(kind, tmp_path)
     for number, consumer in enumerate(world.consumers):
