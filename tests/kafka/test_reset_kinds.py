@@ -72,15 +72,14 @@ def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, 
 
 
 def expected_ways(cell: Cell) -> set[Way]:
-    """Managed owners: ``Gated``. Eager groups whose clients know KIP-429: ``Barrier``. Other classic groups with static
-    members, and a lone member whose client does not know KIP-429: ``Leading``. All others: ``Handover``. And
-    ``Leading`` where franz-go may have gone on from an old position."""
+    """Managed owners: ``Gated``. Eager groups whose clients know KIP-429: ``Barrier``. A lone eager member whose client
+    does not: ``Leading``. All others: ``Handover``. And ``Leading`` where franz-go may have kept an old position."""
     if cell.agent:
         return {Way.GATED}
-    knows_kip_429 = cell.kind in ("librdkafka", "java", "franz-go")
     eager = cell.protocol == "classic" and cell.assignor in EAGER
-    led = cell.protocol == "classic" and (cell.static or (cell.members == 1 and eager))
-    first = Way.BARRIER if eager and knows_kip_429 else Way.LEADING if led else Way.HANDOVER
+    alone = eager and cell.members == 1
+    knows_kip_429 = cell.kind in ("librdkafka", "java", "franz-go")
+    first = Way.BARRIER if eager and knows_kip_429 else Way.LEADING if alone else Way.HANDOVER
     return {first, Way.LEADING} if cell.kind is ClientKind.FRANZ_GO else {first}
 
 

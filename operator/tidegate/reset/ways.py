@@ -132,17 +132,6 @@ def _kept_after_leaving(owners: Owners) -> str | None:
     return "an owner that was made to leave has kept its position" if owners.kept_after_leaving else None
 
 
-def _static(owners: Owners) -> str | None:
-    """A static member that is made to leave rejoins under its instance id. What its application commits until the join
-    is over comes from a member that is no more and is refused as fenced (KIP-345), which ends librdkafka's consumer for
-    good. In a rebalance it stays who it is. But a second one costs those more who wait for a transaction (ADR 19)."""
-    static = [m for m in owners.group.owners(owners.partitions) if m.is_static]
-    if not static or owners.group.type is not GroupType.CLASSIC or owners.transaction_open:
-        return None
-    obstacle = _first(BARRIER_OBSTACLES, owners)
-    return f"{len(static)} owner(s) are static members, and {obstacle}" if obstacle is not None else None
-
-
 def _alone_and_old(owners: Owners) -> str | None:
     """A heartbeat may tell it of the rebalance before it is made to leave. Then it is rejoining when it becomes
     unknown, and kafka-python goes on from its position. Where there are others, the rebalance begins as it leaves."""
@@ -190,7 +179,6 @@ LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _kept_after_leaving,
     _keeps_commits_back,
     _alone_and_old,
-    _static,
 )
 
 LEADING_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (

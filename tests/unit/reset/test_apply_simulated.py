@@ -1318,7 +1318,7 @@ def test_brokers_far_away_put_a_reset_off_a_few_times_only(kind: Kind, tmp_path:
     kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, kind.way)
     world.settle()
     world.check_reset(at_most=8)
 

@@ -41,7 +41,8 @@ OLD = (("subscription_version", 0), ("waits", False))
 KINDS = (
     Kind("eager", Way.BARRIER),
     Kind("eager-not-waiting", Way.BARRIER, consumer=(("waits", False),)),
-    Kind("static", Way.HANDOVER, consumer=(("static", True),)),
+    Kind("static", Way.BARRIER, consumer=(("static", True),)),
+    Kind("static-cooperative", Way.HANDOVER, assignor="cooperative-sticky", consumer=(("static", True),)),
     Kind("before-kip-429", Way.HANDOVER, consumer=OLD),
     Kind("cooperative", Way.HANDOVER, assignor="cooperative-sticky"),
     Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform"),

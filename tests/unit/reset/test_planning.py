@@ -666,6 +666,18 @@ def test_what_it_costs_to_lead_a_group_is_said_before(kafka: FakeKafka) -> None:
     assert not said("eager", Selection("orders", frozenset({0})))
 
 
+def test_what_it_may_cost_a_static_member_to_be_made_to_leave_is_said_before(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky", group_instance_id="one").start()
+    FakeConsumer(kafka, "eager", ["orders"], group_instance_id="one").start()
+    FakeConsumer(kafka, "dynamic", ["orders"], assignor="cooperative-sticky").start()
+
+    def said(group_id: str) -> bool:
+        notes = make_plan(request(ToEarliest(), group_id=group_id), kafka, NOW).notes
+        return any(n.startswith("1 static member(s)") and "FENCED_INSTANCE_ID" in n for n in notes)
+
+    assert [said(group_id) for group_id in ("sticky", "eager", "dynamic")] == [True, False, False]
+
+
 def test_that_an_application_commits_late_through_franz_go_is_led_from_the_first_round_on(kafka: FakeKafka) -> None:
     FakeConsumer(kafka, "eager", ["orders"], client_id="kgo").start()
     asked = request(ToEarliest(), Selection("orders", frozenset({0})), group_id="eager")

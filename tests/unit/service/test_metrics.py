@@ -93,6 +93,5 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "BadSnapshotStorage",
         ),  # no run begins
         *("WaitingForConnection", "WaitingForPolicy"),  # it may begin later
-        *("Reset", "ReadFromTarget"),  # the types of conditions
-        *("Reading", "NotKnownYet", "NotLookedAt"),  # of the latter
+        *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }

@@ -440,6 +440,7 @@ def _notes(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> list[
             _note_reread(asked.group, plan),
             _note_standstill(asked, plan),
             _note_led(asked.group, plan),
+            _note_static(asked.group, plan),
             _note_in_flight(asked, plan),
             _note_nothing_moves(plan),
         )
@@ -596,6 +597,17 @@ def _note_led(group: Group, plan: Plan) -> str | None:
         f"{why} (franz-go) is made to give it up by leading the group: all its {len(group.members)} member(s) leave "
         "and come back then, and those that take their partitions for lost (Java, librdkafka) read again what they "
         f"have not committed in {_count(beside)} outside this run ({listed(sorted(beside))})"
+    )
+
+
+def _note_static(group: Group, plan: Plan) -> str | None:
+    """KIP-345: until it has rejoined, its instance id belongs to a member that is no more."""
+    static = [m for m in group.owners(frozenset(plan.targets)) if m.is_static]
+    if not static or group.type is not GroupType.CLASSIC or plan.way not in (Way.HANDOVER, Way.LEADING):
+        return None
+    return (
+        f"{len(static)} static member(s) are made to leave and rejoin. If an application commits before its consumer "
+        "has rejoined, librdkafka fails with a fatal error (FENCED_INSTANCE_ID), and that consumer has to be restarted"
     )
 
 
