@@ -177,6 +177,11 @@ def can_commit_by_transactions(cell: Cell) -> bool:
     return cell.kind in TRANSACTIONAL and not waits
 
 
+def is_ended_by_late_commits(cell: Cell) -> bool:
+    """librdkafka's static members in cooperative groups: a commit while one rejoins is fatal to it (guarantees.md)."""
+    return cell.kind is ClientKind.LIBRDKAFKA and cell.static and cell.assignor == "cooperative-sticky"
+
+
 def draw(seed: int) -> Schedule:
     """The schedule of a seed."""
     return _Drawing(seed).schedule()
@@ -235,7 +240,8 @@ class _Drawing:
                 # sarama does so each second by default.
                 return replace(cell, auto_commit_interval_s=0.2 if cell.kind is ClientKind.SARAMA else 1.0)
             case "late":
-                return replace(cell, commit=CommitMode.WORKER, hold_s=_HOLD_S, in_flight_s=_HOLD_S + 0.5)
+                static = cell.static and not is_ended_by_late_commits(cell)
+                return replace(cell, commit=CommitMode.WORKER, hold_s=_HOLD_S, in_flight_s=_HOLD_S + 0.5, static=static)
             case "transactions" | "aborts":
                 return replace(cell, commit=CommitMode(mode), hold_s=random.choice(_TRANSACTION_S))
             case _:
