@@ -22,8 +22,9 @@ from demo.traffic import Traffic
 from support.clients import ConsumerFleet
 from support.deliveries import Partition
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.store import Run, RunNotFound
-from tidegate.reset.stores import StoreFailure, open_store
+from tidegate.reset.stores import open_store
 
 ALL: Final[tuple[Partition, ...]] = tuple((TOPIC, number) for number in range(PARTITIONS))
 _LOOK_S: Final = 0.25

@@ -53,9 +53,11 @@ from tidegate.pause.reconcile import PauseReconciler
 from tidegate.policy.feature import Feature
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
+from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import ForeignRun, RunNotFound, RunStore, StaleAttempt
-from tidegate.reset.stores import ConfigMapRunStore, StoreFailure, open_store
+from tidegate.reset.stores import open_store
 from tidegate.resources.reset import Engine
 from tidegate.retention.feature import Parts as RetentionParts
 from tidegate.retention.feature import RetentionFeature

@@ -25,9 +25,9 @@ from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources, condition_of, until
 from support.stack_fixtures import OWN_KINDS, topics_of
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.reset.codec import decode_plan, decode_request, encode_plan, encode_request
 from tidegate.reset.model import RunRequest, ToEarliest
 from tidegate.reset.runs.request import run_name, run_uid
-from tidegate.reset.stores import decode_plan, decode_request, encode_plan, encode_request
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 

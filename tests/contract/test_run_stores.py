@@ -21,6 +21,10 @@ from tidegate.kafka.connection import Authentication, AuthenticationType, Connec
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.labels import label_value
 from tidegate.reset import stores
+from tidegate.reset.codec import encode_evidence
+from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.document import DocumentTooLarge, StoreFailure, StoreUnavailable
 from tidegate.reset.evidence import EVIDENCE_LIMIT_BYTES, Content, left_out
 from tidegate.reset.model import (
     ApplySettings,
@@ -47,15 +51,7 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
-from tidegate.reset.stores import (
-    ConfigMapRunStore,
-    DirectoryRunStore,
-    DocumentTooLarge,
-    StoreFailure,
-    StoreUnavailable,
-    encode_evidence,
-    open_store,
-)
+from tidegate.reset.stores import open_store
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 MakeStore = Callable[[], RunStore]

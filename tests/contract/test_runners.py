@@ -27,10 +27,10 @@ from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.reset.confined import Confines
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import RunRequest, RunResult, ToOffset
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore
 
 WHY = "the broker has gone fishing"
 

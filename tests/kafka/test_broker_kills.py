@@ -23,8 +23,8 @@ from support.reset_trial import Cell, Outcome, Trial
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import Phase, Progress, RunRequest, Way
-from tidegate.reset.stores import DirectoryRunStore
 
 ROUNDS = 10
 AWAY_S = 20.0

@@ -27,8 +27,8 @@ from tidegate.kafka_client.connections import Connections
 from tidegate.kafka_client.probe import PREFIX
 from tidegate.kafka_client.requests import Wire
 from tidegate.reset.model import RunRequest, Selection, ToEarliest
-from tidegate.reset.planning.plan import UNSUPPORTED_BY_BROKERS
 from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.refusals import UNSUPPORTED_BY_BROKERS
 
 YES, NO, NOT_OFFERED, _ = Support
 

@@ -36,10 +36,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.writer import transactional_id
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import marker_group
 from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
 from tidegate.reset.runs import job
-from tidegate.reset.stores import DirectoryRunStore
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 4

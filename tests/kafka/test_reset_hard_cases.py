@@ -31,10 +31,10 @@ from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import Phase, RunRequest, RunResult, ToEarliest, Way
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 
 AT_ONCE = 4
 PATIENCE_S = 15.0

@@ -28,8 +28,8 @@ from support.clients import ConsumerFleet, Event, EventKind, Partition, SteadyPr
 from support.deliveries import Delivery, stretches
 from support.life_story import MEMBERS, PARTITIONS, Disturbance, Mishap, Pause, Reset, Story, TargetKind, draw
 from support.operator_process import OperatorProcess, Resources, until
+from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.model import RunResult
-from tidegate.reset.stores import ConfigMapRunStore
 
 CI_SEEDS = 20
 AT_ONCE = 4

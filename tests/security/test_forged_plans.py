@@ -15,7 +15,9 @@ from tidegate.jobs.storage import S3, Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import POLICIES
 from tidegate.reset.binding import Binding, OperatorBinding, digest_of
+from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ByDuration,
     FromCluster,
@@ -40,7 +42,6 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.runs.request import run_name
 from tidegate.reset.store import ForgedRun, Run
-from tidegate.reset.stores import DirectoryRunStore, decode_request, encode_request
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 Forge = Callable[[dict[str, Any]], None]

@@ -20,9 +20,9 @@ from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.codec import encode_evidence
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
 from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
-from tidegate.reset.stores import encode_evidence
 from tidegate.spark import evidence as module
 from tidegate.spark.evidence import gather
 

@@ -20,9 +20,9 @@ from tidegate.find.windows import Pace
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import NoMatch, Phase, RunRequest, Searched, Selection, ToRecord
-from tidegate.reset.planning.plan import PlanRefused
-from tidegate.reset.stores import DirectoryRunStore
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark import find
 from tidegate.spark.find import Found, find_records
 from tidegate.spark.job import carry_out

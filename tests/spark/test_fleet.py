@@ -15,7 +15,9 @@ from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
+from tidegate.reset.codec import encode_plan
 from tidegate.reset.confined import Confines
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -31,7 +33,6 @@ from tidegate.reset.model import (
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_job import FLEET_THREADS
 from tidegate.reset.store import ForgedRun
-from tidegate.reset.stores import DirectoryRunStore, encode_plan
 from tidegate.spark.fleet import Groups, carry_out_fleet
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

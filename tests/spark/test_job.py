@@ -26,6 +26,8 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding, digest_of
+from tidegate.reset.codec import encode_plan
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ByDuration,
     FromFile,
@@ -45,7 +47,6 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore, encode_plan
 from tidegate.spark.job import apply_groups, carry_out, collect_plan, plan_groups, summarise
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

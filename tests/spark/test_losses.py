@@ -21,8 +21,8 @@ from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import ApplySettings, Phase, RunRequest, Selection, ToRecord
-from tidegate.reset.stores import DirectoryRunStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -35,7 +35,7 @@ def test_a_spark_without_its_connector_says_what_it_lacks() -> None:
     without = """
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, TopicPartition
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.records import read_records
 from tidegate.spark.session import local_session
 

@@ -18,7 +18,7 @@ from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import FromSnapshot, RunRequest, Selection
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.snapshots.manifest import Keep, manifest_name, schedule_folder
 from tidegate.snapshots.order import Order
 from tidegate.spark.backup import take_snapshot

@@ -26,9 +26,9 @@ from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.store import ForgedRun, RunStore
-from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine
 from tidegate.service.metrics import Metrics

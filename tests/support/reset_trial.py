@@ -51,6 +51,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, Member, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.applying.timing import Tuning
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -65,7 +66,6 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore
 
 BACK = (40, 90)
 """How far behind the committed offset a target lies, in records."""

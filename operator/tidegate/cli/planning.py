@@ -21,20 +21,15 @@ from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, name_of, uid_of
 from tidegate.printable import visible
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
+from tidegate.reset.codec import encode_evidence, encode_fleet_plan, encode_plan, encode_result
+from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.request import run_name, run_uid
 from tidegate.reset.runs.seen import history_of
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
-from tidegate.reset.stores import (
-    ConfigMapRunStore,
-    StoreFailure,
-    encode_evidence,
-    encode_fleet_plan,
-    encode_plan,
-    encode_result,
-)
 from tidegate.resources.base import read_status
 from tidegate.resources.policy import PolicyStatus
 

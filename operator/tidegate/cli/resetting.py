@@ -30,6 +30,8 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.reset.applying.gates import BY_HAND
+from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -52,7 +54,6 @@ from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, w
 from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore, StoreFailure
 
 T = TypeVar("T")
 

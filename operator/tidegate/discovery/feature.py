@@ -21,7 +21,7 @@ from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupType, Topic
 from tidegate.kube.ports import EventType, KubeEvent, label_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.reset.planning.plan import STREAMS_ASSIGNOR
+from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
 from tidegate.service.metrics import Metrics
 
 _COMMITTED_S: Final = 30.0

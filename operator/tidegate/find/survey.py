@@ -19,8 +19,9 @@ from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import FromCluster, RunRequest
-from tidegate.reset.planning.plan import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, Asked, PlanRefused, check
+from tidegate.reset.planning.checks import Asked, check
 from tidegate.reset.planning.planner import decided_group
+from tidegate.reset.planning.refusals import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, PlanRefused
 from tidegate.reset.planning.scope import listed, scope_of
 from tidegate.reset.planning.targets import EPOCH
 

@@ -11,31 +11,31 @@ from typing import Final
 
 from tidegate.find.survey import NO_TOPIC_OVER_THERE
 from tidegate.reset.applying.apply import APPLIED, APPLY_REASONS
-from tidegate.reset.planning import plan
+from tidegate.reset.planning import refusals
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import fleet, reasons, request
 from tidegate.resources.reset import ResetPhase
 
 _UNPLANNED: Final = (
-    plan.UNSUPPORTED_GROUP,
-    plan.SAME_GROUP,
-    plan.SOURCE_WITHOUT_OFFSETS,
-    plan.INTERNAL_TOPIC,
-    plan.TOPIC_NOT_ALLOWED,
-    plan.UNKNOWN_TOPIC,
-    plan.UNKNOWN_PARTITION,
-    plan.NOTHING_MATCHES,
-    plan.TOPIC_RECREATED,
-    plan.NO_COMMITTED_OFFSET,
-    plan.NO_MATCHING_RECORD,
-    plan.UNSUPPORTED_BY_BROKERS,
+    refusals.UNSUPPORTED_GROUP,
+    refusals.SAME_GROUP,
+    refusals.SOURCE_WITHOUT_OFFSETS,
+    refusals.INTERNAL_TOPIC,
+    refusals.TOPIC_NOT_ALLOWED,
+    refusals.UNKNOWN_TOPIC,
+    refusals.UNKNOWN_PARTITION,
+    refusals.NOTHING_MATCHES,
+    refusals.TOPIC_RECREATED,
+    refusals.NO_COMMITTED_OFFSET,
+    refusals.NO_MATCHING_RECORD,
+    refusals.UNSUPPORTED_BY_BROKERS,
     fleet.NO_GROUP_MATCHES,
     fleet.TOO_MANY_GROUPS,
     NEEDS_SPARK,
     NO_TOPIC_OVER_THERE,
-    plan.SNAPSHOT_NOT_FOUND,
-    plan.BAD_EXPRESSION,
-    plan.BAD_SCHEMA,
+    refusals.SNAPSHOT_NOT_FOUND,
+    refusals.BAD_EXPRESSION,
+    refusals.BAD_SCHEMA,
 )
 """There is no plan, so nothing was changed."""
 

@@ -32,6 +32,7 @@ from tidegate.policy.feature import PolicyView
 from tidegate.policy.parts import Memories, Memory, Parts
 from tidegate.policy.runs import PolicyRuns, read_spec
 from tidegate.policy.supervise import Supervision
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
     Phase,
 )
@@ -52,7 +53,6 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Seen, awaits_approval, history_of, is_settled, run_id_of, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
-from tidegate.reset.stores import StoreFailure
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import RESET, find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.reset.model import Findings, Plan, Selection
-from tidegate.reset.planning.plan import SNAPSHOT_NOT_FOUND, TOPIC_RECREATED, PlanRefused, recreated
+from tidegate.reset.planning.checks import recreated
+from tidegate.reset.planning.refusals import SNAPSHOT_NOT_FOUND, TOPIC_RECREATED, PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.resources.timestamps import format_timestamp
 from tidegate.snapshots.manifest import Manifest

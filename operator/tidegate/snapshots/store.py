@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
+from tidegate.reset.config_map_store import API_PATIENCE_S
 from tidegate.reset.store import RunNotFound, StaleAttempt
-from tidegate.reset.stores import API_PATIENCE_S
 from tidegate.snapshots.document import (
     RESULT_KEY,
     BadDocument,

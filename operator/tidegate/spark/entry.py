@@ -22,6 +22,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.requests import Wire
 from tidegate.reset.binding import Binding
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
     ByDuration,
     FromGroup,
@@ -35,7 +36,7 @@ from tidegate.reset.model import (
     ToTimestamp,
 )
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
-from tidegate.reset.stores import StoreFailure, open_store
+from tidegate.reset.stores import open_store
 from tidegate.snapshots.document import Result, snapshot_of
 from tidegate.snapshots.manifest import Manifest, encode
 from tidegate.snapshots.order import Order, decode_order

@@ -45,7 +45,7 @@ from tidegate.reset.evidence import (
 )
 from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
 from tidegate.reset.planning.counts import failed, gather_counts, histograms_by_index, histograms_of
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.executors import in_executor
 from tidegate.spark.records import read_records
 from tidegate.spark.session import COMPILED, with_settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.kafka.errors import KafkaFailure, Refused, UnknownPartitions
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.reset.planning.plan import UNKNOWN_PARTITION, PlanRefused
+from tidegate.reset.planning.refusals import UNKNOWN_PARTITION, PlanRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

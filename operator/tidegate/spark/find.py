@@ -34,9 +34,10 @@ from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
+from tidegate.reset.planning.checks import Asked, recreated
 from tidegate.reset.planning.cluster_view import read_ahead
-from tidegate.reset.planning.plan import BAD_EXPRESSION, TOPIC_RECREATED, Asked, PlanRefused, recreated
 from tidegate.reset.planning.planner import look_around
+from tidegate.reset.planning.refusals import BAD_EXPRESSION, TOPIC_RECREATED, PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.job import Tell
 from tidegate.spark.executors import in_executor

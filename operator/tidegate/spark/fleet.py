@@ -21,7 +21,7 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_run_uid
 from tidegate.reset.runs.fleet_job import (

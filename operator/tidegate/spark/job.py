@@ -30,7 +30,9 @@ from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.binding import Binding
+from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
+from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
     Clamped,
     Findings,
@@ -49,7 +51,7 @@ from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.planning.targets import asked_time
 from tidegate.reset.runs import job
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
-from tidegate.reset.stores import StoreFailure, decode_request, encode_request, open_store
+from tidegate.reset.stores import open_store
 from tidegate.snapshots.restore import Restored
 from tidegate.spark.evidence import gather
 from tidegate.spark.find import Found, find_records

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, TopicPartition
-from tidegate.reset.planning.plan import PlanRefused
 from tidegate.reset.planning.planner import NEEDS_SPARK
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.java_client import java_properties
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tidegate.jobs.storage import hadoop_options
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model import FromSnapshot, RunRequest
-from tidegate.reset.planning.plan import SNAPSHOT_NOT_FOUND, PlanRefused
+from tidegate.reset.planning.refusals import SNAPSHOT_NOT_FOUND, PlanRefused
 from tidegate.snapshots.manifest import (
     BadManifest,
     Manifest,

@@ -22,6 +22,7 @@ from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import TargetKind
 from support.reset_trial import Trial
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ByDuration,
     Phase,
@@ -36,7 +37,6 @@ from tidegate.reset.model import (
 from tidegate.reset.runs.request import Refusal, undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound
-from tidegate.reset.stores import DirectoryRunStore
 
 DEADLINE_S: Final = 90.0
 """What a job is given; a backfill has 5 min."""

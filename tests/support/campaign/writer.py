@@ -18,10 +18,10 @@ from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 
 TAKEN_OVER = 3
 RESULT: TypeAdapter[RunResult] = TypeAdapter(RunResult)

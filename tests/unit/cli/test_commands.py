@@ -24,10 +24,10 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import Phase, RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore
 
 GROUP = "payments"
 ORDERS = tuple(TopicPartition("orders", n) for n in range(3))

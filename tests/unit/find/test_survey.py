@@ -9,7 +9,7 @@ from tidegate.find.survey import survey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import FromCluster, RunRequest, Selection
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 
 
 def test_topics_that_the_group_does_not_read_over_there_are_named() -> None:

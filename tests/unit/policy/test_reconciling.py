@@ -25,11 +25,11 @@ from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.applying.gates import hold_of, holder
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import FromCluster, FromSnapshot
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine
 

@@ -11,11 +11,11 @@ from support.policy_world import T0, ScriptedRunner, World
 from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.errors import Fenced
 from tidegate.kube.ports import POLICIES, Conflict
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import Phase, Progress
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.reset import Engine
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.policy_world import T0, World
 from tidegate.kube.ports import POLICIES
-from tidegate.reset.stores import ConfigMapRunStore
+from tidegate.reset.config_map_store import ConfigMapRunStore
 
 
 @pytest.fixture

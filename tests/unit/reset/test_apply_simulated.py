@@ -25,6 +25,7 @@ from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.applying.apply import MAX_ROUNDS, GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -40,7 +41,6 @@ from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 
 TOPIC = "orders"
 GROUP = "payments"

@@ -21,6 +21,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.timing import Pace, Tuning
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,
     FromFile,
@@ -32,7 +33,6 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
 from unit.reset.test_apply_simulated import (
     BACK,
     GROUP,

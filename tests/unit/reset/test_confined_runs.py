@@ -10,6 +10,7 @@ import pytest
 from tidegate.compressed import pack, unpack
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     EvidenceSettings,
     FromCluster,
@@ -24,7 +25,6 @@ from tidegate.reset.model import (
     ToOffset,
 )
 from tidegate.reset.store import ForeignRun, Run
-from tidegate.reset.stores import DirectoryRunStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

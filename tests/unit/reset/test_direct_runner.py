@@ -15,11 +15,12 @@ from tidegate.jobs.runner import RunnerState
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.confined import Confines
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import FleetRequest, Phase, RunRequest, RunResult, ToOffset
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore, open_store
+from tidegate.reset.stores import open_store
 
 LAUNCH = ConfinedLaunch(
     name="p-one-1",

@@ -16,6 +16,7 @@ from support.planned_runs import FROM, a_plan, sample, some_evidence
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.evidence import (
     MAX_BUCKETS,
     Amount,
@@ -46,7 +47,6 @@ from tidegate.reset.planning.counts import RECORDS_NOT_READ
 from tidegate.reset.runs import job
 from tidegate.reset.runs.request import evidence_settings
 from tidegate.reset.store import RunStore
-from tidegate.reset.stores import DirectoryRunStore
 from tidegate.resources.reset import ResetSpec
 
 T0 = TopicPartition("orders", 0)

@@ -19,7 +19,10 @@ from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.timing import Pace, Tuning
+from tidegate.reset.codec import encode_fleet_plan, encode_roster
+from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, INLINE_LIMIT_BYTES
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,
     FailurePolicy,
@@ -41,13 +44,6 @@ from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid,
 from tidegate.reset.runs.fleet_job import Parts, SideBySide, patiently, plan_together
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, StaleAttempt
-from tidegate.reset.stores import (
-    CONFIG_MAP_LIMIT_BYTES,
-    INLINE_LIMIT_BYTES,
-    DirectoryRunStore,
-    encode_fleet_plan,
-    encode_roster,
-)
 
 TOPIC = TopicPartition("orders", 0)
 GROUPS = ("payments-a", "payments-b", "payments-c")

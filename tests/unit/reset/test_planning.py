@@ -38,7 +38,9 @@ from tidegate.reset.model import (
     Way,
 )
 from tidegate.reset.planning import plan as planned
-from tidegate.reset.planning.plan import CHECKS, SPAN_LIMIT, Measured, plan_partitions
+from tidegate.reset.planning.checks import CHECKS
+from tidegate.reset.planning.measured import Measured
+from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
 from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
 

@@ -12,8 +12,8 @@ from tidegate.jobs.storage import S3
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model import FromSnapshot, Plan, RunRequest, Selection
-from tidegate.reset.planning.plan import PlanRefused
 from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.snapshots.manifest import Manifest
 from tidegate.snapshots.restore import Restored, Row, none_found, restored
 

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tidegate.reset.model import PartitionPlan, Phase, Plan, Progress, RunResult
 from tidegate.reset.store import StaleAttempt
-from tidegate.reset.stores import DirectoryRunStore
+from tidegate.reset.directory_store import DirectoryRunStore
 
 folder, document = sys.argv[2:]
 store = DirectoryRunStore(Path(folder), document)

@@ -10,16 +10,10 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model import Findings, FromCluster, FromGroup, FromSnapshot, Plan, RunRequest, ToRecord
-from tidegate.reset.planning.plan import (
-    Asked,
-    Measured,
-    PlanRefused,
-    build_plan,
-    check,
-    kinds_written,
-    span_ends,
-    with_spans,
-)
+from tidegate.reset.planning.checks import Asked, check, kinds_written
+from tidegate.reset.planning.measured import Measured
+from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import is_undecided, scope_of
 from tidegate.reset.planning.targets import asked_time
 

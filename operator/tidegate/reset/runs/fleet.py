@@ -39,7 +39,7 @@ from tidegate.reset.model import (
     Target,
     span,
 )
-from tidegate.reset.planning.plan import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import Run

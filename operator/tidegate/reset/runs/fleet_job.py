@@ -36,8 +36,8 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.planning.cluster_view import read_ahead
-from tidegate.reset.planning.plan import PlanRefused
 from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
 from tidegate.reset.runs.fleet import (
     Apply,

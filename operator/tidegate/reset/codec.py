@@ -1,0 +1,98 @@
+"""A run's parts as JSON, as they are stored and handed to jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from tidegate.reset.evidence import Evidence
+from tidegate.reset.model import (
+    FleetPlan,
+    PartitionPlan,
+    Plan,
+    Progress,
+    Roster,
+    RunRequest,
+    RunResult,
+    Target,
+)
+
+_TARGET: TypeAdapter[Target] = TypeAdapter(Annotated[Target, Field(discriminator="kind")])
+
+_REQUEST = TypeAdapter(RunRequest)
+
+PLAN = TypeAdapter(Plan)
+
+_PARTITION = TypeAdapter(PartitionPlan)
+
+PROGRESS = TypeAdapter(Progress)
+
+RESULT = TypeAdapter(RunResult)
+
+_EVIDENCE = TypeAdapter(Evidence)
+
+ROSTER = TypeAdapter(Roster)
+
+FLEET = TypeAdapter(FleetPlan)
+
+
+def encode_request(request: RunRequest) -> str:
+    return _REQUEST.dump_json(request).decode()
+
+
+def decode_request(text: str | bytes) -> RunRequest:
+    """Raises ``ValueError`` for anything that :func:`encode_request` did not write."""
+    return request_from(json.loads(text))
+
+
+def request_from(fields: dict[str, Any]) -> RunRequest:
+    # The target is read on its own: by its kind, so that a bad one is named instead of nine mismatches.
+    return _REQUEST.validate_python(fields | {"target": _TARGET.validate_python(fields.get("target"))})
+
+
+def encode_plan(plan: Plan) -> str:
+    """JSON with one line a partition, so that a person can read it, and ``diff`` and ``grep`` are of use."""
+    head = PLAN.dump_json(replace(plan, partitions=())).decode()
+    if not plan.partitions:
+        return head
+    lines = ",\n".join(_PARTITION.dump_json(p, exclude_defaults=True).decode() for p in plan.partitions)
+    return head.replace('"partitions":[]', f'"partitions":[\n{lines}\n]', 1)
+
+
+def decode_plan(text: str | bytes) -> Plan:
+    """Raises ``ValueError`` for anything that :func:`encode_plan` did not write."""
+    return PLAN.validate_json(text)
+
+
+def encode_progress(progress: Progress) -> str:
+    """One line of JSON."""
+    return PROGRESS.dump_json(progress, exclude_defaults=True).decode()
+
+
+def encode_result(result: RunResult) -> str:
+    return RESULT.dump_json(result).decode()
+
+
+def encode_roster(roster: Roster) -> str:
+    return ROSTER.dump_json(roster).decode()
+
+
+def encode_fleet_plan(plan: FleetPlan) -> str:
+    """JSON; members that say nothing are left out, since there are many groups."""
+    return FLEET.dump_json(plan, exclude_defaults=True).decode()
+
+
+def encode_evidence(evidence: Evidence) -> str:
+    """JSON; members that say nothing are left out, since there are many of them."""
+    return _EVIDENCE.dump_json(evidence, exclude_defaults=True).decode()
+
+
+def evidence_from(fields: Any) -> Evidence | None:
+    """``None`` for what this version can't read: nothing but its being shown depends on it."""
+    try:
+        return _EVIDENCE.validate_python(fields)
+    except ValidationError:
+        return None

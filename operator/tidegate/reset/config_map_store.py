@@ -1,0 +1,237 @@
+"""Runs stored in ConfigMaps: part by part, compressed where a part is large."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from tidegate.clock import Clock, SystemClock
+from tidegate.compressed import pack, unpack
+from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
+from tidegate.kube.labels import label_value
+from tidegate.reset.codec import (
+    FLEET,
+    PROGRESS,
+    RESULT,
+    ROSTER,
+    decode_plan,
+    decode_request,
+    encode_evidence,
+    encode_fleet_plan,
+    encode_plan,
+    encode_progress,
+    encode_request,
+    encode_result,
+    encode_roster,
+    evidence_from,
+)
+from tidegate.reset.document import Change, DocumentStore, DocumentTooLarge, StoreFailure, StoreUnavailable
+from tidegate.reset.evidence import left_out
+from tidegate.reset.model import (
+    RunRequest,
+)
+from tidegate.reset.store import Run, RunNotFound
+
+CONFIG_MAP_LIMIT_BYTES = 1024 * 1024
+"""What the API server takes as the sum of all values (``MaxSecretSize`` in its validation)."""
+
+INLINE_LIMIT_BYTES = 64 * 1024
+"""A part of the document up to this size stays readable text in a ConfigMap; a larger one is compressed."""
+
+API_PATIENCE_S = 60.0
+
+MAX_CONFLICTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A ConfigMap as read: the API's object, and the run in it."""
+
+    config_map: Any
+    run: Run
+
+
+class ConfigMapRunStore(DocumentStore):
+    """``configmap://namespace/name``: a ConfigMap with a key for each part of the run.
+
+    ``owner`` is an owner reference (``apiVersion``, ``kind``, ``name``, ``uid``): the ConfigMap goes with it. Only
+    :meth:`create` needs it. ``api_client``: a ``kubernetes.client.ApiClient``; without it, that of ``KUBECONFIG`` or
+    of the pod's service account.
+
+    Its callers may stand in the middle of an apply, so an API server that is away is asked again for ``patience_s``
+    before ``StoreUnavailable`` is raised.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        api_client: Any = None,
+        owner: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        patience_s: float = API_PATIENCE_S,
+    ) -> None:
+        from kubernetes.client import CoreV1Api  # a second of imports, for those who use it only
+
+        self._namespace = namespace
+        self._name = name
+        self._core = CoreV1Api(api_client if api_client is not None else default_client())
+        self._owner = dict(owner or {})
+        self._clock = clock or SystemClock()
+        self._patient = PatientCalls(self.location, self._clock, patience_s)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
+        """``PatientCalls``, whose failure is the store's. Raises ``StoreUnavailable``."""
+        try:
+            return self._patient(method, *arguments)
+        except ApiUnavailable as error:
+            raise StoreUnavailable(str(error)) from error
+
+    @property
+    def location(self) -> str:
+        return f"configmap://{self._namespace}/{self._name}"
+
+    def create(self, request: RunRequest) -> Run:
+        run = Run(request)
+        labels = {"app.kubernetes.io/managed-by": "tidegate", "tidegate.io/run": label_value(request.run_id)}
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace, "labels": labels}
+        if self._owner:
+            metadata["ownerReferences"] = [self._owner]
+            labels["tidegate.io/policy"] = label_value(str(self._owner["name"]))
+        data, binary = self._encode(run, None)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "binaryData": binary}
+        status, answer = self._call(self._core.create_namespaced_config_map, self._namespace, body)
+        if status == 409:
+            return self._same(self.load(), request)
+        if status is not None:
+            raise StoreFailure(f"can't create {self.location}: {answer}")
+        return run
+
+    def load(self) -> Run:
+        return self._read().run
+
+    def read_owner(self) -> Mapping[str, Any] | None:
+        """The owner reference of the ConfigMap, as the API has it; ``None`` where it has none."""
+        stored = self._core.api_client.sanitize_for_serialization(self._read().config_map.metadata)
+        return next(iter(stored.get("ownerReferences") or ()), None)
+
+    def _change(self, change: Change) -> Run:
+        for conflicts in range(MAX_CONFLICTS):
+            stored = self._read()
+            changed = change(stored.run)
+            if changed is stored.run:
+                return changed
+            config_map = stored.config_map
+            config_map.data, config_map.binary_data = self._encode(changed, stored)
+            status, answer = self._call(
+                self._core.replace_namespaced_config_map, self._name, self._namespace, config_map
+            )
+            if status is None:
+                return changed
+            if status == 404:
+                raise RunNotFound(f"{self.location} was removed")
+            if status != 409:
+                raise StoreFailure(f"can't write {self.location}: {answer}")
+            # Somebody else was faster (or our own write arrived and its answer did not): look again.
+            self._clock.sleep(0.005 * min(conflicts, 10))
+        raise StoreUnavailable(f"{self.location} was changed by others {MAX_CONFLICTS} times in a row")
+
+    def _read(self) -> _Stored:
+        status, answer = self._call(self._core.read_namespaced_config_map, self._name, self._namespace)
+        if status == 404:
+            raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
+        if status is not None:
+            raise StoreFailure(f"can't read {self.location}: {answer}")
+        return _Stored(answer, self._decode(answer.data or {}, answer.binary_data or {}))
+
+    def _decode(self, data: Mapping[str, str], binary: Mapping[str, str]) -> Run:
+        def part(name: str) -> bytes | None:
+            if name in data:
+                return data[name].encode()
+            packed = binary.get(f"{name}.gz")
+            return None if packed is None else unpack(packed)
+
+        try:
+            request, plan, result = part("request.json"), part("plan.json"), part("result.json")
+            evidence, roster, fleet = part("evidence.json"), part("roster.json"), part("fleet.json")
+            if request is None:
+                raise ValueError("it has no request.json")
+            return Run(
+                request=decode_request(request),
+                attempt=int(data.get("attempt", "0")),
+                plan=None if plan is None else decode_plan(plan),
+                journal=tuple(PROGRESS.validate_json(line) for line in (part("journal.jsonl") or b"").splitlines()),
+                result=None if result is None else RESULT.validate_json(result),
+                approved=data.get("approved") == "true",
+                evidence=None if evidence is None else evidence_from(json.loads(evidence)),
+                roster=None if roster is None else ROSTER.validate_json(roster),
+                fleet=None if fleet is None else FLEET.validate_json(fleet),
+            )
+        except (ValidationError, ValueError) as error:
+            raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
+
+    def _encode(self, run: Run, stored: _Stored | None) -> tuple[dict[str, str], dict[str, str]]:
+        """``data`` and ``binaryData``; parts that did not change since ``stored`` are taken over as they are."""
+        before = stored.run if stored else None
+        old_data: Mapping[str, str] = (stored.config_map.data or {}) if stored else {}
+        old_binary: Mapping[str, str] = (stored.config_map.binary_data or {}) if stored else {}
+        data = {"attempt": str(run.attempt), "approved": json.dumps(run.approved)}
+        binary: dict[str, str] = {}
+
+        def put(name: str, value: object, old: object, encode: Callable[[], str]) -> None:
+            if not value:
+                return
+            if before is not None and value is old:
+                data.update({k: v for k, v in old_data.items() if k == name})
+                binary.update({k: v for k, v in old_binary.items() if k == f"{name}.gz"})
+                return
+            text = encode()
+            raw = text.encode()
+            if len(raw) <= INLINE_LIMIT_BYTES:
+                data[name] = text
+            else:
+                binary[f"{name}.gz"] = pack(raw)
+
+        put("request.json", run.request, before and before.request, lambda: encode_request(run.request))
+        if run.plan is not None:
+            plan = run.plan
+            put("plan.json", plan, before and before.plan, lambda: encode_plan(plan))
+        journal = run.journal
+        put("journal.jsonl", journal, before and before.journal, lambda: "\n".join(map(encode_progress, journal)))
+        if run.result is not None:
+            result = run.result
+            put("result.json", result, before and before.result, lambda: encode_result(result))
+        if run.roster is not None:
+            roster = run.roster
+            put("roster.json", roster, before and before.roster, lambda: encode_roster(roster))
+        if run.fleet is not None:
+            fleet = run.fleet
+            put("fleet.json", fleet, before and before.fleet, lambda: encode_fleet_plan(fleet))
+        if run.evidence is not None:
+            evidence = run.evidence
+            put("evidence.json", evidence, before and before.evidence, lambda: encode_evidence(evidence))
+
+        sizes = {k: len(v.encode()) for k, v in data.items()}
+        sizes |= {k: len(v) * 3 // 4 for k, v in binary.items()}
+        if sum(sizes.values()) > CONFIG_MAP_LIMIT_BYTES:
+            if run.evidence is not None and run.evidence != left_out(run.evidence):
+                # It must never be in the way of the run.
+                return self._encode(replace(run, evidence=left_out(run.evidence)), stored)
+            worst = ", ".join(f"{k} {n:,} bytes" for k, n in sorted(sizes.items(), key=lambda i: -i[1]) if n > 1024)
+            raise DocumentTooLarge(
+                f"the run does not fit into {self.location}, which takes {CONFIG_MAP_LIMIT_BYTES:,} bytes: {worst}. "
+                "Reset fewer partitions at once, for example topic by topic"
+            )
+        return data, binary
+
+
+def default_client() -> Any:
+    try:
+        return default_api_client()
+    except NoCluster as error:
+        raise StoreFailure(str(error)) from error

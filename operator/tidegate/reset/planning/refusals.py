@@ -1,0 +1,57 @@
+"""Why there is no plan: every reason, as conditions and the command line name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
+
+SAME_GROUP: Final = "SameGroup"
+
+SOURCE_WITHOUT_OFFSETS: Final = "SourceGroupWithoutOffsets"
+
+INTERNAL_TOPIC: Final = "InternalTopic"
+
+TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"
+
+UNKNOWN_TOPIC: Final = "UnknownTopic"
+
+UNKNOWN_PARTITION: Final = "UnknownPartition"
+
+NOTHING_MATCHES: Final = "NothingMatches"
+
+TOPIC_RECREATED: Final = "TopicRecreated"
+
+NO_COMMITTED_OFFSET: Final = "NoCommittedOffset"
+
+NO_MATCHING_RECORD: Final = "NoMatchingRecord"
+
+UNSUPPORTED_BY_BROKERS: Final = "UnsupportedByBrokers"
+
+SNAPSHOT_NOT_FOUND: Final = "SnapshotNotFound"
+
+BAD_EXPRESSION: Final = "BadExpression"
+
+BAD_SCHEMA: Final = "BadSchema"
+
+
+class PlanRefused(Exception):
+    """There is no plan for this request; asking again unchanged does not help.
+
+    ``reason`` is PascalCase, for a condition. ``message`` says what is wrong, where, and what to do; no full stop.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        self.message = message
+        super().__init__(f"{reason}: {message}")
+
+    def __reduce__(self) -> tuple[type[PlanRefused], tuple[str, str]]:
+        return PlanRefused, (self.reason, self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    reason: str
+    message: str
