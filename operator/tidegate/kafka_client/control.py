@@ -53,12 +53,13 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import on_topics
-from tidegate.kafka_client.codes import UNKNOWN_PARTITION
+from tidegate.kafka_client.cluster_requests import create_topics, describe_topics, topic_settings
+from tidegate.kafka_client.codes import UNKNOWN_PARTITION, check
 from tidegate.kafka_client.librdkafka import failure, silent_logger
 from tidegate.kafka_client.log_offsets import LATEST, LogOffsets
-from tidegate.kafka_client.requests import Wire, check
 from tidegate.kafka_client.settings import librdkafka_config
 from tidegate.kafka_client.topic_ids import topic_id_of_bytes
+from tidegate.kafka_client.wire import Wire
 
 _TIMEOUT_S: Final = 15.0
 _DELIVERY_S: Final = 30.0
@@ -139,9 +140,9 @@ class KafkaControlTopics:
         what = f"create topic {' and '.join(names)}"
         factor = self._connection.control_replication_factor
         if factor is None:
-            factor = min(_DEFAULT_REPLICATION, len(self._wire.described([], what=what).brokers))
+            factor = min(_DEFAULT_REPLICATION, len(describe_topics(self._wire, [], what=what).brokers))
         settings = {n: (CONTROL_CONFIG if n == self._names[0] else ACKS_CONFIG) | EXTRA_CONFIG for n in names}
-        made = self._wire.create_topics(settings, partitions=1, replication_factor=factor, what=what)
+        made = create_topics(self._wire, settings, partitions=1, replication_factor=factor, what=what)
         for name, (code, said) in made.items():
             if code != _TOPIC_ALREADY_EXISTS:
                 check(code, f"create topic {name}", *on_topics("Create", [name]), said=said)
@@ -164,7 +165,7 @@ class KafkaControlTopics:
             return {}
         what = "read the settings of topic"
         facts = {}
-        for name, (code, config) in self._wire.topic_settings(described, what=f"{what}s").items():
+        for name, (code, config) in topic_settings(self._wire, described, what=f"{what}s").items():
             check(code, f"{what} {name}", *on_topics("DescribeConfigs", [name]))
             topic = described[name]
             facts[name] = TopicFacts(
@@ -179,7 +180,7 @@ class KafkaControlTopics:
     def _describe(self) -> dict[str, Any]:
         """Those of the two topics that exist (``MetadataResponseTopic``)."""
         found = {}
-        for topic in self._wire.described(self._names, what=f"describe topic {self._names[0]}").topics:
+        for topic in describe_topics(self._wire, self._names, what=f"describe topic {self._names[0]}").topics:
             if topic.error_code not in UNKNOWN_PARTITION:
                 check(topic.error_code, f"describe topic {topic.name}", *on_topics("Describe", [topic.name]))
                 found[topic.name] = topic

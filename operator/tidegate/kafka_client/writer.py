@@ -35,8 +35,17 @@ from tidegate.kafka.errors import (
 )
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
-from tidegate.kafka_client.codes import NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE
-from tidegate.kafka_client.requests import HAS_MEMBERS, NO_ERROR, Wire, by_topic, check
+from tidegate.kafka_client.codes import (
+    HAS_MEMBERS,
+    NO_ERROR,
+    NOT_TAKEN_FROM_OUTSIDE,
+    UNKNOWN_PARTITION,
+    UNREACHABLE,
+    check,
+)
+from tidegate.kafka_client.offset_requests import delete_offsets, offset_commit_request
+from tidegate.kafka_client.partitions import by_topic
+from tidegate.kafka_client.wire import Wire
 
 _LOADING: Final = 14
 """COORDINATOR_LOAD_IN_PROGRESS: of all answers that pass, the one that says for certain that nothing was done."""
@@ -150,7 +159,7 @@ class KafkaOffsetWriter:
         on_this_group = on_group("Read", group_id)
         [answer] = self._wire.exchange(
             group_id,
-            lambda: self._wire.offset_commit(group_id, {p: (offset, "") for p, offset in offsets.items()}),
+            lambda: offset_commit_request(group_id, {p: (offset, "") for p, offset in offsets.items()}),
             code_of=_first_code,
             what=what,
             needs=on_this_group,
@@ -171,7 +180,7 @@ class KafkaOffsetWriter:
             raise UnknownPartitions(frozenset(unknown))
 
     def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        return self._wire.delete_offsets(group_id, partitions) if partitions else frozenset()
+        return delete_offsets(self._wire, group_id, partitions) if partitions else frozenset()
 
 
 class KafkaTransaction:

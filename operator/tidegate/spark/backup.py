@@ -17,8 +17,9 @@ from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.group_requests import group_types
 from tidegate.kafka_client.settings import BadConnection
+from tidegate.kafka_client.wire import Wire
 from tidegate.snapshots.manifest import (
     COLUMNS,
     Manifest,
@@ -104,7 +105,7 @@ def _list(order: Order) -> tuple[str, tuple[str, ...]]:
     """The cluster, and its groups that are wanted and allowed; Streams and share groups, which no reset changes, are
     left out."""
     with closing(Wire(order.connection)) as wire:
-        groups = [g for g, kind in wire.group_types().items() if kind not in ("streams", "share")]
+        groups = [g for g, kind in group_types(wire).items() if kind not in ("streams", "share")]
     with closing(KafkaClient(order.connection)) as kafka:
         return kafka.cluster().cluster_id, wanted_groups(order, groups)
 

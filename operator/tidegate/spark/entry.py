@@ -20,7 +20,8 @@ from tidegate.jobs.application import ORDER_VARIABLE, STORE_VARIABLE
 from tidegate.jobs.runner import FORGED_EXIT
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.group_requests import group_types
+from tidegate.kafka_client.wire import Wire
 from tidegate.reset.binding import Binding
 from tidegate.reset.model import (
     ByDuration,
@@ -203,7 +204,7 @@ def list_groups(spark: SparkSession, connection: Connection, pattern: str) -> li
 
     def look(_: int) -> list[str]:
         with closing(Wire(connection)) as wire:
-            return [g for g, kind in wire.group_types().items() if kind not in ("streams", "share")]
+            return [g for g, kind in group_types(wire).items() if kind not in ("streams", "share")]
 
     found = spark.sparkContext.parallelize([0], 1).flatMap(look).collect()
     return [group for group in found if fnmatchcase(group, pattern)]

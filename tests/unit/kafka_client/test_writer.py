@@ -29,7 +29,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client import writer as writer_module
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.codes import NOT_TAKEN_FROM_OUTSIDE
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter
 
 GROUP = "payments"
