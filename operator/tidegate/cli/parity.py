@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,14 +15,11 @@ from tidegate.cli.screen import Screen
 from tidegate.find.parity import Parity, as_json
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.options import spark_home
-from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.printable import visible
 from tidegate.reset.model import Selection
-from tidegate.reset.planning.plan import PlanRefused
-from tidegate.spark.session import local_session
 
 
 def parity_parser() -> argparse.ArgumentParser:
