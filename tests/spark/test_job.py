@@ -46,7 +46,8 @@ from tidegate.reset.model import (
 from tidegate.reset.planning.planner import PlanRefused, make_plan
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
 from tidegate.reset.stores import DirectoryRunStore, encode_plan
-from tidegate.spark.job import apply_groups, carry_out, collect_plan, plan_groups, summarise
+from tidegate.spark.job import apply_groups, carry_out
+from tidegate.spark.planning import collect_plan, plan_groups, summarise
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

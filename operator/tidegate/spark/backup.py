@@ -31,9 +31,10 @@ from tidegate.snapshots.manifest import (
     schedule_folder,
 )
 from tidegate.snapshots.order import Order, wanted_groups
+from tidegate.spark.arrow import as_batches
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
-from tidegate.spark.job import as_batches, together_or_each
+from tidegate.spark.plan_steps import together_or_each
 from tidegate.spark.restore import manifests_of
 
 if TYPE_CHECKING:

@@ -44,8 +44,9 @@ from tidegate.snapshots.store import SCHEME, OrderFailure, OrderStore
 from tidegate.spark.backup import take_snapshot
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
-from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
+from tidegate.spark.job import carry_out
 from tidegate.spark.parity import compare_logs, find_pairs
+from tidegate.spark.planning import plan_groups, rehearse, summarise
 from tidegate.spark.session import start_session
 
 if TYPE_CHECKING:
