@@ -18,7 +18,7 @@ from agent.kafka.confluent_application import PROTOCOLS, Application, Scene, lin
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate_agent import core
+from tidegate_agent import lifecycle
 from tidegate_agent.adapters import confluent
 from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.control import ControlLink, plain
@@ -97,7 +97,7 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
 
 
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "TELL_AGAIN_S", 20.0)
+    monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 20.0)
     application = scene.application()
     application.wait_flowing(0, 1)
     # As if the resume after the assignment had been dropped: the agent knows nothing of it.

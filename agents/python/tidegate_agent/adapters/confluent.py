@@ -36,21 +36,10 @@ from confluent_kafka import cimpl
 from tidegate_agent import process
 from tidegate_agent.adapters.reset_options import OwnOptions, take_out
 from tidegate_agent.control import ControlLink, plain
-from tidegate_agent.core import (
-    Begin,
-    Commit,
-    Committed,
-    Core,
-    Effect,
-    Forget,
-    Pause,
-    Position,
-    Resume,
-    Seek,
-    SendAcks,
-    Stage,
-)
+from tidegate_agent.core import Core
+from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
+from tidegate_agent.partition_state import Stage
 from tidegate_agent.settings import SettingsError
 from tidegate_agent.start import RuleError, Start
 

@@ -36,7 +36,8 @@ from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_s
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
 from tidegate_agent.adapters.reset_options import OwnOptions, take_out
-from tidegate_agent.core import Begin, Commit, Committed, Core, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.core import Core
+from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
 from tidegate_agent.start import Rule, RuleError, Start
