@@ -21,8 +21,9 @@ from support.stack_fixtures import MakeTopic, Unique
 from tidegate_agent import lifecycle
 from tidegate_agent.adapters import confluent, confluent_client, confluent_driver, confluent_offsets
 from tidegate_agent.adapters.confluent import ManagedConsumer
-from tidegate_agent.control import ControlLink, plain
+from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
+from tidegate_agent.own_clients import plain
 
 WAYS = [
     *[(protocol, "poll", "auto") for protocol in PROTOCOLS],

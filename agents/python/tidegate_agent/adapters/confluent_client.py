@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from confluent_kafka import cimpl
 
-from tidegate_agent.control import plain
 from tidegate_agent.gates import Partition
+from tidegate_agent.own_clients import plain
 from tidegate_agent.start import Start
 
 Consumer: Final[Any] = plain(cimpl.Consumer)
