@@ -17,8 +17,8 @@ from agent.unit.simulated import Client
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate_agent.core import SETTLE_S
 from tidegate_agent.gates import Partition
+from tidegate_agent.lifecycle import SETTLE_S
 from tidegate_agent.start import Start
 
 RECORDS = 10

@@ -13,9 +13,10 @@ from devstack.processes import eventually
 from support.scripted_brokers import ScriptedBrokers, ScriptedTopic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka_client.cluster_requests import MetadataBrokers
 from tidegate.kafka_client.metadata import read_topics, topics_start
-from tidegate.kafka_client.requests import Wire
 from tidegate.kafka_client.topic_watch import Brokers
+from tidegate.kafka_client.wire import Wire
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         admin.create_partitions([NewPartitions(three, 4)])[three].result(30)
 
     nobody = Connection("127.0.0.1:9", properties={"socket.timeout.ms": "1000"})
-    with closing(Wire(Connection(bootstrap))) as wire, closing(Wire(nobody)) as unreachable:
-        yield Cluster(wire, (one, three), expand, unreachable)
+    with (
+        closing(MetadataBrokers(Wire(Connection(bootstrap)))) as brokers,
+        closing(MetadataBrokers(Wire(nobody))) as unreachable,
+    ):
+        yield Cluster(brokers, (one, three), expand, unreachable)
 
 
 def test_topics_are_told_with_their_partitions(cluster: Cluster) -> None:

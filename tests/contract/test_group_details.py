@@ -13,7 +13,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.kafka_client.group_details import KafkaGroupDetails
-from tidegate.kafka_client.requests import ListedGroup
+from tidegate.kafka_client.group_requests import ListedGroup
 
 
 class Stage:

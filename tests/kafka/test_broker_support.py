@@ -24,18 +24,19 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.connections import Connections
+from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.probe import PREFIX
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.reset.model import RunRequest, Selection, ToEarliest
-from tidegate.reset.planning.planner import PlanRefused, make_plan
-from tidegate.reset.planning.refusals import UNSUPPORTED_BY_BROKERS
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import UNSUPPORTED_BY_BROKERS, PlanRefused
 
 YES, NO, NOT_OFFERED, _ = Support
 
 
 def groups_of_probes(bootstrap: str) -> set[str]:
     with closing(Wire(Connection(bootstrap))) as wire:
-        return {row.group_id for row in wire.list_groups() if row.group_id.startswith(PREFIX)}
+        return {row.group_id for row in list_groups(wire) if row.group_id.startswith(PREFIX)}
 
 
 # --- on the newest tested broker --------------------------------------------------------------------------------------

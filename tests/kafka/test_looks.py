@@ -17,7 +17,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.kafka_client.requests import MEMBER_ID_REQUIRED, Wire, check
+from tidegate.kafka_client.codes import MEMBER_ID_REQUIRED, check
+from tidegate.kafka_client.group_requests import join_request
+from tidegate.kafka_client.wire import Wire
 
 SESSION_MS: Final = 30_000
 HOSTILE: Final = {
@@ -47,7 +49,7 @@ def lead(wire: Wire, group_id: str, assignment: bytes, *, protocol_type: str = "
 
     def join(member_id: str) -> Any:
         def request() -> Any:
-            asked = wire.join(group_id, member_id, ["range"], SESSION_MS)
+            asked = join_request(group_id, member_id, ["range"], SESSION_MS)
             asked.protocol_type = protocol_type
             return asked
 

@@ -17,7 +17,7 @@ from support.stack_fixtures import MakeTopic, Unique
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import ApplySettings, Phase, Progress, RunRequest, RunResult, Selection, ShiftBy
 from tidegate.reset.runs import job

@@ -31,8 +31,9 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.ports import OffsetWriter
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.probe import PREFIX
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.marker import marker_group
 
@@ -258,7 +259,7 @@ def test_a_probe_needs_the_rights_that_are_documented_and_without_them_says_so(
         assert {kind: probe.of(kind).support for kind in GroupKind} == dict.fromkeys(GroupKind, Support.SUPPORTED)
 
     with closing(Wire(Connection(secured.bootstrap))) as everything:
-        left = {row.group_id: row.type for row in everything.list_groups() if row.group_id.startswith(PREFIX)}
+        left = {row.group_id: row.type for row in list_groups(everything) if row.group_id.startswith(PREFIX)}
         assert left == {}
 
 

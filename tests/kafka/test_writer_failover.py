@@ -17,7 +17,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter, transactional_id
 
 CALL_S = KafkaOffsetWriter._STEP_TIMEOUT_S + Wire.OVERTIME_S

@@ -24,9 +24,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import KafkaCluster
 from perf.report import Report, Row
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.cluster_requests import MetadataBrokers, metadata
 from tidegate.kafka_client.metadata import read_topics, topics_start
-from tidegate.kafka_client.requests import Wire
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
+from tidegate.kafka_client.wire import Wire
 
 TOPICS = 1000
 PARTITIONS = 50
@@ -156,7 +157,7 @@ def measure(
 @contextmanager
 def watching(bootstrap: str, topics: Collection[str] | None) -> Iterator[Poll]:
     """Ours. Nothing changes meanwhile, so only the first poll tells."""
-    watch = KafkaTopicWatch(Wire(Connection(bootstrap)))
+    watch = KafkaTopicWatch(MetadataBrokers(Wire(Connection(bootstrap))))
 
     def poll() -> None:
         if watch.poll(topics) is not None:
@@ -211,7 +212,7 @@ def decoding_ms(bootstrap: str) -> float:
     """Median of a few times."""
     wire = Wire(Connection(bootstrap))
     try:
-        answer = wire.metadata(wire.brokers()[0], None, timeout_s=TIMEOUT_S)
+        answer = metadata(wire, wire.brokers()[0], None, timeout_s=TIMEOUT_S)
     finally:
         wire.close()
     times = []

@@ -31,7 +31,8 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.targets import Aim, Seen, aim
 
 PARTITIONS: Final = tuple(TopicPartition(topic, n) for topic in ("a", "b") for n in range(3))

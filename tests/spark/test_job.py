@@ -45,9 +45,11 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
-from tidegate.spark.job import apply_groups, carry_out, collect_plan, plan_groups, summarise
+from tidegate.spark.job import apply_groups, carry_out
+from tidegate.spark.planning import collect_plan, plan_groups, summarise
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 
 from devstack import KafkaCluster
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
-from tidegate.kafka.model import TopicPartition
-from tidegate.spark.records import COLUMNS, Range, read_records
+from tidegate.kafka.model import Range, TopicPartition
+from tidegate.spark.records import COLUMNS, read_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -12,7 +12,7 @@ from tidegate.find.survey import survey
 from tidegate.find.translation import TopicPair
 from tidegate.kafka.connection import Connection
 from tidegate.reset.model import FromCluster, RunRequest, Selection
-from tidegate.spark.translation import compare_records
+from tidegate.spark.comparison import compare_records
 
 MATCH = ("key", "timestamp", "value")
 RECORDS = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from support.fake_kafka import FakeKafka
 from tidegate.kafka.model import Broker, GroupType, TopicPartition
-from tidegate.kafka_client.requests import ListedGroup
+from tidegate.kafka_client.group_requests import ListedGroup
 
 
 class FakeDetails:

@@ -36,7 +36,8 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent.adapters import aiokafka as aiokafka_adapter
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
-from tidegate_agent.control import ControlLink, connection_settings
+from tidegate_agent.control import ControlLink
+from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings
 
 PATIENCE_S: Final = 90.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.probe import TRANSACTION_S, KafkaProbe
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 
 
 def probe_of(connection: Connection, wire: Wire, kafka: KafkaClient) -> KafkaProbe:

@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.connections import Connections
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 
 PATIENCE_MS = 300
 Answer = Callable[[int, Any], Any]

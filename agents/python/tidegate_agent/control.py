@@ -12,8 +12,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final
 
 from confluent_kafka.cimpl import (
     OFFSET_BEGINNING,
@@ -21,27 +21,19 @@ from confluent_kafka.cimpl import (
     Consumer,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 
+from tidegate_agent.ack_writer import AckWriter
 from tidegate_agent.ages import Clock, PartitionTable
 from tidegate_agent.gates import Gate, GateTable, Known, Partition
-from tidegate_agent.records import (
-    Ack,
-    AckKey,
-    ClockKey,
-    HoldKey,
-    PartitionKey,
-    Unreadable,
-    decode,
-    encode_key,
-    encode_value,
-)
+from tidegate_agent.own_clients import client_log, plain
+from tidegate_agent.records import ClockKey, HoldKey, PartitionKey, Unreadable, decode
+from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, unless_absent
+from tidegate_agent.troubles import Troubles
 
 log = logging.getLogger("tidegate_agent")
 
-_REQUEST_S: Final = 5.0
 _LOOK_S: Final = 5.0
 """How often the topic is looked at unasked: whether it is still the same one."""
 _ABSENT_LOOK_S: Final = 1.0
@@ -52,90 +44,6 @@ closed stay so, and what was never read stays unread."""
 _RETRY_S: Final = 0.5
 _POLL_S: Final = 0.5
 _BATCH: Final = 500
-_ACK_MS: Final = 10_000
-_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-
-_CONNECTION: Final = (
-    "bootstrap.servers",
-    "metadata.broker.list",
-    "security.protocol",
-    "enable.ssl.certificate.verification",
-    "enable.sasl.oauthbearer.unsecure.jwt",
-    "oauth_cb",
-    "broker.address.family",
-    "broker.address.ttl",
-    "client.dns.lookup",
-    "socket.timeout.ms",
-    "socket.keepalive.enable",
-    "socket.connection.setup.timeout.ms",
-    "resolve_cb",
-)
-_CONNECTION_PREFIXES: Final = ("sasl.", "ssl.", "ssl_", "https.", "retry.backoff", "reconnect.backoff")
-
-
-def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a client's librdkafka settings those that say how it reaches its cluster, and who it is there."""
-    found = {
-        name: value for name, value in config.items() if name in _CONNECTION or name.startswith(_CONNECTION_PREFIXES)
-    }
-    found["client.id"] = f"{config.get('client.id') or 'rdkafka'}-tidegate"
-    return found
-
-
-def plain(kind: Any) -> Any:
-    """The client library's own class, where the agent has put its own in its place."""
-    return getattr(kind, "tidegate_plain", kind)
-
-
-@dataclass(frozen=True)
-class _Topic:
-    """The control topic at one moment: which one it is, and the offset after its last record."""
-
-    topic_id: str
-    end: int
-
-
-_Found = TypeVar("_Found")
-
-
-def _unless_absent(ask: Callable[[], _Found]) -> _Found | None:
-    """``None`` where the brokers say that the topic asked for is not there. Raises ``KafkaException``."""
-    try:
-        return ask()
-    except KafkaException as error:
-        if error.args[0].code() in _ABSENT:
-            return None
-        raise
-    except TimeoutError:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
-
-
-_URL_SAFE: Final = str.maketrans("+/", "-_")
-
-
-def _text_of(topic_id: Any) -> str:
-    """A topic's id as Kafka's tools and the operator's records have it; librdkafka writes it with ``+`` and ``/``."""
-    return str(topic_id).translate(_URL_SAFE)
-
-
-def _topic_id(admin: Any, topic: str) -> str:
-    from confluent_kafka import TopicCollection
-
-    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic]
-    return _text_of(described.result(_REQUEST_S + 1).topic_id)
-
-
-def _topic_ids(admin: Any, topics: Collection[str]) -> dict[str, str]:
-    """By name the ids of those topics of which the brokers tell it."""
-    from confluent_kafka import TopicCollection
-
-    found = {}
-    for topic, described in admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S).items():
-        try:
-            found[topic] = _text_of(described.result(_REQUEST_S + 1).topic_id)
-        except (KafkaException, TimeoutError) as error:
-            log.debug("topic %s cannot be described: %s", topic, error)
-    return found
 
 
 def _clock(message: Any, *, is_live: bool) -> Clock | None:
@@ -144,21 +52,6 @@ def _clock(message: Any, *, is_live: bool) -> Clock | None:
     if kind != TIMESTAMP_LOG_APPEND_TIME or message.value() is None:
         return None
     return Clock(at_ms, time.monotonic(), is_live)
-
-
-class _Silent(logging.Handler):
-    """The clients' own log lines say what the agent says itself, once."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log.debug("client: %s", record.getMessage())
-
-
-def _client_log() -> logging.Logger:
-    logger = logging.getLogger("tidegate_agent.clients")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(_Silent())
-    return logger
 
 
 class ControlLink:
@@ -177,7 +70,7 @@ class ControlLink:
         self._asked = 0
         self._named: dict[str, int] = {}
         """Topics whose ids are asked for, with the newest question."""
-        self._wanted: _Topic | None = None
+        self._wanted: Topic | None = None
         self._reading = ""
         """The id of the topic that ``_position`` and ``_table`` are of."""
         self._published = ""
@@ -195,9 +88,8 @@ class ControlLink:
         """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
         self._threads: list[threading.Thread] = []
-        self._producer: Producer | None = None
-        self._outstanding = 0
-        self._said: set[str] = set()
+        self._troubles = Troubles()
+        self._acks = AckWriter(self._settings, acks_topic, self._changed, self._troubles)
         self.unreadable = 0
         """Control records that were skipped because they are not of the contract."""
 
@@ -245,32 +137,7 @@ class ControlLink:
         if generation != self._known.generation:
             done(False)
             return
-        errors: list[KafkaError] = []
-        left = [len(acks)]
-
-        def delivered(error: KafkaError | None, _message: object) -> None:
-            with self._changed:
-                self._outstanding -= 1
-            left[0] -= 1
-            if error is not None:
-                errors.append(error)
-                self._say("acks", f"cannot write acks to topic {self._acks_topic}: {error.str()}")
-            if left[0] == 0:
-                if not errors:
-                    self._say_again("acks", f"acks are written to topic {self._acks_topic} again")
-                done(not errors)
-
-        try:
-            producer = self._writer()
-            for partition, (epoch, offset) in acks.items():
-                key, value = AckKey(group, *partition), Ack(epoch, offset, member)
-                producer.produce(self._acks_topic, encode_value(value), encode_key(key), on_delivery=delivered)
-                with self._changed:
-                    self._outstanding += 1
-        except (KafkaException, BufferError) as error:
-            # Those that were produced already come back to ``delivered``, which never sees the last one.
-            self._say("acks", f"cannot write acks to topic {self._acks_topic}: {error}")
-            done(False)
+        if not self._acks.send(group, member, acks, done):
             return
         with self._changed:
             self._start()
@@ -279,9 +146,7 @@ class ControlLink:
     def set_credentials(self, username: str, password: str) -> None:
         """What the application told its own client to use from now on."""
         self._settings["sasl.username"], self._settings["sasl.password"] = username, password
-        producer = self._producer
-        if producer is not None:
-            producer.set_sasl_credentials(username, password)
+        self._acks.set_credentials(username, password)
 
     def close(self) -> None:
         """End the threads; what was not written is not. ``known`` stays."""
@@ -290,7 +155,7 @@ class ControlLink:
             self._changed.notify_all()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(2 * _REQUEST_S)
+                thread.join(2 * REQUEST_S)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -307,26 +172,12 @@ class ControlLink:
             try:
                 work()
             except (KafkaException, RuntimeError, ValueError, TypeError, OSError) as error:
-                self._say("clients", f"the control topic cannot be read: {error}")
+                self._troubles.say("clients", f"the control topic cannot be read: {error}")
                 self._rest(_RETRY_S)
 
     def _rest(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)
-
-    def _say(self, what: str, message: str) -> None:
-        with self._changed:
-            if what in self._said:
-                return
-            self._said.add(what)
-        log.warning("%s", message)
-
-    def _say_again(self, what: str, message: str) -> None:
-        with self._changed:
-            if what not in self._said:
-                return
-            self._said.discard(what)
-        log.info("%s", message)
 
     def _publish(self, **changes: Any) -> None:
         """Tell what is new. The keeper and the reader each know a part of it: only here are the two put together."""
@@ -345,60 +196,59 @@ class ControlLink:
     def _keep(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({**self._settings}, logger=_client_log())
+        admin = AdminClient({**self._settings}, logger=client_log())
         answered, next_look = 0, 0.0
         while not self._stopped:
             with self._changed:
-                asked, outstanding = self._asked, self._outstanding
+                asked, outstanding = self._asked, self._acks.outstanding
                 if asked == answered and not outstanding and not self._doubted:
                     until = min(next_look, self._kept_until) if self._kept else next_look
                     self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
             self._let_go_of_kept()
-            if self._producer is not None:
-                self._producer.poll(0.02 if outstanding else 0)
+            self._acks.poll(0.02 if outstanding else 0)
             if asked == answered and not doubted and time.monotonic() < next_look:
                 continue
             try:
                 topic = self._look(admin)
                 is_lost = self._is_lost(admin, topic)
             except KafkaException as error:
-                self._say("reach", f"cannot look at control topic {self._topic}: {error.args[0]}")
+                self._troubles.say("reach", f"cannot look at control topic {self._topic}: {error.args[0]}")
                 self._rest(_RETRY_S)
                 continue
             if is_lost:
-                self._say("gone", f"control topic {self._topic} is gone: the gates stay as they are")
+                self._troubles.say("gone", f"control topic {self._topic} is gone: the gates stay as they are")
                 self._rest(_RETRY_S)
                 continue
             next_look = time.monotonic() + (_ABSENT_LOOK_S if topic is None else _LOOK_S)
             if topic is None:
-                self._say("none", f"there is no control topic {self._topic}: nothing is paused by it")
+                self._troubles.say("none", f"there is no control topic {self._topic}: nothing is paused by it")
                 answered = asked
                 self._publish(answered=asked)
                 continue
             with self._changed:
                 self._wanted = topic
                 self._changed.notify_all()
-                read = self._changed.wait_for(self._is_wanted_read, _REQUEST_S)
+                read = self._changed.wait_for(self._is_wanted_read, REQUEST_S)
             if read:
                 answered = asked
                 self._publish(answered=asked, **self._identified(admin, asked))
-                self._say_again("reach", f"control topic {self._topic} is read again")
-                self._say_again("gone", f"there is a control topic {self._topic} again: it was read from its start")
-                self._said.discard("none")
+                self._troubles.over("reach", f"control topic {self._topic} is read again")
+                self._troubles.over("gone", f"there is a control topic {self._topic} again: it was read from its start")
+                self._troubles.forget("none")
 
-    def _look(self, admin: Any) -> _Topic | None:
+    def _look(self, admin: Any) -> Topic | None:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
         from confluent_kafka.admin import OffsetSpec
 
         partition = TopicPartition(self._topic, 0)
 
-        def look() -> _Topic:
-            topic_id = _topic_id(admin, self._topic)
-            found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=_REQUEST_S)[partition]
-            return _Topic(topic_id, found.result(_REQUEST_S + 1).offset)
+        def look() -> Topic:
+            found_id = topic_id(admin, self._topic)
+            found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=REQUEST_S)[partition]
+            return Topic(found_id, found.result(REQUEST_S + 1).offset)
 
-        return _unless_absent(look)
+        return unless_absent(look)
 
     def _identified(self, admin: Any, asked: int) -> dict[str, Any]:
         """The change of ``known`` by the ids of the topics that were named with the questions so far."""
@@ -409,15 +259,15 @@ class ControlLink:
         if not discovered and not named & self._known.topic_ids.keys():
             return {}
         kept = {topic: topic_id for topic, topic_id in self._known.topic_ids.items() if topic not in named}
-        return {"topic_ids": kept | (_topic_ids(admin, discovered) if discovered else {})}
+        return {"topic_ids": kept | (topic_ids(admin, discovered) if discovered else {})}
 
-    def _is_lost(self, admin: Any, topic: _Topic | None) -> bool:
+    def _is_lost(self, admin: Any, topic: Topic | None) -> bool:
         """Whether there was a control topic, and this is none, or none that could be read. Raises KafkaException."""
         if self._known.generation:
             return topic is None
         if self._lost_at is None:
             # The ack topic is made with the control topic: where it stands alone, the other one was lost.
-            if topic is not None or _unless_absent(lambda: _topic_id(admin, self._acks_topic)) is None:
+            if topic is not None or unless_absent(lambda: topic_id(admin, self._acks_topic)) is None:
                 return False
             self._lost_at = time.monotonic()
         is_written = topic is not None and topic.end > 0
@@ -447,7 +297,7 @@ class ControlLink:
                 "fetch.error.backoff.ms": 100,
                 "topic.metadata.refresh.interval.ms": 10_000,
             },
-            logger=_client_log(),
+            logger=client_log(),
         )
         reading = ""
         try:
@@ -477,7 +327,7 @@ class ControlLink:
                 else:
                     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                         # Looking at it takes a smaller right: the keeper does not notice.
-                        self._say("reach", f"cannot read control topic {self._topic}: {error.str()}")
+                        self._troubles.say("reach", f"cannot read control topic {self._topic}: {error.str()}")
                     self._suspect()
                 continue
             if message.offset() < position:
@@ -533,23 +383,3 @@ class ControlLink:
         with self._changed:
             self._doubted = True
             self._changed.notify_all()
-
-    # The writer.
-
-    def _writer(self) -> Producer:
-        with self._changed:
-            if self._producer is None:
-                self._producer = plain(Producer)(
-                    {
-                        **self._settings,
-                        "linger.ms": 2,
-                        "message.timeout.ms": _ACK_MS,
-                        # The order of a partition's acks is what they mean; with one request at a time it is kept
-                        # without the rights that idempotence may need.
-                        "acks": "all",
-                        "max.in.flight.requests.per.connection": 1,
-                        "allow.auto.create.topics": False,
-                    },
-                    logger=_client_log(),
-                )
-            return self._producer

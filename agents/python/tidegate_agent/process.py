@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate_agent.control import ControlLink, connection_settings
+from tidegate_agent.control import ControlLink
+from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings, read_settings
 
 log = logging.getLogger("tidegate_agent")

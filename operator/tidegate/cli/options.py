@@ -109,7 +109,15 @@ class Options:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    kafka = parser.add_argument_group("as kafka-consumer-groups")
+    _add_options_of_kafka(parser.add_argument_group("as kafka-consumer-groups"))
+    pause = parser.add_argument_group("as the pause KIP (KIP-1249)")
+    pause.add_argument("--pause", action="store_true", help="pause partitions, and wait until they stand still")
+    pause.add_argument("--resume", action="store_true", help="resume partitions that were paused by hand")
+    pause.add_argument("--paused-partitions", action="store_true", help="list paused partitions, and who pauses them")
+    _add_own_options(parser.add_argument_group("only here"))
+
+
+def _add_options_of_kafka(kafka: argparse._ArgumentGroup) -> None:
     kafka.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the server(s) to connect to; required")
     kafka.add_argument(
         "--command-config", type=Path, metavar="FILE", help="properties of the Java clients: security, timeouts"
@@ -145,12 +153,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kafka.add_argument("--execute", action="store_true", help="reset, or release")
     kafka.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
-    pause = parser.add_argument_group("as the pause KIP (KIP-1249)")
-    pause.add_argument("--pause", action="store_true", help="pause partitions, and wait until they stand still")
-    pause.add_argument("--resume", action="store_true", help="resume partitions that were paused by hand")
-    pause.add_argument("--paused-partitions", action="store_true", help="list paused partitions, and who pauses them")
 
-    ours = parser.add_argument_group("only here")
+def _add_own_options(ours: argparse._ArgumentGroup) -> None:
     ours.add_argument(
         "--release-all",
         action="store_true",

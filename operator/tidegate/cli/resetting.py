@@ -51,7 +51,8 @@ from tidegate.reset.model import (
     ToTimestamp,
 )
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 

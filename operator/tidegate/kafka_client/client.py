@@ -29,17 +29,27 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.rights import on_topics
+from tidegate.kafka_client.cluster_requests import (
+    MetadataBrokers,
+    all_topics_metadata,
+    broker_apis,
+    describe_topics,
+    topic_settings,
+)
+from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.control import KafkaControlTopics
 from tidegate.kafka_client.group_descriptions import alive_by_listing, describe_groups
+from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.librdkafka import failure, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.membership import KafkaMembership
 from tidegate.kafka_client.metadata import read_topics, topics_start
+from tidegate.kafka_client.offset_requests import commits_of_many, fetch_many, fetch_offsets
 from tidegate.kafka_client.offset_retention import KafkaOffsetRetention
 from tidegate.kafka_client.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
-from tidegate.kafka_client.requests import Wire, check
 from tidegate.kafka_client.settings import BadConnection, kafka_python_config, librdkafka_config
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
+from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
@@ -66,7 +76,7 @@ class KafkaClient:
             lambda name: self.writer(name, transaction_timeout_s=TRANSACTION_S),
             self.topics,
         )
-        self._capabilities = KafkaCapabilities(self._wire.apis, probe.of)
+        self._capabilities = KafkaCapabilities(lambda: broker_apis(self._wire), probe.of)
 
     @property
     def membership(self) -> KafkaMembership:
@@ -81,7 +91,7 @@ class KafkaClient:
         return self._retention
 
     def topic_watch(self) -> KafkaTopicWatch:
-        return KafkaTopicWatch(Wire(self._connection))
+        return KafkaTopicWatch(MetadataBrokers(Wire(self._connection)))
 
     def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
         return KafkaOffsetWriter(self._wire, group_id, transaction_timeout_s=transaction_timeout_s, purpose=purpose)
@@ -94,7 +104,7 @@ class KafkaClient:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def cluster(self) -> Cluster:
-        told = self._wire.described([], what=f"describe the cluster at {self._connection.bootstrap_servers}")
+        told = describe_topics(self._wire, [], what=f"describe the cluster at {self._connection.bootstrap_servers}")
         return Cluster(
             cluster_id=told.cluster_id,
             brokers=tuple(sorted((Broker(b.node_id, b.host, b.port) for b in told.brokers), key=lambda b: b.node_id)),
@@ -109,7 +119,7 @@ class KafkaClient:
         return self._capabilities.of(kinds)
 
     def topics(self) -> Mapping[str, Topic]:
-        answer = self._wire.all_topics()
+        answer = all_topics_metadata(self._wire)
         return read_topics(answer, topics_start(answer))
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
@@ -117,27 +127,27 @@ class KafkaClient:
         # A streams or share group answers a consumer group's describe as if it were dead, and so does a KIP-848 group
         # of brokers that cannot describe one yet.
         if any(g.state is GroupState.DEAD for g in groups.values()):
-            groups |= alive_by_listing(groups, self._wire.list_groups())
+            groups |= alive_by_listing(groups, list_groups(self._wire))
         return groups
 
     def group_ids(self) -> frozenset[str]:
         return frozenset(
             row.group_id
-            for row in self._wire.list_groups()
+            for row in list_groups(self._wire)
             if row.type != GroupType.SHARE and row.protocol_type in ("", "consumer")
         )
 
     def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, stable: bool = False
     ) -> Offsets:
-        return self._wire.fetch_offsets(group_id, partitions, stable=stable)[0]
+        return fetch_offsets(self._wire, group_id, partitions, stable=stable)[0]
 
     def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
-        return self._wire.fetch_many(group_ids)
+        return fetch_many(self._wire, group_ids)
 
     def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Mapping[TopicPartition, Committed]]:
         """As ``committed_of``, with leader epochs and metadata."""
-        return self._wire.commits_of_many(group_ids)
+        return commits_of_many(self._wire, group_ids)
 
     def managed_members(self, group_id: str) -> frozenset[str]:
         try:
@@ -147,7 +157,7 @@ class KafkaClient:
             return frozenset()
 
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        return self._wire.fetch_offsets(group_id, partitions, stable=True)[1]
+        return fetch_offsets(self._wire, group_id, partitions, stable=True)[1]
 
     def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
         earliest = self._log_offsets.at(dict.fromkeys(partitions, EARLIEST), "read the start of the logs")
@@ -167,7 +177,7 @@ class KafkaClient:
         found: dict[str, bool] = {}
         if not topics:
             return found
-        for name, (code, settings) in self._wire.topic_settings(topics, what="read the settings of topics").items():
+        for name, (code, settings) in topic_settings(self._wire, topics, what="read the settings of topics").items():
             with contextlib.suppress(NotAuthorized):
                 check(code, f"read the settings of topic {name}", *on_topics("DescribeConfigs", [name]))
                 found[name] = "compact" in settings.get("cleanup.policy", "")

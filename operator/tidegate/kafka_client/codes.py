@@ -9,8 +9,24 @@ from __future__ import annotations
 from typing import Final
 
 from confluent_kafka import KafkaError
+from kafka import errors as wire_errors
 
-from tidegate.kafka.rights import Resource
+from tidegate.kafka.errors import Fenced, NotAuthorized, Refused, Unavailable
+from tidegate.kafka.rights import Resource, Right, to_grant
+
+NO_ERROR: Final = 0
+ILLEGAL_GENERATION: Final = 22
+UNKNOWN_MEMBER_ID: Final = 25
+REBALANCE_IN_PROGRESS: Final = 27
+GROUP_ID_NOT_FOUND: Final = 69
+MEMBER_ID_REQUIRED: Final = 79
+FENCED_INSTANCE_ID: Final = 82
+"""A static member of that instance id has come back under another member id."""
+GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
+UNSTABLE_OFFSET_COMMIT: Final = 88
+
+HAS_MEMBERS: Final = frozenset({22, 25, 27, 68})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: answers to a commit of nobody's"""
 
 UNREACHABLE: Final = frozenset(
     {
@@ -97,3 +113,18 @@ NOT_TAKEN_FROM_OUTSIDE: Final = frozenset(
 )
 """Answers to TxnOffsetCommit of a coordinator that wants a member, or another version; INVALID_TXN_STATE is what 3.7
 says of any group when KIP-848 groups are switched on there."""
+
+
+def check(code: int, what: str, *needs: Right, said: str | None = None) -> None:
+    """Raise the failure that an error code means; ``what`` says what was asked, ``needs`` which rights that takes,
+    ``said`` what the broker adds."""
+    if code == NO_ERROR:
+        return
+    name = wire_errors.for_code(code).__name__ + (f" ({said})" if said else "")
+    if code in UNREACHABLE:
+        raise Unavailable(f"{what}: {name}")
+    if code in FENCED:
+        raise Fenced(f"{what}: {name}")
+    if code in NOT_AUTHORIZED:
+        raise NotAuthorized(f"{what}: {name}{to_grant(needs, NOT_AUTHORIZED[code])}")
+    raise Refused(f"{what}: {name}")

@@ -8,7 +8,9 @@ from typing import Final
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Broker, TopicPartition
 from tidegate.kafka_client.group_descriptions import target_assignments
-from tidegate.kafka_client.requests import ListedGroup, Wire
+from tidegate.kafka_client.group_requests import ListedGroup, list_groups
+from tidegate.kafka_client.offset_requests import leader_epochs
+from tidegate.kafka_client.wire import Wire
 
 _CONSUMERS: Final = ("consumer", "")
 """Protocol types of groups of consumers: ``ConsumerProtocol.PROTOCOL_TYPE``, and none for groups with offsets only."""
@@ -26,7 +28,7 @@ class KafkaGroupDetails:
 
     def listing(self) -> tuple[ListedGroup, ...]:
         """The consumer groups, share and streams groups left out; as the brokers list them."""
-        rows = self._wire.list_groups()
+        rows = list_groups(self._wire)
         return tuple(r for r in rows if r.protocol_type in _CONSUMERS and r.type not in ("share", "streams"))
 
     def coordinator(self, group_id: str) -> Broker:
@@ -35,7 +37,7 @@ class KafkaGroupDetails:
 
     def leader_epochs(self, group_id: str) -> Mapping[TopicPartition, int]:
         """Leader epochs of the committed offsets, where there is one."""
-        return self._wire.leader_epochs(group_id)
+        return leader_epochs(self._wire, group_id)
 
     def target_assignments(self, group_id: str) -> Mapping[str, frozenset[TopicPartition]]:
         """By member id, what a KIP-848 coordinator means each member to own; nothing for classic groups."""

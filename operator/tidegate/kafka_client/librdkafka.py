@@ -1,10 +1,10 @@
-"""What librdkafka's errors mean here, and where its log goes."""
+"""What librdkafka's errors and timestamps mean here, and where its log goes."""
 
 from __future__ import annotations
 
 import logging
 
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.rights import Resource, Right, to_grant
@@ -34,3 +34,9 @@ def silent_logger() -> logging.Logger:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
+
+
+def log_append_time(message: Message) -> int | None:
+    """Epoch milliseconds by the broker's clock; ``None`` where the topic has other timestamps."""
+    kind, at_ms = message.timestamp()
+    return at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None

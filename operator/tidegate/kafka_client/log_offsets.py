@@ -12,8 +12,10 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.rights import Right, on_topics
-from tidegate.kafka_client.codes import UNKNOWN_PARTITION, UNREACHABLE
-from tidegate.kafka_client.requests import NO_ERROR, Wire, by_topic, check
+from tidegate.kafka_client.cluster_requests import describe_topics
+from tidegate.kafka_client.codes import NO_ERROR, UNKNOWN_PARTITION, UNREACHABLE, check
+from tidegate.kafka_client.partitions import by_topic
+from tidegate.kafka_client.wire import Wire
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -88,7 +90,7 @@ class LogOffsets:
         if not unknown:
             return leaders
         told: dict[TopicPartition, int] = {}
-        for topic in self._wire.described(by_topic(unknown).keys(), what=what, deadline=deadline).topics:
+        for topic in describe_topics(self._wire, by_topic(unknown).keys(), what=what, deadline=deadline).topics:
             if topic.error_code not in UNKNOWN_PARTITION:
                 check(topic.error_code, f"{what} ({topic.name})", *(needs or on_topics("Describe", [topic.name])))
                 told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}

@@ -15,16 +15,24 @@ from tidegate.kafka.errors import GroupNotLive, KafkaFailure, Refused, Unavailab
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Subscription, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka.rights import on_group
-from tidegate.kafka_client.connections import Answer
-from tidegate.kafka_client.requests import (
+from tidegate.kafka_client.codes import (
     ILLEGAL_GENERATION,
     MEMBER_ID_REQUIRED,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
-    Wire,
-    by_topic,
     check,
 )
+from tidegate.kafka_client.connections import Answer
+from tidegate.kafka_client.group_requests import (
+    heartbeat,
+    join_request,
+    leave_members,
+    send_join,
+    subscriptions,
+    sync_as_leader,
+)
+from tidegate.kafka_client.partitions import by_topic
+from tidegate.kafka_client.wire import Wire
 
 PENDING_SESSION_S: Final = 8.0
 """Session timeout of the member ids we hold a join with, and of guests: after our death the group waits no longer than
@@ -51,7 +59,7 @@ class KafkaMembership:
 
     def leave(self, group_id: str, members: Iterable[Member]) -> frozenset[str]:
         wanted = [(m.member_id, m.group_instance_id) for m in members]
-        return self._wire.leave_members(group_id, wanted) if wanted else frozenset()
+        return leave_members(self._wire, group_id, wanted) if wanted else frozenset()
 
     def owned_when_joining(self, group_id: str, *, dated: bool = False) -> Mapping[str, frozenset[TopicPartition]]:
         none = frozenset[TopicPartition]()
@@ -65,7 +73,7 @@ class KafkaMembership:
         return frozenset(member for member, said in self._subscriptions(group_id).items() if not said.topics)
 
     def _subscriptions(self, group_id: str) -> dict[str, Subscription]:
-        return {member: subscription(raw) for member, raw in self._wire.subscriptions(group_id).items()}
+        return {member: subscription(raw) for member, raw in subscriptions(self._wire, group_id).items()}
 
     @contextlib.contextmanager
     def guest(self, group_id: str) -> Iterator[KafkaGuest]:
@@ -118,7 +126,7 @@ class KafkaMembership:
         try:
             coordinator, _, _ = self._wire.coordinator(group.group_id)
             session_ms = int(PENDING_SESSION_S * 1000)
-            self._joiner.send_join(coordinator, group.group_id, guest, _protocols(group), session_ms)
+            send_join(self._joiner, coordinator, group.group_id, guest, _protocols(group), session_ms)
             deadline = time.monotonic() + _REBALANCE_SEEN_S
             while self._state(group.group_id) is not GroupState.PREPARING_REBALANCE:
                 if time.monotonic() > deadline:
@@ -193,8 +201,8 @@ class KafkaGuest:
 
     def join(self) -> None:
         session_ms = int(PENDING_SESSION_S * 1000)
-        self._answer = self._joiner.send_join(
-            self._coordinator, self._group_id, self._member_id, self._protocols, session_ms
+        self._answer = send_join(
+            self._joiner, self._coordinator, self._group_id, self._member_id, self._protocols, session_ms
         )
 
     def joined(self) -> Generation | None:
@@ -209,7 +217,7 @@ class KafkaGuest:
         return Generation(answer.generation_id, answer.leader, told)
 
     def rebalances(self) -> bool:
-        code = self._wire.heartbeat(self._group_id, self._generation, self._member_id)
+        code = heartbeat(self._wire, self._group_id, self._generation, self._member_id)
         self._heard = time.monotonic()
         if code == REBALANCE_IN_PROGRESS:
             return True
@@ -223,7 +231,7 @@ class KafkaGuest:
 
     def assign(self, generation: Generation, shares: Mapping[str, frozenset[TopicPartition]]) -> bool:
         raw = {member: assignment(share, generation.subscriptions[member].version) for member, share in shares.items()}
-        code = self._wire.sync_as_leader(self._group_id, generation.number, self._member_id, raw)
+        code = sync_as_leader(self._wire, self._group_id, generation.number, self._member_id, raw)
         self._heard = time.monotonic()
         if code == REBALANCE_IN_PROGRESS:
             return False
@@ -272,7 +280,7 @@ def pending_member_id(wire: Wire, group_id: str, protocols: Collection[str]) -> 
     """A member id that the coordinator has handed out and now waits for (KIP-394)."""
     [answer] = wire.exchange(
         group_id,
-        lambda: wire.join(group_id, "", protocols, int(PENDING_SESSION_S * 1000)),
+        lambda: join_request(group_id, "", protocols, int(PENDING_SESSION_S * 1000)),
         what=f"ask for a member id in group {group_id}",
     )
     return _member_id(answer, group_id)
@@ -291,6 +299,6 @@ def _forget(wire: Wire, group_id: str, member_id: str) -> bool:
     Where it cannot be told to, it forgets the id after its session timeout.
     """
     try:
-        return bool(wire.leave_members(group_id, [(member_id, None)]))
+        return bool(leave_members(wire, group_id, [(member_id, None)]))
     except KafkaFailure:
         return False

@@ -16,11 +16,18 @@ from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of, with_tail
 from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
-from tidegate.kafka_client.codes import UNKNOWN_PARTITION
+from tidegate.kafka_client.cluster_requests import broker_settings, describe_topics
+from tidegate.kafka_client.codes import HAS_MEMBERS, NO_ERROR, UNKNOWN_PARTITION, check
 from tidegate.kafka_client.librdkafka import failure, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
-from tidegate.kafka_client.requests import HAS_MEMBERS, NO_ERROR, Wire, check, commits_of
+from tidegate.kafka_client.offset_requests import (
+    commits_of,
+    offset_commit_request,
+    offset_fetch_request,
+    takes_retention,
+)
 from tidegate.kafka_client.settings import librdkafka_config
+from tidegate.kafka_client.wire import Wire
 
 _GONE: Final = frozenset({3, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID"""
@@ -45,14 +52,14 @@ class KafkaOffsetRetention:
 
     def settings(self) -> RetentionSettings:
         needs = Right("DescribeConfigs", Resource.CLUSTER)
-        configs = self._wire.broker_settings(what="read the brokers' retention of offsets", needs=needs)
+        configs = broker_settings(self._wire, what="read the brokers' retention of offsets", needs=needs)
         found = [_settings(config) for config in configs]
         return RetentionSettings(min(s.retention_ms for s in found), max(s.check_interval_ms for s in found))
 
     def commits(self, group_id: str) -> Commits:
         what = f"read the committed offsets of group {group_id}"
         [answer] = self._wire.exchange(
-            group_id, lambda: self._wire.offset_fetch(group_id), code_of=_code_of_fetch, what=what
+            group_id, lambda: offset_fetch_request(group_id), code_of=_code_of_fetch, what=what
         )
         return _commits(answer)
 
@@ -81,7 +88,7 @@ class KafkaOffsetRetention:
 
     def _partitions(self, what: str) -> int:
         """Of the offsets topic; 0 before the first commit, which makes it."""
-        [topic] = self._wire.described([OFFSETS_TOPIC], what=what).topics
+        [topic] = describe_topics(self._wire, [OFFSETS_TOPIC], what=what).topics
         if topic.error_code in UNKNOWN_PARTITION:
             return 0
         check(topic.error_code, what, _READ_LOG)
@@ -161,7 +168,7 @@ class KafkaOffsetRetention:
         retention_ms: int,
     ) -> frozenset[TopicPartition]:
         what = f"keep {len(wanted)} offset(s) of group {group_id}"
-        if not self._wire.takes_retention():
+        if not takes_retention(self._wire):
             raise Refused(f"{what}: the brokers take no explicit retention any more (OffsetCommit v2 to v4)")
         now = self.commits(group_id)
         still = {p: c for p, c in wanted.items() if p not in now.pending and now.offsets.get(p) == found.get(p)}
@@ -171,8 +178,8 @@ class KafkaOffsetRetention:
         # commit is in the first answer; what is committed later comes after us.
         fetched, answer = self._wire.exchange(
             group_id,
-            lambda: self._wire.offset_fetch(group_id),
-            lambda: self._wire.offset_commit(
+            lambda: offset_fetch_request(group_id),
+            lambda: offset_commit_request(
                 group_id, {p: (c.offset, c.metadata) for p, c in still.items()}, retention_ms
             ),
             code_of=_code_of,

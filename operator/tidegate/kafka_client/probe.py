@@ -26,14 +26,17 @@ from tidegate.kafka.capabilities import (
 from tidegate.kafka.errors import CommitRefused, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.ports import OffsetWriter
+from tidegate.kafka_client.cluster_requests import describe_topics
+from tidegate.kafka_client.codes import NO_ERROR, check
 from tidegate.kafka_client.group_heartbeats import (
     JOIN,
     LEAVE,
     ConsumerGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequest,
 )
+from tidegate.kafka_client.group_requests import delete_group, leave_members, send_join, sync_as_leader
 from tidegate.kafka_client.membership import PENDING_SESSION_S, assignment, pending_member_id
-from tidegate.kafka_client.requests import NO_ERROR, Wire, check
+from tidegate.kafka_client.wire import Wire
 
 NAME: Final = "probe/"
 PREFIX: Final = "tidegate.probe/"
@@ -153,7 +156,7 @@ class KafkaProbe:
     def _partition(self) -> TopicPartition | None:
         """Tidegate has the right to read the control topic wherever it has one."""
         control = self._control_topic
-        [topic] = self._wire.described([control], what=f"look for topic {control}").topics
+        [topic] = describe_topics(self._wire, [control], what=f"look for topic {control}").topics
         name = control if topic.error_code == NO_ERROR else min(self._topics(), default=None)
         return None if name is None else TopicPartition(name, 0)
 
@@ -178,7 +181,7 @@ class KafkaProbe:
             writer.close()
             # Without the right to, the coordinator does so itself at its next clean-up: there is nothing in it.
             with contextlib.suppress(KafkaFailure):
-                self._wire.delete_group(group_id)
+                delete_group(self._wire, group_id)
         if refused is not None:
             return Capability(Support.UNSUPPORTED, PROBE_REFUSED, f"tried with a group of its own: {refused}")
         return Capability(Support.SUPPORTED, PROBED, "tried with a group of its own, and taken")
@@ -219,14 +222,14 @@ class KafkaProbe:
         member_id = pending_member_id(self._wire, group_id, [_ASSIGNOR])
 
         def leave() -> bool:
-            return bool(self._wire.leave_members(group_id, [(member_id, None)]))
+            return bool(leave_members(self._wire, group_id, [(member_id, None)]))
 
         joiner = self._new_wire()
         with contextlib.ExitStack() as unless_joined, contextlib.closing(joiner):
             unless_joined.callback(_try, leave)
             coordinator, _, _ = joiner.coordinator(group_id)
             session_ms = int(PENDING_SESSION_S * 1000)
-            answer = joiner.send_join(coordinator, group_id, member_id, [_ASSIGNOR], session_ms)
+            answer = send_join(joiner, coordinator, group_id, member_id, [_ASSIGNOR], session_ms)
             deadline = time.monotonic() + _JOINED_WITHIN_S
             while (joined := answer.get()) is None:
                 if time.monotonic() > deadline:
@@ -235,7 +238,7 @@ class KafkaProbe:
             check(joined.error_code, f"join group {group_id}")
             share = {member_id: assignment((), 0)}
             check(
-                self._wire.sync_as_leader(group_id, joined.generation_id, member_id, share),
+                sync_as_leader(self._wire, group_id, joined.generation_id, member_id, share),
                 f"assign the partitions of group {group_id}",
             )
             unless_joined.pop_all()

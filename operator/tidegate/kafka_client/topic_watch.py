@@ -18,7 +18,7 @@ _NO_TOPICS: Final = b"\x01"
 
 
 class Brokers(Protocol):
-    """What is needed of ``tidegate.kafka_client.requests.Wire``."""
+    """What a watch asks of the brokers."""
 
     def brokers(self) -> list[int]: ...
 

@@ -17,8 +17,9 @@ from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.group_requests import group_types
 from tidegate.kafka_client.settings import BadConnection
+from tidegate.kafka_client.wire import Wire
 from tidegate.snapshots.manifest import (
     COLUMNS,
     Manifest,
@@ -30,9 +31,10 @@ from tidegate.snapshots.manifest import (
     schedule_folder,
 )
 from tidegate.snapshots.order import Order, wanted_groups
+from tidegate.spark.arrow import as_batches
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
-from tidegate.spark.job import as_batches, together_or_each
+from tidegate.spark.plan_steps import together_or_each
 from tidegate.spark.restore import manifests_of
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def _list(order: Order) -> tuple[str, tuple[str, ...]]:
     """The cluster, and its groups that are wanted and allowed; Streams and share groups, which no reset changes, are
     left out."""
     with closing(Wire(order.connection)) as wire:
-        groups = [g for g, kind in wire.group_types().items() if kind not in ("streams", "share")]
+        groups = [g for g, kind in group_types(wire).items() if kind not in ("streams", "share")]
     with closing(KafkaClient(order.connection)) as kafka:
         return kafka.cluster().cluster_id, wanted_groups(order, groups)
 

@@ -20,7 +20,8 @@ from tidegate.jobs.application import ORDER_VARIABLE, STORE_VARIABLE
 from tidegate.jobs.runner import FORGED_EXIT
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.group_requests import group_types
+from tidegate.kafka_client.wire import Wire
 from tidegate.reset.binding import Binding
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
@@ -44,8 +45,9 @@ from tidegate.snapshots.store import SCHEME, OrderFailure, OrderStore
 from tidegate.spark.backup import take_snapshot
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
-from tidegate.spark.job import carry_out, plan_groups, rehearse, summarise
+from tidegate.spark.job import carry_out
 from tidegate.spark.parity import compare_logs, find_pairs
+from tidegate.spark.planning import plan_groups, rehearse, summarise
 from tidegate.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -204,7 +206,7 @@ def list_groups(spark: SparkSession, connection: Connection, pattern: str) -> li
 
     def look(_: int) -> list[str]:
         with closing(Wire(connection)) as wire:
-            return [g for g, kind in wire.group_types().items() if kind not in ("streams", "share")]
+            return [g for g, kind in group_types(wire).items() if kind not in ("streams", "share")]
 
     found = spark.sparkContext.parallelize([0], 1).flatMap(look).collect()
     return [group for group in found if fnmatchcase(group, pattern)]

@@ -38,7 +38,7 @@ from tidegate.reset.store import ForgedRun, RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
 from tidegate.spark.executors import in_executor
 from tidegate.spark.find import Found, find_for_groups
-from tidegate.spark.job import collect_plans, plan_groups
+from tidegate.spark.planning import collect_plans, plan_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.java_client import java_properties
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 __all__ = ["COLUMNS", "Range", "read_records"]
 
@@ -68,8 +68,6 @@ def read_records(
     Nothing is read before an action asks for it. Raises ``BadConnection``, ``PlanRefused`` where Spark lacks its
     connector to Kafka, and ``ValueError`` for an unknown column.
     """
-    from pyspark.errors import AnalysisException
-
     unknown = set(columns) - set(COLUMNS)
     if unknown:
         raise ValueError(f"records have no column {', '.join(sorted(unknown))}: use {', '.join(COLUMNS)}")
@@ -97,8 +95,15 @@ def read_records(
         .option("failOnDataLoss", str(fail_on_data_loss).lower())
         .option("includeHeaders", str("headers" in columns).lower())
     )
+    return _loaded(source).select(*wanted)
+
+
+def _loaded(source: DataFrameReader) -> DataFrame:
+    """Raises ``PlanRefused`` where Spark lacks its connector to Kafka."""
+    from pyspark.errors import AnalysisException
+
     try:
-        records = source.load()
+        return source.load()
     except AnalysisException as error:
         if "data source: kafka" not in str(error):
             raise
@@ -107,4 +112,3 @@ def read_records(
             "Spark has no connector to Kafka: name its jars in TIDEGATE_SPARK_JARS where jobs run on this machine, or "
             "bake them into the job's image",
         ) from error
-    return records.select(*wanted)

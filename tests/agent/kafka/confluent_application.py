@@ -19,7 +19,7 @@ from tidegate.kafka.model import TopicPartition as Partition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent import process
 from tidegate_agent.adapters.confluent import ManagedConsumer, ManagedProducer
-from tidegate_agent.control import plain
+from tidegate_agent.own_clients import plain
 from tidegate_agent.settings import Settings
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

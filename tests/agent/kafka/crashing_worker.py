@@ -15,7 +15,8 @@ from typing import Any
 
 import confluent_kafka  # noqa: F401 -- forked processes have it then
 
-from tidegate_agent.core import Core, Stage, _Step
+from tidegate_agent.core import Core
+from tidegate_agent.partition_state import Stage, Step
 
 CRASHED = 77
 WORKER = Path(__file__).resolve().parents[2] / "support" / "clients" / "worker.py"
@@ -26,12 +27,12 @@ def crash_at(wanted: str, tell: Callable[[], None]) -> None:
     plain = Core._effect
     armed = False
 
-    def effect(self: Core, step: _Step, partitions: tuple[Any, ...]) -> Any:
+    def effect(self: Core, step: Step, partitions: tuple[Any, ...]) -> Any:
         nonlocal armed
         for partition in partitions:
             if partition.partition != 0:
                 continue
-            is_open = step is _Step.ACK and self.stage(partition) is Stage.OPEN
+            is_open = step is Step.ACK and self.stage(partition) is Stage.OPEN
             if armed and wanted == ("OPENED" if is_open else step.name):
                 tell()
                 os._exit(CRASHED)

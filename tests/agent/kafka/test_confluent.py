@@ -18,11 +18,12 @@ from agent.kafka.confluent_application import PROTOCOLS, Application, Scene, lin
 from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate_agent import core
-from tidegate_agent.adapters import confluent
+from tidegate_agent import lifecycle
+from tidegate_agent.adapters import confluent, confluent_client, confluent_driver, confluent_offsets
 from tidegate_agent.adapters.confluent import ManagedConsumer
-from tidegate_agent.control import ControlLink, plain
+from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
+from tidegate_agent.own_clients import plain
 
 WAYS = [
     *[(protocol, "poll", "auto") for protocol in PROTOCOLS],
@@ -97,7 +98,7 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
 
 
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "TELL_AGAIN_S", 20.0)
+    monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 20.0)
     application = scene.application()
     application.wait_flowing(0, 1)
     # As if the resume after the assignment had been dropped: the agent knows nothing of it.
@@ -137,8 +138,8 @@ def joins_behind_a_closed_gate(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, *, drops: int, **options: str
 ) -> Application:
     """The gate of partition 0 is closed, and acked by a consumer whose first pauses librdkafka drops."""
-    deaf = Deaf(confluent._Consumer, drops)
-    monkeypatch.setattr(confluent, "_Consumer", deaf)
+    deaf = Deaf(confluent_client.Consumer, drops)
+    monkeypatch.setattr(confluent_client, "Consumer", deaf)
     epoch = scene.hold(0)
     application = scene.application(**options)
     application.wait_flowing(1)
@@ -167,7 +168,7 @@ def test_records_that_come_with_their_assignment_are_withheld_where_the_pause_is
 def test_what_was_withheld_before_its_gate_was_read_is_read_once_it_opens(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, commit: str
 ) -> None:
-    monkeypatch.setattr(confluent, "_Consumer", Deaf(confluent._Consumer, drops=2))
+    monkeypatch.setattr(confluent_client, "Consumer", Deaf(confluent_client.Consumer, drops=2))
     monkeypatch.setattr(ControlLink, "ask", lambda *_: 10**6)  # the answer never comes
     with links_of_its_own(replace(scene.settings, open_unread=True, unreachable_after_s=2.0)):
         application = scene.application(commit=commit)
@@ -301,8 +302,8 @@ def test_a_partition_that_was_reset_before_its_gate_was_read_begins_at_its_targe
     first.close()
     before = scene.committed(0)
     looks = threading.Event()
-    turn = confluent._Driver._turn
-    monkeypatch.setattr(confluent._Driver, "_turn", lambda driver: turn(driver) if looks.is_set() else 0.05)
+    turn = confluent_driver.Driver._turn
+    monkeypatch.setattr(confluent_driver.Driver, "_turn", lambda driver: turn(driver) if looks.is_set() else 0.05)
     second = scene.application(commit=commit, hold_s=0.1)
     assert eventually(lambda: second.owned == {0, 1}, 90)
     scene.hold(0)
@@ -343,7 +344,8 @@ def test_a_partition_that_is_taken_away_just_after_it_was_reset_keeps_its_target
             time.sleep(delay_s)
         return TopicPartition(topic, *args)
 
-    monkeypatch.setattr(confluent, "_TopicPartition", later)
+    for module in (confluent_driver, confluent_offsets):
+        monkeypatch.setattr(module, "TopicPartition", later)
     application.close()
 
     assert application.error is None

@@ -27,7 +27,7 @@ from devstack.processes import eventually
 from support.clients import ConsumerFleet
 from support.gated_applications import Scene
 from support.stack_fixtures import Unique, topics_of
-from tidegate_agent import control
+from tidegate_agent import control, topic_description
 from tidegate_agent.control import ControlLink
 
 KINDS = ("librdkafka", "kafka-python", "aiokafka")
@@ -229,7 +229,8 @@ def test_where_it_is_to_be_open_an_unreadable_control_topic_holds_nothing_up_for
 def test_a_wrong_password_is_said_once_and_not_told(
     kafka_secure: KafkaCluster, unique: Unique, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_REQUEST_S", 1.0)
+    for module in (control, topic_description):
+        monkeypatch.setattr(module, "REQUEST_S", 1.0)
     secret = "not-the-password-4711"
     topic = unique("control")
     with caplog.at_level(logging.DEBUG):

@@ -9,19 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tidegate_agent.ages import Clock, PartitionTable
-from tidegate_agent.core import (
-    Begin,
-    Commit,
-    Committed,
-    Core,
-    Effect,
-    Forget,
-    Pause,
-    Position,
-    Resume,
-    Seek,
-    SendAcks,
-)
+from tidegate_agent.core import Core
+from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import GateTable, Known, Partition
 from tidegate_agent.records import Hold, HoldKey, PartitionKey, PartitionSeen
 from tidegate_agent.start import Rule, Start

@@ -12,7 +12,8 @@ import pytest
 
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, transaction_begins
 from tidegate_agent.ages import Clock
-from tidegate_agent.core import Begin, Committed, Core, Position, Seek, SendAcks
+from tidegate_agent.core import Core
+from tidegate_agent.effects import Begin, Committed, Position, Seek, SendAcks
 from tidegate_agent.gates import Gate, Known, Partition
 from tidegate_agent.start import Rule, Start
 

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from agent.unit.simulated import P0, P1, Client, Consumer
-from tidegate_agent.core import Commit, Committed, Pause, Position, Resume, Seek, SendAcks, Stage
+from tidegate_agent.effects import Commit, Committed, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import Partition
+from tidegate_agent.partition_state import Stage
 
 
 def owner(*, auto_commit: bool = False, read: int = 3) -> Consumer:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from agent.unit.simulated import P0, Consumer
-from tidegate_agent.core import Committed, Effect, Position, Stage
+from tidegate_agent.effects import Committed, Effect, Position
+from tidegate_agent.partition_state import Stage
 from tidegate_agent.records import Hold, HoldKey
 
 

@@ -7,8 +7,9 @@ import logging
 import pytest
 
 from agent.unit.simulated import P0, P1, Client, Consumer
-from tidegate_agent.core import Begin, Committed, Effect, Pause, Resume, Seek, Stage
+from tidegate_agent.effects import Begin, Committed, Effect, Pause, Resume, Seek
 from tidegate_agent.gates import Partition
+from tidegate_agent.partition_state import Stage
 from tidegate_agent.start import PATIENCE_S, Rule, Start
 
 AGE_MS = 60_000

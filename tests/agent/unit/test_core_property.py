@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.unit.simulated import P0, Client, Consumer
-from tidegate_agent.core import Stage
+from tidegate_agent.partition_state import Stage
 from tidegate_agent.start import Rule, Start
 
 NOW_MS = 1_763_700_000_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.unit.simulated import P0, P1, Client, Consumer
-from tidegate_agent.core import TELL_AGAIN_S, Pause, Resume, Stage
+from tidegate_agent.effects import Pause, Resume
+from tidegate_agent.lifecycle import TELL_AGAIN_S
+from tidegate_agent.partition_state import Stage
 
 
 def test_a_partition_that_was_not_paused_when_it_was_assigned_is_told_again() -> None:

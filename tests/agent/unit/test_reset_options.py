@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tidegate_agent import process
 from tidegate_agent.adapters import aiokafka as aiokafka_adapter
-from tidegate_agent.adapters import confluent
+from tidegate_agent.adapters import confluent_options
 from tidegate_agent.adapters import kafka_python as kafka_python_adapter
 from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.adapters.reset_options import take_out
@@ -141,10 +141,10 @@ def test_a_mistake_in_the_environment_is_logged_once_and_the_consumer_is_managed
 
 
 def test_librdkafka_itself_is_asked_whether_it_knows_a_property() -> None:
-    assert confluent._is_known("session.timeout.ms", "7000")
-    assert confluent._is_known("auto.commit.interval.ms", "-5"), "it knows it, and does not like the value"
-    assert not confluent._is_known(AGE, "1")
-    assert not confluent._is_known(NEW, "earliest")
+    assert confluent_options._is_known("session.timeout.ms", "7000")
+    assert confluent_options._is_known("auto.commit.interval.ms", "-5"), "it knows it, and does not like the value"
+    assert not confluent_options._is_known(AGE, "1")
+    assert not confluent_options._is_known(NEW, "earliest")
 
 
 def kafka_python_class(known: dict[str, Any] | None = None) -> type[Any]:

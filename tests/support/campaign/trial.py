@@ -32,7 +32,7 @@ from tidegate.clock import SystemClock
 from tidegate.control.standing import Standing
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.reset.store import Run as StoredRun
 
 PROPERTIES: Final = {

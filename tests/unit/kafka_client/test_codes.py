@@ -11,8 +11,8 @@ from kafka import errors as wire_errors
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka_client import codes
+from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.librdkafka import failure
-from tidegate.kafka_client.requests import check
 
 LOCAL_REFUSALS = frozenset(
     {

@@ -12,7 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kafka_client.group_descriptions import alive_by_listing, assigned
-from tidegate.kafka_client.requests import ListedGroup
+from tidegate.kafka_client.group_requests import ListedGroup
 
 VERSION = b"\x00\x00"
 

@@ -13,6 +13,7 @@ from kafka.protocol.parser import KafkaProtocol
 from support.fake_kafka import FakeKafka
 from support.scripted_wire import Answer, ByScript, coordinators, each, wire_to
 from tidegate.kafka.capabilities import BrokerApis, GroupKind, Support
+from tidegate.kafka_client.cluster_requests import broker_apis
 from tidegate.kafka_client.group_heartbeats import ConsumerGroupHeartbeatResponse, StreamsGroupHeartbeatResponse
 from tidegate.kafka_client.probe import KafkaProbe
 
@@ -104,4 +105,4 @@ def test_versions_and_features_are_read_off_the_connection() -> None:
         ApiVersions=lambda _, request: answered(request, told, newest=4),
     )
     features = {"group.version": 1, "streams.version": 0}
-    assert wire_to(brokers).apis() == [BrokerApis({28: (0, 5)}, features)]
+    assert broker_apis(wire_to(brokers)) == [BrokerApis({28: (0, 5)}, features)]

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Subscription, TopicPartition
+from tidegate.kafka_client import membership
+from tidegate.kafka_client.codes import MEMBER_ID_REQUIRED
 from tidegate.kafka_client.group_descriptions import assigned
 from tidegate.kafka_client.membership import KafkaMembership, assignment, subscription
-from tidegate.kafka_client.requests import MEMBER_ID_REQUIRED
 
 GROUP = "payments"
 
@@ -51,15 +52,20 @@ class Coordinator:
         self.rebalances += 1
         self.state = GroupState.PREPARING_REBALANCE
 
-    def leave_members(self, _group_id: str, members: list[tuple[str, str | None]]) -> frozenset[str]:
+    def leave_members(self, _: Any, _group_id: str, members: list[tuple[str, str | None]]) -> frozenset[str]:
         left = {member_id for member_id, _ in members} & self.pending
         self.pending -= left
         return frozenset(left)
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_hold_starts_a_rebalance_where_the_one_under_way_has_ended_meanwhile(ends: bool) -> None:
+def test_a_hold_starts_a_rebalance_where_the_one_under_way_has_ended_meanwhile(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coordinator: Any = Coordinator(ends_before_the_hold=ends)
+    monkeypatch.setattr(membership, "join_request", coordinator.join)
+    monkeypatch.setattr(membership, "send_join", coordinator.send_join)
+    monkeypatch.setattr(membership, "leave_members", coordinator.leave_members)
 
     with KafkaMembership(coordinator, coordinator, coordinator, lambda: coordinator).hold(GROUP) as hold:
         assert coordinator.state is GroupState.PREPARING_REBALANCE

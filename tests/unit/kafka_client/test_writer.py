@@ -26,10 +26,10 @@ from tidegate.kafka.errors import (
     Unavailable,
 )
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka_client import writer as writer_module
+from tidegate.kafka_client import transaction as transaction_module
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.codes import NOT_TAKEN_FROM_OUTSIDE
-from tidegate.kafka_client.requests import Wire
+from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter
 
 GROUP = "payments"
@@ -198,7 +198,7 @@ def test_a_partition_that_the_coordinator_does_not_know_yet_is_asked_for_again()
 def test_a_partition_that_stays_unknown_is_not_waited_for_as_long_as_a_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writer_module, "_NEW_PARTITION_S", 0.05)
+    monkeypatch.setattr(transaction_module, "_NEW_PARTITION_S", 0.05)
     brokers = brokers_that(TxnOffsetCommit=each(taken(0, UNKNOWN_TOPIC)))
     begun = time.monotonic()
     with pytest.raises(Unavailable, match="UnknownTopicOrPartition"):

@@ -38,7 +38,7 @@ from tidegate.reset.model import (
     ToOffset,
     Undo,
 )
-from tidegate.reset.planning.planner import PlanRefused
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
 from tidegate.reset.runs.fleet_job import Parts, SideBySide, patiently, plan_together

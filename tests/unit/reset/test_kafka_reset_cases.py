@@ -31,8 +31,8 @@ from tidegate.reset.model import (
     ToTimestamp,
 )
 from tidegate.reset.planning.offsets_csv import parse_offsets, write_group_offsets, write_offsets
-from tidegate.reset.planning.planner import PlanRefused, make_plan
-from tidegate.reset.planning.refusals import NOTHING_MATCHES, UNKNOWN_PARTITION
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import NOTHING_MATCHES, UNKNOWN_PARTITION, PlanRefused
 
 NOW: Final = START + timedelta(seconds=10)
 """Records are written at ``START`` unless a case says otherwise."""

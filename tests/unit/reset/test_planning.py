@@ -41,7 +41,8 @@ from tidegate.reset.planning import plan as planned
 from tidegate.reset.planning.checks import CHECKS
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
-from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
 
 SECOND = timedelta(seconds=1)

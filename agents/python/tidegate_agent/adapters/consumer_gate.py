@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate_agent.core import Core, Effect
+from tidegate_agent.core import Core
+from tidegate_agent.effects import Effect
 from tidegate_agent.gates import Known, Partition
 
 log = logging.getLogger("tidegate_agent")

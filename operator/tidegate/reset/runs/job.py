@@ -20,7 +20,8 @@ from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
 from tidegate.reset.planning.counts import gather_counts
-from tidegate.reset.planning.planner import PlanRefused, make_plan
+from tidegate.reset.planning.planner import make_plan
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import RunStore, StaleAttempt
 
 T = TypeVar("T")

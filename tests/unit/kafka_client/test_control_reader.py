@@ -10,8 +10,8 @@ import pytest
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka_client import control
-from tidegate.kafka_client.control import KafkaControlTopics
+from tidegate.kafka_client import control_reader
+from tidegate.kafka_client.control_reader import ControlReader
 
 TOPIC = "__tidegate"
 UNKNOWN = UnknownPartitions(frozenset({TopicPartition(TOPIC, 0)}))
@@ -33,9 +33,9 @@ class Leaders:
 def _ends(*answers: int | KafkaFailure) -> dict[tuple[str, int], int]:
     nobody: Any = None
     leaders: Any = Leaders(answers)
-    topics = KafkaControlTopics(Connection(bootstrap_servers="127.0.0.1:1"), nobody, leaders)
-    topics._next = {(TOPIC, 0): 0}
-    return topics._known_ends()
+    reader = ControlReader(Connection(bootstrap_servers="127.0.0.1:1"), (TOPIC, f"{TOPIC}-acks"), nobody, leaders)
+    reader._next = {(TOPIC, 0): 0}
+    return reader._known_ends()
 
 
 def test_a_topic_that_was_made_just_now_is_asked_for_again() -> None:
@@ -43,7 +43,7 @@ def test_a_topic_that_was_made_just_now_is_asked_for_again() -> None:
 
 
 def test_a_topic_that_stays_unknown_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_MADE_S", 0.0)
+    monkeypatch.setattr(control_reader, "_MADE_S", 0.0)
     with pytest.raises(Unavailable, match=f"read topic {TOPIC}: it is being deleted"):
         _ends(UNKNOWN, UNKNOWN, 7)
 

@@ -22,7 +22,10 @@ from tidegate.kafka.errors import (
 )
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client import log_offsets
+from tidegate.kafka_client.cluster_requests import broker_apis, describe_topics
+from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.log_offsets import LATEST, LogOffsets
+from tidegate.kafka_client.offset_requests import fetch_many
 from tidegate.kafka_client.writer import KafkaOffsetWriter
 
 GROUP = "payments"
@@ -107,7 +110,7 @@ def test_groups_are_asked_for_by_coordinator_and_only_those_that_moved_again() -
     brokers = ByScript(FindCoordinator=found, OffsetFetch=fetched)
     groups = [f"g-{number}" for number in range(600)]
 
-    assert wire_to(brokers).fetch_many(groups) == {group: {} for group in groups}
+    assert fetch_many(wire_to(brokers), groups) == {group: {} for group in groups}
 
     sizes = [(node, len(request.groups)) for name, node, request in brokers.asked if name == "OffsetFetch"]
     assert sorted(sizes) == [(0, 100), (0, 200), (1, 1), (1, 100), (1, 200)]
@@ -124,7 +127,7 @@ def test_thousands_of_groups_have_the_time_of_each_thousand() -> None:
     limited = wire.deadline
     wire.deadline = lambda *given: begun.append(time.monotonic()) or limited(*given)  # type: ignore[method-assign]
 
-    assert wire.fetch_many(groups) == {group: {} for group in groups}
+    assert fetch_many(wire, groups) == {group: {} for group in groups}
 
     assert len(begun) == len(brokers.nodes_asked("FindCoordinator")) == 3
     assert len(brokers.nodes_asked("OffsetFetch")) == 13
@@ -149,10 +152,10 @@ def test_the_broker_that_answered_last_is_asked_first_and_the_others_where_it_is
 
     brokers = ByScript(Metadata=answer)
     wire = wire_to(brokers)
-    wire.described([], what="look")
-    wire.described([], what="look")
+    describe_topics(wire, [], what="look")
+    describe_topics(wire, [], what="look")
     silent.add(1)
-    wire.described([], what="look")
+    describe_topics(wire, [], what="look")
     assert brokers.nodes_asked("Metadata") == [0, 1, 1, 1, 0, 2]
     assert not brokers.closed
 
@@ -160,21 +163,21 @@ def test_the_broker_that_answered_last_is_asked_first_and_the_others_where_it_is
 def test_where_all_are_silent_the_next_call_begins_at_the_bootstrap_servers() -> None:
     brokers = ByScript(Metadata=each(Unavailable("silence")))
     with pytest.raises(Unavailable, match="silence"):
-        wire_to(brokers).described([], what="look")
+        describe_topics(wire_to(brokers), [], what="look")
     assert brokers.closed
 
 
 def test_who_had_no_time_for_an_answer_does_not_end_what_others_wait_for() -> None:
     brokers = ByScript(Metadata=each(Unavailable("silence")))
     with pytest.raises(Unavailable, match="silence"):
-        wire_to(brokers).described([], what="look", deadline=time.monotonic())
+        describe_topics(wire_to(brokers), [], what="look", deadline=time.monotonic())
     assert not brokers.closed
 
 
 def test_a_refused_login_is_told_at_once() -> None:
     brokers = ByScript(Metadata=each(NotAuthenticated("who are you")))
     with pytest.raises(NotAuthenticated):
-        wire_to(brokers).described([], what="look")
+        describe_topics(wire_to(brokers), [], what="look")
     assert brokers.nodes_asked("Metadata") == [0]
 
 
@@ -182,7 +185,7 @@ def test_a_broker_that_takes_none_for_alive_is_not_believed() -> None:
     """One that was frozen says so of itself, too: there would be no groups at all."""
     listed = Row(error_code=0, groups=[])
     brokers = ByScript(Metadata=each(described(brokers=0), described(brokers=2)), ListGroups=each(listed))
-    assert wire_to(brokers).list_groups() == ()
+    assert list_groups(wire_to(brokers)) == ()
     assert brokers.nodes_asked("ListGroups") == [0, 1]
 
 
@@ -193,7 +196,7 @@ def test_groups_are_not_listed_without_those_of_a_broker_that_is_silent() -> Non
         return Row(error_code=0, groups=[])
 
     with pytest.raises(Unavailable, match="silence"):
-        wire_to(ByScript(Metadata=each(described(0)), ListGroups=listed)).list_groups()
+        list_groups(wire_to(ByScript(Metadata=each(described(0)), ListGroups=listed)))
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
@@ -296,7 +299,7 @@ def three_brokers(*_: Any) -> Any:
 )
 def test_each_broker_tells_its_versions_and_which_features_are_on(answer: Any, features: dict[str, int] | None) -> None:
     brokers = ByScript(Metadata=three_brokers, ApiVersions=each(answer))
-    assert wire_to(brokers).apis() == [BrokerApis({28: (0, 5)}, features)] * 3
+    assert broker_apis(wire_to(brokers)) == [BrokerApis({28: (0, 5)}, features)] * 3
     assert brokers.nodes_asked("ApiVersions") == [0, 1, 2]
 
 
@@ -306,6 +309,6 @@ def test_brokers_that_are_away_tell_nothing_and_the_others_are_heard() -> None:
             raise Unavailable("it is dead")
         return versions()
 
-    assert len(wire_to(ByScript(Metadata=three_brokers, ApiVersions=one_away)).apis()) == 2
+    assert len(broker_apis(wire_to(ByScript(Metadata=three_brokers, ApiVersions=one_away)))) == 2
     with pytest.raises(Unavailable, match="all dead"):
-        wire_to(ByScript(Metadata=three_brokers, ApiVersions=each(Unavailable("all dead")))).apis()
+        broker_apis(wire_to(ByScript(Metadata=three_brokers, ApiVersions=each(Unavailable("all dead")))))

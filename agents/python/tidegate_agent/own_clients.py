@@ -1,0 +1,55 @@
+"""The agent's own clients of Kafka: how they reach the application's cluster, and where their log goes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+log = logging.getLogger("tidegate_agent")
+
+_CONNECTION: Final = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "security.protocol",
+    "enable.ssl.certificate.verification",
+    "enable.sasl.oauthbearer.unsecure.jwt",
+    "oauth_cb",
+    "broker.address.family",
+    "broker.address.ttl",
+    "client.dns.lookup",
+    "socket.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.connection.setup.timeout.ms",
+    "resolve_cb",
+)
+_CONNECTION_PREFIXES: Final = ("sasl.", "ssl.", "ssl_", "https.", "retry.backoff", "reconnect.backoff")
+
+
+def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's librdkafka settings those that say how it reaches its cluster, and who it is there."""
+    found = {
+        name: value for name, value in config.items() if name in _CONNECTION or name.startswith(_CONNECTION_PREFIXES)
+    }
+    found["client.id"] = f"{config.get('client.id') or 'rdkafka'}-tidegate"
+    return found
+
+
+def plain(kind: Any) -> Any:
+    """The client library's own class, where the agent has put its own in its place."""
+    return getattr(kind, "tidegate_plain", kind)
+
+
+class _Silent(logging.Handler):
+    """The clients' own log lines say what the agent says itself, once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.debug("client: %s", record.getMessage())
+
+
+def client_log() -> logging.Logger:
+    logger = logging.getLogger("tidegate_agent.clients")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(_Silent())
+    return logger

@@ -1,0 +1,232 @@
+"""Reading the control and ack topics, from their start and on: gates, and the acks that agents give."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
+
+from tidegate.control.acks import Acks
+from tidegate.control.gates import Gates
+from tidegate.control.records import Ack, AckKey, Unreadable, decode
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.rights import on_topics
+from tidegate.kafka_client.codes import UNKNOWN_PARTITION
+from tidegate.kafka_client.control_description import describe_existing, topic_id
+from tidegate.kafka_client.librdkafka import failure, log_append_time, silent_logger
+from tidegate.kafka_client.log_offsets import LATEST, LogOffsets
+from tidegate.kafka_client.settings import librdkafka_config
+from tidegate.kafka_client.wire import Wire
+
+_TIMEOUT_S: Final = 15.0
+_MADE_S: Final = 3.0
+"""Until every broker has heard of a new topic."""
+_POLL_S: Final = 0.05
+_BATCH: Final = 1000
+
+# A topic that was deleted while it was read: the next call sees that. And librdkafka looks for the coordinator of the
+# group that it wants named, though nothing is joined or committed: no right on that group is needed.
+_PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+class ControlReader:
+    """What the two topics hold, as far as it was read. Connects on first use; calls must not overlap."""
+
+    def __init__(self, connection: Connection, names: tuple[str, str], wire: Wire, log_offsets: LogOffsets) -> None:
+        """``names``: of the control topic and of the ack topic."""
+        self._connection = connection
+        self._wire = wire
+        self._log_offsets = log_offsets
+        self._names = names
+        self._closed = False
+        self._consumer: Consumer | None = None
+        self._ids: tuple[str, ...] = ()
+        self._next: dict[tuple[str, int], int] = {}
+        self._end = 0
+        """The control topic's log end offset, as it was at some time before now."""
+        self._gates = Gates()
+        self._acks = Acks()
+        self._acks_of: tuple[str, ...] = ()
+        """The ids of the topics that ``_acks`` is of."""
+        self._unreadable: Counter[str] = Counter()
+
+    @property
+    def exist(self) -> bool:
+        """Whether there were both topics when they were read last."""
+        return bool(self._ids) and all(self._ids)
+
+    @property
+    def unreadable(self) -> int:
+        return self._unreadable.total()
+
+    def gates(self, groups: Collection[str]) -> Gates:
+        """As they were read last, with the acks of these groups."""
+        return self._gates.copy(self._acks.of(groups), heard=self._acks.heard)
+
+    def acks_ahead(self) -> Collection[AckKey]:
+        """Acks of epochs that the control topic has not come to."""
+        return self._acks.ahead()
+
+    def close(self) -> None:
+        self._closed = True
+        self._forget()
+
+    def refresh(self, groups: Collection[str], wait_s: float) -> None:
+        """Read to the ends; where nothing is new, wait up to ``wait_s`` for it. Raises ``KafkaFailure``s.
+
+        Acks are kept of groups that were named here once.
+        """
+        if self._closed:
+            raise Unavailable(f"read topic {self._names[0]}: the connection was closed")
+        described = describe_existing(self._wire, self._names)
+        ids = tuple(topic_id(described[n]) if n in described else "" for n in self._names)
+        if ids != self._ids:
+            self._begin(described, ids)
+        if self._acks.ask(groups) and self._consumer is not None:
+            self._rewind_acks(self._consumer)
+        if self._consumer is not None:
+            self._catch_up(self._consumer, wait_s)
+        elif wait_s > 0:
+            time.sleep(min(wait_s, _POLL_S))
+
+    def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
+        """Read from the start whatever topics there are: they were created, or deleted and created anew."""
+        self._forget()
+        self._ids = ids
+        if ids != self._acks_of:
+            self._acks.topic_recreated()
+            self._acks_of = ids
+        if not described:
+            return
+        self._consumer = Consumer(
+            librdkafka_config(
+                self._connection,
+                **{
+                    # A group id is mandatory in librdkafka; nothing is ever joined or committed with it.
+                    "group.id": "tidegate-control",
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_uncommitted",
+                    "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 500,
+                    "fetch.error.backoff.ms": 50,
+                },
+            ),
+            logger=silent_logger(),
+        )
+        partitions = [(n, p.partition_index) for n in self._names if n in described for p in described[n].partitions]
+        self._next = dict.fromkeys(partitions, 0)
+        self._consumer.assign([ClientTopicPartition(name, p, OFFSET_BEGINNING) for name, p in partitions])
+
+    def _rewind_acks(self, consumer: Consumer) -> None:
+        """Read the ack topic from its start again: it may speak of groups that nobody had asked about."""
+        self._acks.rewind()
+        self._unreadable[self._names[1]] = 0
+        self._next |= {partition: 0 for partition in self._next if partition[0] == self._names[1]}
+        consumer.assign([ClientTopicPartition(*p, at or OFFSET_BEGINNING) for p, at in self._next.items()])
+
+    def _forget(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+        self._acks.rewind()
+        self._ids, self._next, self._end, self._gates, self._unreadable = (), {}, 0, Gates(), Counter()
+
+    def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
+        """Read to the ends as they are now; then wait for more where nothing was read."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        ends = self._known_ends()
+        read = 0
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
+            read += self._take(consumer, _POLL_S)
+        patience = time.monotonic() + wait_s
+        while not read and time.monotonic() < patience:
+            read += self._take(consumer, min(_POLL_S, wait_s))
+
+    def _known_ends(self) -> dict[tuple[str, int], int]:
+        """``_ends``, also of topics that the brokers do not know yet."""
+        deadline = time.monotonic() + _MADE_S
+        while True:
+            try:
+                return self._ends()
+            except UnknownPartitions as error:
+                if time.monotonic() > deadline:
+                    name = min(error.partitions).topic
+                    raise Unavailable(f"read topic {name}: it is being deleted, or was made just now") from error
+            time.sleep(_POLL_S)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """Asked for on other connections than the consumer's, which are busy waiting for new records."""
+        asked = {TopicPartition(*partition): LATEST for partition in self._next}
+        found = self._log_offsets.at(asked, f"read the end of topic {self._names[0]}")
+        ends = {(partition.topic, partition.partition): end for partition, end in found.items()}
+        self._end = max((end for (name, _), end in ends.items() if name == self._names[0]), default=0)
+        return ends
+
+    def _take(self, consumer: Consumer, wait_s: float) -> int:
+        taken = 0
+        try:
+            # consume() alone would wait for a full batch.
+            first = consumer.poll(wait_s)
+            messages = [] if first is None else [first, *consumer.consume(_BATCH, 0)]
+        except KafkaException as error:
+            raise failure(error.args[0], f"read topic {self._names[0]}") from error
+        acks: list[tuple[AckKey, Ack | None, int, int]] = []
+        for message in messages:
+            problem = message.error()
+            if problem is not None:
+                if problem.retriable() or problem.code() in _PASSING:
+                    continue
+                # It is said once for each assignment, and the records do not come: the next call begins anew.
+                self._forget()
+                name = message.topic() or self._names[0]
+                raise failure(problem, f"read topic {name}", *on_topics("Read", [name]))
+            topic, number, offset = message.topic(), message.partition(), message.offset()
+            if topic is None or number is None or offset is None:
+                continue
+            taken += 1
+            self._next[topic, number] = offset + 1
+            try:
+                key, value = decode(message.key(), message.value())
+            except Unreadable:
+                self._unreadable[topic] += 1
+                continue
+            # Each kind counts in its own topic only: whoever may write acks sets no holds.
+            if isinstance(key, AckKey) is not (topic == self._names[1]):
+                self._unreadable[topic] += 1
+            elif isinstance(key, AckKey):
+                acks.append((key, value if isinstance(value, Ack) else None, number, offset))
+            else:
+                self._gates.take(key, value, offset, log_append_time(message))
+        self._take_acks(acks)
+        if not messages:
+            # The last records of a compacted log may be gone: the position tells that there is nothing more.
+            for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
+                if position.offset is not None and position.offset > self._next[position.topic, position.partition]:
+                    self._next[position.topic, position.partition] = position.offset
+        return taken
+
+    def _take_acks(self, records: Collection[tuple[AckKey, Ack | None, int, int]]) -> None:
+        """Acks with their partitions and offsets, which are judged by the control topic's end: as it was when a record
+        came, which it may have to be asked for."""
+        decided = self._acks.is_decided
+        if not all(ack is None or decided(ack, number, at, self._end) for _, ack, number, at in records):
+            try:
+                self._known_ends()
+            except KafkaFailure:
+                # They were taken off the consumer's queue: read again, from the start.
+                self._forget()
+                raise
+        for _, _, number, at in records:
+            self._acks.looked(number, at + 1, self._end)
+        for record in records:
+            self._acks.take(*record)
