@@ -37,7 +37,7 @@ from tidegate.reset.model import (
     Undo,
     Way,
 )
-from tidegate.reset.planning import plan as planned
+from tidegate.reset.planning import refusals
 from tidegate.reset.planning.checks import CHECKS
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
@@ -350,103 +350,103 @@ def test_nothing_is_allowed_by_no_pattern() -> None:
     [
         pytest.param(
             request(ToEarliest(), group_id="nobody"),
-            planned.NOTHING_MATCHES,
+            refusals.NOTHING_MATCHES,
             "group nobody does not exist",
             id="no group",
         ),
         pytest.param(
             request(ToEarliest(), Selection("pay*")),
-            planned.NOTHING_MATCHES,
+            refusals.NOTHING_MATCHES,
             "no partition matches pay*",
             id="no match",
         ),
         pytest.param(
-            request(ToEarliest(), Selection("payments")), planned.UNKNOWN_TOPIC, "payments", id="no such topic"
+            request(ToEarliest(), Selection("payments")), refusals.UNKNOWN_TOPIC, "payments", id="no such topic"
         ),
         pytest.param(
             request(ToEarliest(), Selection("orders", frozenset({1, 3, 7}))),
-            planned.UNKNOWN_PARTITION,
+            refusals.UNKNOWN_PARTITION,
             "orders-3, orders-7 (orders has 3)",
             id="no such partition",
         ),
         pytest.param(
             request(ToEarliest(), Selection("__consumer_offsets")),
-            planned.INTERNAL_TOPIC,
+            refusals.INTERNAL_TOPIC,
             "__consumer_offsets",
             id="internal topic",
         ),
         pytest.param(
             request(ToEarliest(), Selection("orders"), allowed=["refunds-*"]),
-            planned.TOPIC_NOT_ALLOWED,
+            refusals.TOPIC_NOT_ALLOWED,
             "allows topics refunds-*, and not orders",
             id="topic not allowed",
         ),
         pytest.param(
-            request(ToEarliest(), allowed=["refunds"]), planned.TOPIC_NOT_ALLOWED, "and not orders", id="group's topic"
+            request(ToEarliest(), allowed=["refunds"]), refusals.TOPIC_NOT_ALLOWED, "and not orders", id="group's topic"
         ),
         pytest.param(
             request(ShiftBy(1), ALL_ORDERS),
-            planned.NO_COMMITTED_OFFSET,
+            refusals.NO_COMMITTED_OFFSET,
             "shift offset for partition orders-2 since there is no current committed offset",
             id="shift without commit",
         ),
-        pytest.param(request(FromGroup("g")), planned.SAME_GROUP, "its own offsets", id="same group"),
+        pytest.param(request(FromGroup("g")), refusals.SAME_GROUP, "its own offsets", id="same group"),
         pytest.param(
             request(FromGroup("nobody")),
-            planned.SOURCE_WITHOUT_OFFSETS,
+            refusals.SOURCE_WITHOUT_OFFSETS,
             "group nobody has no committed",
             id="no source",
         ),
         pytest.param(
             request(FromFile(rows({TopicPartition("payments", 0): 1}), "f")),
-            planned.UNKNOWN_TOPIC,
+            refusals.UNKNOWN_TOPIC,
             "payments",
             id="row of an unknown topic",
         ),
         pytest.param(
             request(FromFile(rows({TopicPartition("orders", 9): 1}), "f")),
-            planned.UNKNOWN_PARTITION,
+            refusals.UNKNOWN_PARTITION,
             "orders-9",
             id="row of an unknown partition",
         ),
         pytest.param(
             request(FromFile(rows({AUDIT: 1}), "f"), allowed=["orders"]),
-            planned.TOPIC_NOT_ALLOWED,
+            refusals.TOPIC_NOT_ALLOWED,
             "not audit",
             id="row of a forbidden topic",
         ),
         pytest.param(
             request(FromFile(rows({TopicPartition("__consumer_offsets", 0): 1}), "f")),
-            planned.INTERNAL_TOPIC,
+            refusals.INTERNAL_TOPIC,
             "__consumer_offsets",
             id="row of an internal topic",
         ),
-        pytest.param(request(FromFile((), "f")), planned.NOTHING_MATCHES, "f has no row", id="no rows"),
+        pytest.param(request(FromFile((), "f")), refusals.NOTHING_MATCHES, "f has no row", id="no rows"),
         pytest.param(
             request(FromFile(rows({AUDIT: 1}), "f"), ALL_ORDERS),
-            planned.NOTHING_MATCHES,
+            refusals.NOTHING_MATCHES,
             "not in f: 3 partitions",
             id="no row selected",
         ),
         pytest.param(
             request(Undo("before", rows({ORDERS[0]: 1}), topic_ids=(("orders", "another"),))),
-            planned.TOPIC_RECREATED,
+            refusals.TOPIC_RECREATED,
             "since run before, so its offsets mean other records: orders",
             id="recreated topic",
         ),
         pytest.param(
             request(Undo("before", rows({TopicPartition("payments", 0): 1}))),
-            planned.UNKNOWN_TOPIC,
+            refusals.UNKNOWN_TOPIC,
             "payments",
             id="deleted topic",
         ),
         pytest.param(
             request(Undo("before", (), (ORDERS[0],))),
-            planned.NOTHING_MATCHES,
+            refusals.NOTHING_MATCHES,
             "run before found no committed offset there",
             id="nothing to undo",
         ),
-        pytest.param(request(Undo("before", ())), planned.NOTHING_MATCHES, "run before changed no", id="empty run"),
+        pytest.param(request(Undo("before", ())), refusals.NOTHING_MATCHES, "run before changed no", id="empty run"),
     ],
 )
 def test_refusals(kafka: FakeKafka, asked: RunRequest, reason: str, says: str) -> None:
@@ -460,7 +460,7 @@ def test_an_undone_run_can_leave_out_a_recreated_topic(kafka: FakeKafka) -> None
     kafka.delete_topic("audit")
     kafka.create_topic("audit", 1)
     undo = Undo("before", rows({ORDERS[0]: 15, AUDIT: 3}), topic_ids=ids)
-    assert refusal(kafka, request(undo)).reason == planned.TOPIC_RECREATED
+    assert refusal(kafka, request(undo)).reason == refusals.TOPIC_RECREATED
     assert targets(kafka, request(undo, Selection("orders"))) == {"orders-0": 15}
 
 
@@ -468,14 +468,14 @@ def test_an_undone_run_can_leave_out_a_recreated_topic(kafka: FakeKafka) -> None
 def test_groups_whose_place_is_more_than_offsets_are_refused(kafka: FakeKafka, kind: GroupType) -> None:
     kafka.set_group("g", kind)
     refused = refusal(kafka, request(ToEarliest()))
-    assert refused.reason == planned.UNSUPPORTED_GROUP
+    assert refused.reason == refusals.UNSUPPORTED_GROUP
     assert f"is a {kind} group" in refused.message
 
 
 def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> None:
     FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None).start()
     refused = refusal(kafka, request(ToEarliest()))
-    assert refused.reason == planned.UNSUPPORTED_GROUP
+    assert refused.reason == refusals.UNSUPPORTED_GROUP
     assert "Kafka Streams" in refused.message
 
 
@@ -502,7 +502,7 @@ def test_what_the_brokers_do_not_take_is_refused_before_anything_is_moved(
 
     refused = refusal(kafka, request(ToEarliest()))
 
-    assert refused.reason == planned.UNSUPPORTED_BY_BROKERS
+    assert refused.reason == refusals.UNSUPPORTED_BY_BROKERS
     assert "UNKNOWN_MEMBER_ID" in refused.message
     assert says in refused.message
     assert not {"fence", "send", "alter", "leave", "rebalance"} & set(kafka.calls)
