@@ -61,7 +61,7 @@ def _cell(
 
 CELLS = (
     _cell(ClientKind.LIBRDKAFKA, Way.BARRIER, assignor="range"),
-    _cell(ClientKind.LIBRDKAFKA, Way.HANDOVER, assignor="range", static=True, isolation="read_uncommitted"),
+    _cell(ClientKind.LIBRDKAFKA, Way.BARRIER, assignor="range", static=True, isolation="read_uncommitted"),
     _cell(ClientKind.JAVA, Way.HANDOVER, assignor="cooperative-sticky"),
     _cell(ClientKind.JAVA, Way.HANDOVER, protocol=GroupProtocol.CONSUMER),
 )
@@ -114,9 +114,9 @@ def _check(cell: Cell, outcomes: Sequence[Outcome]) -> None:
     assert len(outcomes) == 1
     [outcome] = outcomes
     assert outcome.is_good, str(outcome)
-    # A group whose transactions stay open is handed over.
+    # A group whose transactions stay open is handed over. Agents do not close a gate over one in time, either.
     way = WAYS[replace(cell, commit=CommitMode.TRANSACTIONS).name]
-    assert outcome.way in {way, Way.HANDOVER}, str(outcome)
+    assert outcome.way in {way, Way.HANDOVER} | ({Way.BARRIER} if way is Way.GATED else set()), str(outcome)
 
 
 @pytest.mark.parametrize("cell", [cell for cell, _ in CELLS], ids=_id)

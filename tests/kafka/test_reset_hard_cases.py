@@ -243,7 +243,8 @@ def _nobody_waits_for_a_frozen_member(cell: Cell, way: Way, bootstrap: str, fold
 STORIES |= {
     "barrier_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, LIBRDKAFKA, Way.BARRIER),
     "leading_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, FRANZ_GO, Way.LEADING),
-    "handover_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, STATIC, Way.HANDOVER),
+    "static_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, STATIC, Way.BARRIER),
+    "handover_nobody_waits_for_a_frozen_member": partial(_nobody_waits_for_a_frozen_member, COOPERATIVE, Way.HANDOVER),
 }
 
 
@@ -353,7 +354,8 @@ _DEATHS: Mapping[str, tuple[Cell, Phase, float]] = {
     "barrier_held": (LIBRDKAFKA, Phase.PAUSING, 0.25),
     "barrier_watching": (LIBRDKAFKA, Phase.VERIFYING, 0.0),
     "handover_about_to_begin": (COOPERATIVE, Phase.PAUSING, 0.0),
-    "handover_held": (STATIC, Phase.PAUSING, 0.25),
+    "static_held": (STATIC, Phase.PAUSING, 0.25),
+    "handover_held": (COOPERATIVE, Phase.PAUSING, 0.25),
     "handover_midway": (KIP_848, Phase.PAUSING, 0.03),
     "handover_watching": (KIP_848, Phase.VERIFYING, 0.0),
     # The Handover before it takes about a second; then a heartbeat passes, and members come back twice.
