@@ -33,7 +33,8 @@ from tidegate.reset.applying.gates import RunGates, hold_of
 from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.owners import look
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
-from tidegate.reset.applying.sequences import JoinNotHeld, Sequences
+from tidegate.reset.applying.sequences import Sequences
+from tidegate.reset.applying.steps import JoinNotHeld
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Pace, Tuning
 from tidegate.reset.applying.verify import Verdict, Watched
 from tidegate.reset.model import MAX_UNREAD, PartitionOffset, Phase, Plan, Progress, RunResult, Way, noted

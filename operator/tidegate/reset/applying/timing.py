@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.kafka.errors import Unavailable
 
 T = TypeVar("T")
+
+NOTICED_S: Final = 1.0
+"""How much later than a heartbeat an owner that was made to leave is back."""
 
 
 @dataclass(frozen=True, slots=True)
