@@ -10,7 +10,8 @@ from collections.abc import Collection
 from typing import Final
 
 from tidegate.find.survey import NO_TOPIC_OVER_THERE
-from tidegate.reset.applying.apply import APPLIED, APPLY_REASONS
+from tidegate.reset.applying.apply import APPLIED
+from tidegate.reset.applying.failures import APPLY_REASONS
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import fleet, reasons, request

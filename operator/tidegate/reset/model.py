@@ -1,7 +1,7 @@
 """The values of a reset: where to (targets), what it would do (plan), what was asked (request), how it went (result).
 
-Only values; pydantic reads and writes them as JSON (``tidegate.reset.stores``), because they travel between the
-operator, the Spark driver and its executors.
+Only values; pydantic reads and writes them as JSON (``tidegate.reset.codec``), because they travel between the
+operator, the Spark driver and its executors. One module, because most who use it take values of several of these kinds.
 """
 
 from __future__ import annotations

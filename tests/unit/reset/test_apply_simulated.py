@@ -23,8 +23,9 @@ from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.reset.applying.apply import MAX_ROUNDS, GroupReset
+from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
+from tidegate.reset.applying.rounds import MAX_ROUNDS
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ApplySettings,

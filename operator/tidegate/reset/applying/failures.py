@@ -1,0 +1,52 @@
+"""Why a plan could not be applied: what ends a run, and the reason that the condition gives for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Unavailable, UnknownPartitions
+from tidegate.kafka.model import TopicPartition
+from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Partitions
+from tidegate.reset.applying.timing import DeadlinePassed, NotReady
+
+
+class DidNotHold(Exception):
+    """Owners went on overwriting the targets. ``what`` they do, for a person."""
+
+    def __init__(self, partitions: Collection[TopicPartition], what: str = "") -> None:
+        self.partitions = frozenset(partitions)
+        what = what or f"after {MAX_ROUNDS} rounds owners still go on from old positions, not from the target"
+        names = ", ".join(map(str, sorted(self.partitions)[:10]))
+        super().__init__(f"{what}, of: {names}")
+
+
+class PlanOutdated(Exception):
+    """The cluster has changed since the plan was made, so its targets no longer mean what was approved."""
+
+
+FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated)
+
+_REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (DeadlinePassed, "DeadlineExceeded"),
+    (DidNotHold, "Overwritten"),
+    (PlanOutdated, "PlanOutdated"),
+    (NotReady, "GroupNotReady"),
+    (NotAuthorized, "NotAuthorized"),
+    (UnknownPartitions, "UnknownPartitions"),
+    (Unavailable, "KafkaUnavailable"),
+    (OutcomeUnknown, "OutcomeUnknown"),
+)
+
+_ANY_OTHER: Final = "RefusedByKafka"
+
+APPLY_REASONS: Final = (*(reason for _, reason in _REASONS), _ANY_OTHER)
+"""Why a plan could not be applied."""
+
+
+def reason_of(error: Exception) -> str:
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), _ANY_OTHER)
+
+
+def overwritten_by(error: Exception) -> Partitions:
+    return error.partitions if isinstance(error, DidNotHold) else NO_PARTITIONS

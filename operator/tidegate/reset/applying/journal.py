@@ -1,0 +1,110 @@
+"""A run's journal: what its writer is about to do, written before it is done, and what earlier ones have written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from tidegate.clock import Clock
+from tidegate.kafka.model import Member, TopicPartition
+from tidegate.reset.applying.claim import GroupClaim
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
+from tidegate.reset.applying.state import RunState
+from tidegate.reset.model import PartitionOffset, Phase, Progress, Way, noted
+from tidegate.reset.store import Run, RunStore
+from tidegate.reset.ways import Choice
+
+REBALANCING: Final = frozenset({Way.BARRIER, Way.LEADING, Way.HANDOVER})
+"""The ways by which a run begins a rebalance."""
+
+
+class Journal:
+    """Of one run, for one writer of it. Every write raises ``StaleAttempt`` where somebody has taken the run over."""
+
+    def __init__(
+        self, run: Run, attempt: int, store: RunStore, clock: Clock, claim: GroupClaim, state: RunState
+    ) -> None:
+        self.attempt = attempt
+        self._entries = run.journal
+        self._store = store
+        self._clock = clock
+        self._claim = claim
+        self._state = state
+
+    @property
+    def intents(self) -> list[Progress]:
+        """The lines that tell of a round."""
+        return [entry for entry in self._entries if entry.round > 0]
+
+    def offsets_before(self) -> dict[TopicPartition, int]:
+        """Where the group stood before the run."""
+        return {b.topic_partition: b.offset for entry in self.intents for b in entry.before}
+
+    def began_a_join(self) -> datetime | None:
+        """When the last round was to begin by which the run, or a dead writer of it, began a rebalance."""
+        return next((e.at for e in reversed(self.intents) if e.way in REBALANCING), None)
+
+    def tell_round(
+        self,
+        phase: Phase,
+        pending: Partitions,
+        choice: Choice,
+        owners: tuple[Member, ...],
+        again: Partitions = NO_PARTITIONS,
+    ) -> None:
+        """What the present round is about to do, or has come to; ``owners``: who is made to let go."""
+        reason, why = self._state.putting_back or ("", choice.because)
+        tells_before = not (self._state.told_before or self._state.putting_back)
+        self._append(
+            Progress(
+                phase=phase,
+                at=self._clock.now(),
+                attempt=self.attempt,
+                way=choice.way,
+                round=self._state.round,
+                before=as_tuple(self._state.before) if tells_before else (),
+                releasing=tuple(m.member_id for m in owners),
+                pending=tuple(sorted(pending)),
+                again=tuple(sorted(again)),
+                message=why,
+                putting_back=reason,
+                claim=self._claim.epoch,
+            )
+        )
+        self._state.told_before = True
+
+    def tell_again(self, last: Progress, again: Partitions) -> None:
+        """Of the round of ``last``, the partitions that are known to need another one."""
+        self._append(
+            replace(
+                last,
+                phase=Phase.VERIFYING,
+                at=self._clock.now(),
+                attempt=self.attempt,
+                before=(),
+                again=tuple(sorted(again)),
+            )
+        )
+
+    def tell_waiting(self, waits_for: str) -> None:
+        """Why nothing goes on for now, for a person."""
+        last = self._entries[-1] if self._entries else None
+        self._append(
+            Progress(
+                phase=last.phase if last is not None else Phase.APPLYING,
+                at=self._clock.now(),
+                attempt=self.attempt,
+                way=self._state.way,
+                waits_for=waits_for,
+            )
+        )
+
+    def _append(self, entry: Progress) -> None:
+        self._store.append(entry, attempt=self.attempt)
+        self._entries = noted(self._entries, entry)
+
+
+def as_tuple(offsets: Mapping[TopicPartition, int]) -> tuple[PartitionOffset, ...]:
+    return tuple(PartitionOffset(p.topic, p.partition, offset) for p, offset in sorted(offsets.items()))

@@ -1,0 +1,79 @@
+"""A last look at the group of a run that has succeeded: who goes on from the targets already, and who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from tidegate.kafka.model import Member, TopicPartition
+from tidegate.printable import visible
+from tidegate.reset.applying.context import RunContext
+from tidegate.reset.model import MAX_UNREAD
+
+_WHOSE_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """``waiting``: partitions with records to read of which it is not known that they are read from the target on, and
+    their owners. ``absent``: members that were made to leave a join and are not back."""
+
+    begun: int
+    waiting: Mapping[TopicPartition, Member | None]
+    absent: tuple[Member, ...]
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The first of ``waiting`` for people, each on one line of bounded length: client ids are anybody's text."""
+        return tuple(visible(_whose(*each))[:_WHOSE_CHARS] for each in islice(self.waiting.items(), MAX_UNREAD))
+
+
+def look_back(context: RunContext) -> LookBack:
+    """Of which partitions it is known by now that they are read from the target on, and who is away.
+
+    Raises ``KafkaFailure``.
+    """
+    everything = frozenset(context.state.targets)
+    seen = context.view.committed(everything)
+    begun = {p for p, target in context.state.targets.items() if seen.get(p, target) > target}
+    begun |= context.sequences.went_on & everything
+    left = everything - begun
+    waiting: dict[TopicPartition, Member | None] = {}
+    if left:
+        group = context.view.group(left)
+        ends = context.kafka.log_bounds(left)
+        owned = {p: group.owner(p) for p in sorted(left)}
+        hidden = group.hidden(left)
+        waiting = {
+            p: owner
+            for p, owner in owned.items()
+            if (owner is not None or p in hidden) and ends[p].latest > context.state.targets[p]
+        }
+    return LookBack(len(begun), waiting, context.joins.left_behind())
+
+
+def summary(context: RunContext, seen: LookBack | None) -> str:
+    """How a run that has succeeded went, in words."""
+    redone = context.state.redone
+    way = f" by way of {context.state.way}" if context.state.way is not None else ""
+    said = [f"{len(context.state.targets)} partition(s) of group {context.group_id} reset{way}"]
+    if redone:
+        said.append(f"{redone} done again, because an owner had gone on, or may have gone on, from its old position")
+    if context.joins.were_freed:
+        said.append(
+            "all members were made to leave, because not all had rejoined within maxStandstill "
+            f"({context.joins.standstill_s:g} s)"
+        )
+    if seen is not None and seen.absent:
+        names = ", ".join(f"{m.client_id} at {m.host}" for m in seen.absent[:3])
+        said.append(f"{len(seen.absent)} member(s) not back yet: {names}")
+    if seen is not None and seen.waiting:
+        said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {seen.unread[0]}")
+    return "; ".join(said)
+
+
+def _whose(partition: TopicPartition, owner: Member | None) -> str:
+    by = f" by {owner.client_id} at {owner.host}" if owner is not None else ", as the group is rebalancing"
+    return f"{partition}{by}"

@@ -1,0 +1,121 @@
+"""Carrying out a run's rounds: each commits targets and is verified, until all hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.reset.applying.context import RunContext
+from tidegate.reset.applying.failures import DidNotHold
+from tidegate.reset.applying.recovery import Recovery
+from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, Partitions, Round
+from tidegate.reset.applying.steps import JoinNotHeld
+from tidegate.reset.applying.watch import TargetWatch
+from tidegate.reset.applying.way_choice import WayChoice
+from tidegate.reset.model import Phase, Way
+
+
+class RoundRunner:
+    """Of one run on one group."""
+
+    def __init__(self, context: RunContext, watch: TargetWatch, recovery: Recovery) -> None:
+        self._watch = watch
+        self._recovery = recovery
+        self._choice = WayChoice(context)
+        self._state = context.state
+        self._view = context.view
+        self._journal = context.journal
+        self._commits = context.commits
+        self._claim = context.claim
+        self._sequences = context.sequences
+        self._handed_over = NO_PARTITIONS
+        """The partitions whose owners were made to leave in the last round that did them."""
+
+    def run(self, pending: Partitions) -> None:
+        """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that committed nothing do not count."""
+        overwritten = NO_PARTITIONS
+        interrupted: Unavailable | None = None
+        rounds = 0
+        while pending:
+            if rounds == MAX_ROUNDS:
+                raise interrupted or DidNotHold(pending)
+            rounds += 1
+            interrupted = None
+            self._state.round += 1
+            if not self._state.putting_back:
+                self._state.redone += len(overwritten)
+            try:
+                pending |= self._watch.overwritten_elsewhere(pending)
+                outcome = self._one_round(pending)
+                pending = outcome.not_held
+                overwritten = pending - outcome.not_tried
+                self._state.away = None
+            except Unavailable as error:
+                interrupted, number = error, self._state.round
+                pending, overwritten = self._recovery.after_interruption(pending, error)
+                rounds -= number > self._state.round
+
+    def _one_round(self, pending: Partitions) -> Outcome:
+        """Carry out and verify a round."""
+        self._claim.confirm()
+        self._state.not_held = NO_PARTITIONS
+        group, choice = self._choice.choose(pending)
+        self._state.gated |= choice.way is Way.GATED
+        if self._state.way is None or choice.way is not Way.DIRECT:
+            self._state.way = choice.way
+        if not self._commits.any:
+            self._look_before()
+        owners = group.owners(pending)
+        self._journal.tell_round(Phase.PAUSING if owners else Phase.APPLYING, pending, choice, owners)
+
+        targets = {p: self._state.targets[p] for p in pending}
+        unverified = self._state.unverified - pending
+        earlier = self._view.committed(unverified) if unverified else {}
+        learns = self._state.round == 1 and not self._state.putting_back
+        round_ = Round(self._state.round, targets, self._state.replaced, learns)
+        try:
+            outcome = self._sequences.carry_out(choice.way, round_, group)
+        except JoinNotHeld:
+            self._journal.tell_round(Phase.VERIFYING, pending, choice, (), again=pending)
+            raise
+        self._state.transaction_open |= bool(outcome.left_open)
+        self._state.kept_after_leaving |= bool(outcome.kept)
+        self._handed_over -= pending
+        if choice.way is Way.HANDOVER:
+            self._handed_over |= pending
+        if choice.way is Way.DIRECT and not self._state.unverified:
+            # Nobody was made to leave by this run, so no member is expected to commit yet.
+            if not outcome.not_held and self._watch.may_be_assigned(group, pending):
+                self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+                self._watch.watch_for_assigned(pending)
+            return outcome
+        self._state.not_held = outcome.not_held
+        # A successor takes what is committed by then for progress: what may come late has to be seen before.
+        may_come_late = self._watch.may_come_late(choice.way, group)
+        known_at_once = outcome.emptied is None and not may_come_late
+        if known_at_once and not outcome.not_held:
+            self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+        overwritten = self._watch.overwritten_while_empty(pending, earlier, outcome.emptied)
+        if may_come_late and not (outcome.not_held | overwritten):
+            overwritten = self._watch.committed_late(pending)
+            self._state.kept_position |= bool(overwritten) and choice.way is Way.BARRIER
+        if not (outcome.not_held | overwritten):
+            if not known_at_once:
+                self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+            overwritten = self._watch.watch(pending)
+            if overwritten and choice.way is Way.BARRIER:
+                # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
+                self._state.kept_position = True
+            # Nor for having been made to leave, in this round or an earlier one.
+            self._state.kept_after_leaving |= bool(overwritten & self._handed_over)
+        outcome = replace(outcome, overwritten=outcome.overwritten | overwritten)
+        if outcome.not_held:
+            # Their owners go on, and what they commit later no longer tells.
+            self._journal.tell_round(Phase.VERIFYING, pending, choice, (), again=outcome.not_held)
+        return outcome
+
+    def _look_before(self) -> None:
+        """Only looks until the run's first commit are from before it; later ones may see our own target."""
+        before = dict(self._view.committed(frozenset(self._state.targets)))
+        self._state.told_before &= before == self._state.before
+        self._state.before = before

@@ -1,0 +1,195 @@
+"""Watching what a group commits once targets are committed: whether they hold, or an owner has overwritten them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.reset.applying.context import RunContext
+from tidegate.reset.applying.failures import DidNotHold
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Partitions, Round
+from tidegate.reset.applying.timing import DeadlinePassed
+from tidegate.reset.applying.verify import Verdict, Watched
+from tidegate.reset.model import Way
+from tidegate.reset.ways import keeps_commits_back
+
+MOST_LATE_ROUNDS: Final = 2
+"""How often commits that come just after a join are taken for old."""
+
+
+class TargetWatch:
+    """Of one run on one group."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._kafka = context.kafka
+        self._group_id = context.group_id
+        self._pace = context.pace
+        self._clock = context.pace.clock
+        self._tuning = context.pace.tuning
+        self._hold_s = context.hold_s
+        self._state = context.state
+        self._view = context.view
+        self._claim = context.claim
+        self._joins = context.joins
+        self._times = context.times
+        self._late_rounds = 0
+
+    def overwritten_elsewhere(self, pending: Partitions) -> Partitions:
+        """Which partitions of earlier rounds were overwritten while nobody watched them, before another round begins.
+
+        A round may last long enough for their owners to go on from there to beyond the targets, which no look after
+        it can tell from progress.
+        """
+        others = self._state.unverified - pending
+        seen = self._view.committed(others) if others else {}
+        verdicts = {p: Watched(None, self._state.targets[p], seen.get(p)).verdict for p in others}
+        overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
+        if not self._state.putting_back:
+            self._state.redone += len(overwritten)
+        return overwritten
+
+    def overwritten_while_empty(
+        self, pending: Partitions, earlier: Mapping[TopicPartition, int], emptied: Emptied | None
+    ) -> Partitions:
+        """Look until a group whose members were all made to leave has one again: what was committed by then is old.
+
+        To an Empty group anybody may commit without being a member: a KIP-848 Java consumer does when its auto-commit
+        falls between being fenced and rejoining. Such a commit can be told from progress only now.
+
+        ``earlier``: where partitions of earlier rounds stood before this one; their old owners may not be back yet.
+        """
+        self._state.unverified |= pending
+        # Somebody may be back before we look for the first time.
+        if emptied is None and self._view.group().has_members:
+            return NO_PARTITIONS
+        seen = emptied.at_return if emptied is not None else None
+        if seen is None:
+            self._pace.until(lambda: self._view.group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
+            seen = self._view.committed(pending | earlier.keys())
+        changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
+        targets = {p: self._state.targets[p] for p in changed}
+        return Round(self._state.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
+
+    def may_come_late(self, way: Way | None, group: Group) -> bool:
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
+
+        Where the group cannot be led, who reads that fast would be reset again and again.
+        """
+        asks = way in (Way.BARRIER, Way.HANDOVER) and self._late_rounds < MOST_LATE_ROUNDS
+        return asks and keeps_commits_back(group)
+
+    def committed_late(self, pending: Partitions) -> Partitions:
+        """Look until clients that keep commits back while they join have sent them; which partitions have old ones.
+
+        Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next has
+        nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led with
+        it could not be told from progress any more.
+        """
+        clock, tuning = self._pace.clock, self._tuning
+        limit = clock.monotonic() + self._joins.standstill_s
+        joined_at: float | None = None
+        old = NO_PARTITIONS
+        while old != pending:
+            self._claim.check()
+            seen = self._view.committed(pending)
+            replaced = self._state.replaced
+            old |= frozenset(
+                p
+                for p in pending
+                if p in replaced
+                and Watched(replaced[p], self._state.targets[p], seen.get(p, self._state.targets[p])).is_old
+            )
+            now = clock.monotonic()
+            if joined_at is None and (self._joins.is_over() or now > limit):
+                joined_at = now
+            if joined_at is not None and now >= joined_at + tuning.kept_back_s:
+                break
+            clock.sleep(tuning.look_s)
+        if old:
+            self._late_rounds += 1
+            self._state.kept_after_leaving = True
+            self._state.unverified |= pending
+        return old
+
+    def watch(self, pending: Partitions) -> Partitions:
+        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""
+        tuning, clock = self._tuning, self._clock
+        self._state.unverified |= pending
+        began = clock.monotonic()
+        at_least = began + max(tuning.watch_at_least_s, self._hold_s)
+        watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
+        limit = began + watch_s
+        opened = self._state.unverified
+        while True:
+            # What another run commits is not an owner's word.
+            self._claim.check()
+            if opened:
+                opened = self._kafka.pending(self._group_id, opened)
+            seen = self._view.committed(self._state.unverified)
+            self._note_resumed(pending)
+            replaced = self._state.replaced
+            verdicts = {
+                p: Watched(replaced.get(p), self._state.targets[p], seen.get(p)).verdict for p in self._state.unverified
+            }
+            overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
+            now = clock.monotonic()
+            if overwritten:
+                return overwritten
+            opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
+            if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
+                # Owners that wait for a transaction go on after its end; what the others have read shows then.
+                limit = now + watch_s
+            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
+                self._state.unverified = NO_PARTITIONS
+                return NO_PARTITIONS
+            clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
+
+    def may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
+        """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
+        nothing else is known to have committed."""
+        return (
+            group.type is GroupType.SIMPLE
+            and not self._state.putting_back
+            and bool(self._state.before.keys() & partitions)
+        )
+
+    def watch_for_assigned(self, pending: Partitions) -> None:
+        """Look for as long as a consumer may take until its next commit that has assigned itself partitions.
+
+        Such a one (``Consumer.assign``) is no member: it can neither be seen nor made to leave, and commits on from
+        where it is. One that has started since has begun at the target. Raises ``DidNotHold``.
+        """
+        before, old = self._state.before, NO_PARTITIONS
+
+        def is_overwritten() -> bool:
+            nonlocal old
+            seen = self._view.committed(pending)
+            old = frozenset(p for p in pending if Watched(before.get(p), self._state.targets[p], seen.get(p)).is_old)
+            return bool(old)
+
+        # The targets are committed: a deadline that passes meanwhile undoes nothing.
+        with contextlib.suppress(DeadlinePassed):
+            self._pace.until(is_overwritten, max(self._tuning.watch_s, self._hold_s), 25 * self._tuning.look_s)
+        # Members that have joined since began at the target, too; the group stays theirs when they are gone.
+        if old and self._view.group().type is GroupType.SIMPLE:
+            raise DidNotHold(
+                old,
+                "a consumer that is no member of the group, as after assign(), commits its own offsets over the "
+                "targets; stop it first",
+            )
+
+    def _note_resumed(self, pending: Partitions) -> None:
+        """For the record only, so it may fail."""
+        missing = pending - self._times.resumed.keys()
+        if not missing:
+            return
+        try:
+            group = self._view.group()
+        except KafkaFailure:
+            return
+        if group.type is GroupType.CONSUMER or group.state is GroupState.STABLE:
+            for member in group.members:
+                self._times.resume(member.assignment & missing, self._clock.monotonic())
