@@ -20,7 +20,7 @@ from devstack import KafkaCluster
 from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.reset_trial import Cell, Outcome, Trial, run_trial
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.applying import apply
+from tidegate.reset.applying import way_choice
 from tidegate.reset.model import Phase, Way
 from tidegate.reset.ways import choose_way
 
@@ -141,7 +141,7 @@ def test_a_group_that_is_led_goes_on_from_its_targets(
     cell: Cell, kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if an owner had kept its position although it was made to leave: these clients do not."""
-    monkeypatch.setattr(apply, "choose_way", lambda owners: choose_way(replace(owners, kept_after_leaving=True)))
+    monkeypatch.setattr(way_choice, "choose_way", lambda owners: choose_way(replace(owners, kept_after_leaving=True)))
     [outcome] = _resets(kafka.bootstrap, cell)
     assert outcome.is_good, str(outcome)
     assert outcome.way == Way.LEADING, str(outcome)
