@@ -399,7 +399,7 @@ SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys")
         ("cgp.spec.resumeAfter", "How long the pause lasts, such as 2h"),
         ("orp.spec.reset", "The reset to run, once for each id."),
         ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
-        ("orp.status.reset.way", "Handover leaves in the owners' names, so that they let go"),
+        ("orp.status.reset.way", "Handover sends LeaveGroup in the owners' names, so that they release"),
     ],
 )
 def test_kubectl_explains(path: str, sentence: str, apiserver: ApiServer) -> None:

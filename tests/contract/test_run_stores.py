@@ -20,7 +20,7 @@ from support.planned_runs import some_evidence
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.labels import label_value
-from tidegate.reset import stores
+from tidegate.reset import config_map_store
 from tidegate.reset.codec import encode_evidence
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -488,7 +488,7 @@ def test_evidence_makes_room_for_the_run(kube_client: Any, namespace: str, monke
     store.write_plan(a_plan(), attempt=attempt)
     store.write_evidence(some_evidence(), attempt=attempt)
     size = len(encode_evidence(some_evidence()))
-    monkeypatch.setattr(stores, "CONFIG_MAP_LIMIT_BYTES", size + 4_000)
+    monkeypatch.setattr(config_map_store, "CONFIG_MAP_LIMIT_BYTES", size + 4_000)
     message = "x" * (size // 2)
     for n in range(3):
         store.append(a_progress(attempt, f"{n}{message}"), attempt=attempt)
