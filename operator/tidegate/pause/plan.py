@@ -2,7 +2,7 @@
 
     Pending ─ partitions known ─ finalizer ─ Pausing: holds written ─ acks ─ Paused       (by_agent)
     Pending ─ replicas recorded ─ finalizer ─ Pausing: scaled to 0 ─ group empty ─ Paused (by_scale)
-    Resuming: workloads scaled back, holds released ─ Resumed                             (letting_go)
+    Resuming: workloads scaled back, holds released ─ Resumed                             (release)
 
 Nothing of this is remembered from pass to pass but what the status, the API server and the control topic say; only how
 long an owner has been waited for is (:class:`~tidegate.pause.model.Wait`), and losing that costs a little patience.
