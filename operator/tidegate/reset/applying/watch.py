@@ -111,7 +111,6 @@ class TargetWatch:
         if old:
             self._late_rounds += 1
             self._state.kept_after_leaving = True
-            self._state.unverified |= pending
         return old
 
     def watch(self, pending: Partitions) -> Partitions:
