@@ -1,7 +1,7 @@
 """Applying a plan to one group: choose a way, make the owners let go, commit in one transaction, see it hold.
 
-A run goes in *rounds*: partitions that an owner overwrote are reset again, a bounded number of times; then everything is
-rolled back. Each round writes its intent to the journal before its
+A run goes in *rounds*: partitions that an owner overwrote are reset again, a bounded number of times; then everything
+is rolled back. Each round writes its intent to the journal before its
 transaction, and each transaction carries the round's marker (``tidegate.reset.marker``), so that a successor can go on
 where this writer died.
 """
