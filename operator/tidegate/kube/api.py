@@ -19,21 +19,20 @@ class NoCluster(Exception):
     """No API server is configured; the message says what was looked for."""
 
 
-class ApiUnavailable(Exception):
-    """The API server did not answer within the patience: whether the last write happened is unknown, reading it again
-    tells."""
-
-
 class PatientCalls:
-    """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long."""
+    """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long.
 
-    def __init__(self, location: str, clock: Clock, patience_s: float) -> None:
+    ``unavailable`` is raised then: whether the last write happened is unknown, reading it again tells.
+    """
+
+    def __init__(self, location: str, clock: Clock, patience_s: float, unavailable: type[Exception]) -> None:
         self._location = location
         self._clock = clock
         self._patience_s = patience_s
+        self._unavailable = unavailable
 
     def __call__(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
-        """``(None, object)``, or the HTTP status and the server's message. Raises ``ApiUnavailable``."""
+        """``(None, object)``, or the HTTP status and the server's message. Raises ``unavailable``."""
         from kubernetes.client.exceptions import ApiException
 
         deadline = self._clock.monotonic() + self._patience_s
@@ -51,7 +50,7 @@ class PatientCalls:
                 reason = str(error)
             was_away = True
             if self._clock.monotonic() + pause_s > deadline:
-                raise ApiUnavailable(f"the API server did not take {self._location} in time: {reason}")
+                raise self._unavailable(f"the API server did not take {self._location} in time: {reason}")
             self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, 2.0)
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.compressed import pack, unpack
-from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
+from tidegate.kube.api import NoCluster, PatientCalls, default_api_client
 from tidegate.kube.labels import label_value
 from tidegate.reset.codec import (
     FLEET,
@@ -83,14 +83,7 @@ class ConfigMapRunStore(DocumentStore):
         self._core = CoreV1Api(api_client if api_client is not None else default_client())
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
-        self._patient = PatientCalls(self.location, self._clock, patience_s)
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
-        """``PatientCalls``, whose failure is the store's. Raises ``StoreUnavailable``."""
-        try:
-            return self._patient(method, *arguments)
-        except ApiUnavailable as error:
-            raise StoreUnavailable(str(error)) from error
+        self._call = PatientCalls(self.location, self._clock, patience_s, StoreUnavailable)
 
     @property
     def location(self) -> str:

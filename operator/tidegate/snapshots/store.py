@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 from tidegate.clock import Clock, SystemClock
-from tidegate.kube.api import ApiUnavailable, NoCluster, PatientCalls, default_api_client
+from tidegate.kube.api import NoCluster, PatientCalls, default_api_client
 from tidegate.reset.config_map_store import API_PATIENCE_S
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.snapshots.document import (
@@ -45,7 +44,7 @@ class OrderStore:
             self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
         except NoCluster as error:
             raise OrderFailure(str(error)) from error
-        self._patient = PatientCalls(location, clock or SystemClock(), patience_s)
+        self._call = PatientCalls(location, clock or SystemClock(), patience_s, OrderFailure)
 
     def order(self, expected: str) -> Order:
         """The order of this digest, not yet carried out. Raises ``StaleAttempt`` where another is there."""
@@ -66,12 +65,6 @@ class OrderStore:
                 raise OrderFailure(f"can't write {self._location}: {answer}")
             # Somebody else was faster, or our own write arrived and its answer did not: look again.
         raise OrderFailure(f"{self._location} was changed by others {_MAX_CONFLICTS} times in a row")
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> tuple[int | None, Any]:
-        try:
-            return self._patient(method, *arguments)
-        except ApiUnavailable as error:
-            raise OrderFailure(str(error)) from error
 
     def _current(self, config_map: Any, expected: str) -> Document:
         try:
