@@ -1,6 +1,6 @@
 """Writes what of ``docs/reference/`` follows from the tree: ``.venv/bin/python docs/generate_reference.py [--check]``.
 
-The pages of the three kinds are made of ``crds/``; in other pages it is the tables between ``<!-- begin x -->`` and
+The pages of the kinds are made of ``crds/``; in other pages it is the tables between ``<!-- begin x -->`` and
 ``<!-- end x -->``: of metrics and of variables, made of the code and its docstrings. ``--check`` writes nothing and
 ends with 1 when a page is not what it should be.
 """

@@ -16,10 +16,11 @@ from tidegate.connection import handlers as connection_handlers
 from tidegate.connection.files import FilesFailure
 from tidegate.kube.api import NoCluster
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, KubeFailure
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, KubeFailure
 from tidegate.kube.uninstall_client import Named
+from tidegate.offset_reset import handlers as reset_handlers
 from tidegate.pause import handlers as pause_handlers
-from tidegate.policy import handlers as reset_handlers
+from tidegate.policy import handlers as policy_handlers
 from tidegate.service.logs import OneLine
 from tidegate.service.settings import BadSettings, Settings
 from tidegate.uninstall import Leave, uninstall
@@ -60,7 +61,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 async def _served(kube: KubeClient) -> None:
     """Wait until the API server serves our kinds: kopf looks for them once, when it starts."""
     said = ""
-    for kind in (CONNECTIONS, POLICIES, PAUSES):
+    for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES):
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(None, kube.list, kind)
@@ -77,7 +78,8 @@ async def run(settings: Settings) -> None:
     operator = build(settings)
     registry = kopf.OperatorRegistry()
     connection_handlers.register(registry, operator.connections)
-    reset_handlers.register(registry, operator.policies)
+    policy_handlers.register(registry, operator.policies)
+    reset_handlers.register(registry, operator.resets)
     pause_handlers.register(registry, operator.pauses)
     kopf_settings = kopf.OperatorSettings()
     configure(kopf_settings)

@@ -16,7 +16,7 @@ from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import WebhookTrust
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, Object, uid_of
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.service import health
 from tidegate.service.http_server import HttpServer
@@ -85,6 +85,7 @@ class Operator:
     discovery: DiscoveryFeature
     connections: LevelLoop
     policies: LevelLoop
+    resets: LevelLoop
     pauses: LevelLoop
     sweeper: Sweeper
     webhook: Webhook | None
@@ -129,6 +130,7 @@ class Operator:
             await self.webhook.stop()
         await self.pauses.stop()
         await self.policies.stop()
+        await self.resets.stop()
         await self.connections.stop()
         await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
@@ -144,7 +146,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         return [
             (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
-            for kind in (CONNECTIONS, POLICIES, PAUSES)
+            for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES)
         ]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
@@ -153,6 +155,6 @@ class Operator:
         self.index.listed(listed[POLICIES], listed[CONNECTIONS])
         if self.webhook is not None:
             await self.webhook.start()
-        loops = {CONNECTIONS: self.connections, POLICIES: self.policies, PAUSES: self.pauses}
+        loops = {CONNECTIONS: self.connections, POLICIES: self.policies, RESETS: self.resets, PAUSES: self.pauses}
         for kind, objects in found:
             await loops[kind].retain({uid_of(body) for body in objects})

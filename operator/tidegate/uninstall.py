@@ -28,6 +28,7 @@ from tidegate.kube.ports import (
     CONNECTIONS,
     PAUSES,
     POLICIES,
+    RESETS,
     Conflict,
     Kind,
     KubeEvent,
@@ -141,11 +142,11 @@ async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
 
 async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[str, str]:
     """Undo everything, at the latest in ``limit_s``. What is left, and why."""
-    begun = [(kind, body) for kind in (PAUSES, POLICIES) for body in await _held(kube, kind)]
+    begun = [(kind, body) for kind in (PAUSES, POLICIES, RESETS) for body in await _held(kube, kind)]
     if begun:
         for body in await _call(kube.list, CONNECTIONS):
             operator.connections.notice(None, body)
-    loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, POLICIES: operator.policies}
+    loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, POLICIES: operator.policies, RESETS: operator.resets}
     for kind, body in begun:
         _log.info("%s: letting go", _what(body))
         loops[kind].notice(None, body)

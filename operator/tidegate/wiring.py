@@ -44,14 +44,16 @@ from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop, Reconciler
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, Kind, KubeFailure, Object
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.kube.webhooks import WebhookClient
 from tidegate.kube.workloads_client import KubeWorkloads
+from tidegate.offset_reset.parts import Parts as ResetParts
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.reconcile import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
 from tidegate.policy.feature import Feature
-from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.document import StoreFailure
@@ -142,8 +144,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         _injection(shared, index, agent, injecting),
         _snapshots(shared, runners.get(Engine.SPARK)),
     )
-    policies = _policies(shared, runners, features)
-    wake.loop = policies
+    policies, resets = _resetting(shared, runners, features)
+    wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     return Operator(
         settings=settings,
@@ -155,6 +157,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         discovery=discovery,
         connections=connections,
         policies=policies,
+        resets=resets,
         pauses=_pauses(shared),
         sweeper=_sweeper(shared, discovery),
         webhook=_webhook(shared, connections, index, agent, injecting),
@@ -167,25 +170,28 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
 
 
 class _Wake:
-    """Wakes a policy from any thread, once there is a loop of policies: what it is built with needs it before."""
+    """Wakes what asks for resets, from any thread, once there are its loops: what they are built with needs it before.
+
+    ``loops``: of policies, and of resets.
+    """
 
     def __init__(self) -> None:
-        self.loop: LevelLoop | None = None
+        self.loops: tuple[LevelLoop, ...] = ()
         self._events = asyncio.get_running_loop()
 
-    def policy(self, uid: str) -> None:
-        """On the event loop."""
-        if self.loop is not None:
-            self.loop.wake(uid)
+    def requester(self, uid: str) -> None:
+        """On the event loop. A uid is known to one of the loops at most."""
+        for loop in self.loops:
+            loop.wake(uid)
 
     def policies(self) -> Collection[Object]:
         """Those that are known."""
-        return self.loop.bodies if self.loop is not None else ()
+        return self.loops[0].bodies if self.loops else ()
 
     def owner(self, launch: Launch) -> None:
         """Of a job that has ended; from the job's thread."""
         if not self._events.is_closed():
-            self._events.call_soon_threadsafe(self.policy, str(launch.owner["uid"]))
+            self._events.call_soon_threadsafe(self.requester, str(launch.owner["uid"]))
 
 
 def _shared(settings: Settings, open_kube: Callable[..., KubeClient]) -> _Shared:
@@ -259,7 +265,7 @@ def _connections(shared: _Shared) -> LevelLoop:
 def _discovery(shared: _Shared, wake: _Wake) -> DiscoveryFeature:
     return DiscoveryFeature(
         DiscoveryParts(
-            shared.observer, shared.topics, shared.patient_executor, shared.clock, wake.policy, shared.metrics
+            shared.observer, shared.topics, shared.patient_executor, shared.clock, wake.requester, shared.metrics
         )
     )
 
@@ -301,7 +307,11 @@ def _snapshots(shared: _Shared, spark: Runner | None) -> SnapshotFeature:
     )
 
 
-def _policies(shared: _Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]) -> LevelLoop:
+def _resetting(
+    shared: _Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]
+) -> tuple[LevelLoop, LevelLoop]:
+    """The loops of policies and of resets, which share their passes: a group is reset by one of them at a time."""
+
     def store_of(namespace: str, name: str, owner: Mapping[str, Any] | None) -> RunStore:
         return ConfigMapRunStore(
             namespace,
@@ -313,7 +323,7 @@ def _policies(shared: _Shared, runners: Mapping[Engine, Runner], features: Seque
         )
 
     settings = shared.settings
-    parts = PolicyParts(
+    parts = ResetParts(
         kube=shared.kube,
         live=shared.live,
         observer=shared.observer,
@@ -330,9 +340,12 @@ def _policies(shared: _Shared, runners: Mapping[Engine, Runner], features: Seque
         idle_tick_s=settings.idle_tick_s,
         deletion_limit=timedelta(seconds=settings.deletion_limit_s),
         max_launches=settings.max_launches,
-        features=features,
     )
-    return shared.looped(POLICIES, PolicyReconciler(parts))
+    passes = ResetPasses(parts)
+    return (
+        shared.looped(POLICIES, PolicyReconciler(passes, shared.live, features)),
+        shared.looped(RESETS, OffsetResetReconciler(passes, parts)),
+    )
 
 
 def _pauses(shared: _Shared) -> LevelLoop:

@@ -18,7 +18,15 @@ from kubernetes import client
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
 from support.kstatus import KStatus, kstatus_of
-from tidegate.resources import ConnectionStatus, PauseStatus, PolicyStatus, conditions, parse_spec, read_status
+from tidegate.resources import (
+    ConnectionStatus,
+    OffsetResetStatus,
+    PauseStatus,
+    PolicyStatus,
+    conditions,
+    parse_spec,
+    read_status,
+)
 from tidegate.resources.base import NOT_LOOKED_AT, StatusModel
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
@@ -28,11 +36,12 @@ STATUS: dict[str, type[StatusModel]] = {
     "KafkaConnection": ConnectionStatus,
     "ConsumerGroupPause": PauseStatus,
     "OffsetResetPolicy": PolicyStatus,
+    "OffsetReset": OffsetResetStatus,
 }
 
 
 class Resources:
-    """Resources of the three kinds in one namespace."""
+    """Resources of the four kinds in one namespace."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         self._api = client.CustomObjectsApi(api)
@@ -169,7 +178,9 @@ def test_every_rule_is_broken_by_a_case(kind: str, kube_client: Any, refusals: d
     unbroken = [
         (path, message)
         for path, message in rules(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
-        if not any(path == field and message in said for field, said in causes)
+        # Rules on the whole object are about its name and its status; tests/apiserver/test_operator_offset_reset.py
+        # breaks them.
+        if path and not any(path == field and message in said for field, said in causes)
     ]
 
     assert unbroken == []
@@ -313,12 +324,27 @@ STATUSES: dict[str, dict[str, Any]] = {
         },
         "conditions": settled(conditions.RESET, conditions.RETAINED, conditions.INJECTED),
     },
+    "OffsetReset": {
+        "observedGeneration": 1,
+        "runUid": "5f2c/replay",
+        "phase": "Succeeded",
+        "startedAt": "2026-11-20T14:00:00Z",
+        "finishedAt": "2026-11-20T14:00:05.250000Z",
+        "engine": "Direct",
+        "way": "Barrier",
+        "plan": {"configMap": "replay-5f2c", "partitions": 4, "moved": 3, "recordsReplayed": 1200, "recordsSkipped": 0},
+        "digest": "aa11",
+        "resultDigest": "bb22",
+        "standstill": {"p50": "450ms", "max": "1s200ms"},
+        "conditions": settled(conditions.COMPLETE),
+    },
 }
 
 SMALLEST: dict[str, dict[str, Any]] = {
     "KafkaConnection": {"bootstrapServers": "kafka:9092"},
     "ConsumerGroupPause": {"connectionRef": {"name": "prod"}, "group": "payments", "reason": "INC-4711"},
     "OffsetResetPolicy": {"connectionRef": {"name": "prod"}, "group": "payments"},
+    "OffsetReset": {"connectionRef": {"name": "prod"}, "group": "payments", "to": {"earliest": {}}},
 }
 
 
@@ -351,6 +377,10 @@ def test_a_whole_status_is_stored_and_shown(
         "OffsetResetPolicy": (
             "NAME GROUP RESET PHASE REPLAYED SKIPPED READY AGE",
             "whole-status payments replay-2026-11-20 Succeeded 1200 0 True",
+        ),
+        "OffsetReset": (
+            "NAME GROUP PHASE PARTITIONS REPLAYED SKIPPED AGE",
+            "whole-status payments Succeeded 4 1200 0",
         ),
     }[kind]
     assert header.split() == expected[0].split()

@@ -29,6 +29,7 @@ UNUSED: Mapping[Right, str] = {
     ("get", "tidegate.io", "kafkaconnections"): _AGAIN,
     ("get", "tidegate.io", "consumergrouppauses"): _AGAIN,
     ("get", "tidegate.io", "offsetresetpolicies"): _AGAIN,
+    ("get", "tidegate.io", "offsetresets"): _AGAIN,
     ("create", "sparkoperator.k8s.io", "sparkapplications"): "a server-side apply of what is not there is authorized "
     "as this too, and logged as patch only",
     ("get", "apps", "statefulsets"): "the same call as for replicasets; tests/apiserver/test_operator_injection.py",

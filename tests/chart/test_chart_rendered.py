@@ -238,7 +238,7 @@ def test_uninstalling_has_an_account_of_its_own_which_is_there_before_its_job(va
 
 def test_crds_are_kept_or_left_to_others() -> None:
     kept = list(of_kind(render(), "CustomResourceDefinition"))
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in kept} == {"keep"}
     for manifest in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
         assert "helm.sh/resource-policy" not in manifest["metadata"]["annotations"]
@@ -247,9 +247,9 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
 
 
-def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server() -> None:
+@pytest.mark.parametrize("name", ["offsetresetpolicies.tidegate.io", "offsetresets.tidegate.io"])
+def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server(name: str) -> None:
     manifests = render({"spark": {"allowedConf": ["spark.shuffle.compress", "spark.io.compression.codec"]}})
-    name = "offsetresetpolicies.tidegate.io"
     source = yaml.safe_load((PROJECT / "crds" / f"{name}.yaml").read_text())["spec"]
     assert one(render(), "CustomResourceDefinition", name)["spec"] == source
 

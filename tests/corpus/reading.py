@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from tidegate.resources import ConsumerGroupPauseSpec, KafkaConnectionSpec, OffsetResetPolicySpec
+from tidegate.resources import ConsumerGroupPauseSpec, KafkaConnectionSpec, OffsetResetPolicySpec, OffsetResetSpec
 from tidegate.resources.base import SpecModel
 
 FOLDER: Final = Path(__file__).parent
@@ -18,11 +18,13 @@ SPECS: Final[dict[str, type[SpecModel]]] = {
     "KafkaConnection": KafkaConnectionSpec,
     "ConsumerGroupPause": ConsumerGroupPauseSpec,
     "OffsetResetPolicy": OffsetResetPolicySpec,
+    "OffsetReset": OffsetResetSpec,
 }
 PLURALS: Final = {
     "KafkaConnection": "kafkaconnections",
     "ConsumerGroupPause": "consumergrouppauses",
     "OffsetResetPolicy": "offsetresetpolicies",
+    "OffsetReset": "offsetresets",
 }
 
 
@@ -69,5 +71,34 @@ def read_case(path: Path) -> Case:
 
 
 def read_cases(folder: str) -> list[Case]:
-    """The cases of ``valid`` or ``invalid``."""
-    return [read_case(path) for path in sorted((FOLDER / folder).glob("*.yaml"))]
+    """The cases of ``valid`` or ``invalid``, and those of policies that say the same of an ``OffsetReset``."""
+    read = [read_case(path) for path in sorted((FOLDER / folder).glob("*.yaml"))]
+    return read + [reset for case in read if (reset := _as_offset_reset(case)) is not None]
+
+
+_SHARED: Final = {"connectionRef", "group", "groups", "topics", "spark", "reset"}
+_ABOUT_IDS: Final = ("reset-id", "reset-without-id", "undo-itself", "undo-own")
+
+
+def _as_offset_reset(case: Case) -> Case | None:
+    """What a policy asks for, asked for by an ``OffsetReset``; ``None`` where it is about more, or about the id."""
+    spec = case.resource.get("spec") or {}
+    reset = spec.get("reset", {"to": {"earliest": {}}})
+    if case.kind != "OffsetResetPolicy" or case.replaces is not None or set(spec) - _SHARED:
+        return None
+    if not isinstance(reset, dict) or any(part in case.name for part in _ABOUT_IDS):
+        return None
+    name = case.name.replace("orp-", "ors-as-policy-", 1)
+    resource = {
+        **case.resource,
+        "kind": "OffsetReset",
+        "metadata": {"name": name},
+        "spec": {n: v for n, v in spec.items() if n != "reset"} | {n: v for n, v in reset.items() if n != "id"},
+    }
+    expect = None
+    if case.expect is not None:
+        models, server = (
+            text.replace("reset.", "").replace("a policy with", "an OffsetReset with") for text in case.expect
+        )
+        expect = (models, server)
+    return Case(name, resource, None, expect)

@@ -113,6 +113,12 @@ class FakeKube:
                     return newest
             return self._written(newest)
 
+    def remove(self, kind: Kind, body: Object) -> None:
+        with self._lock:
+            newest = self._objects.get((kind.plural, namespace_of(body), name_of(body)))
+            if newest is not None and uid_of(newest) == uid_of(body):
+                self.delete(kind, namespace_of(body), name_of(body), "2026-01-01T00:00:00Z")
+
     def record(self, body: Object, happening: KubeEvent) -> None:
         with self._lock:
             key = (uid_of(body), happening.key)

@@ -159,6 +159,11 @@ class Resources:
         spec = {"connectionRef": {"name": "kafka"}, "groups": list(groups), "reset": dict(reset)}
         return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec)
 
+    def reset(self, name: str, group: str, to: Mapping[str, Any], **spec: Any) -> Body:
+        """An `OffsetReset` of a group through connection `kafka`."""
+        spec = {"connectionRef": {"name": "kafka"}, "group": group, "to": dict(to), **spec}
+        return self._create("offsetresets", "OffsetReset", name, spec)
+
     def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
         """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""
         spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
@@ -246,7 +251,7 @@ class Resources:
 
     def clear(self) -> None:
         """Take all resources away, finalizers or not; no operator may run any more."""
-        for plural in ("offsetresetpolicies", "consumergrouppauses", "kafkaconnections"):
+        for plural in ("offsetresetpolicies", "offsetresets", "consumergrouppauses", "kafkaconnections"):
             found = self._custom.list_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, plural)
             for name in [item["metadata"]["name"] for item in found["items"]]:
                 self.patch(plural, name, {"metadata": {"finalizers": None}})
@@ -273,6 +278,11 @@ class Resources:
     def get_policy(self, name: str) -> Body:
         found = self.get("offsetresetpolicies", name)
         assert found is not None, f"there is no policy {name}"
+        return found
+
+    def get_reset(self, name: str) -> Body:
+        found = self.get("offsetresets", name)
+        assert found is not None, f"there is no reset {name}"
         return found
 
     def get_pause(self, name: str) -> Body:

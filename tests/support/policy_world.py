@@ -1,4 +1,5 @@
-"""A policy for groups on a fake cluster, and an operator that looks at it pass by pass, and may die and come back."""
+"""A resource that asks for resets of groups on a fake cluster, and an operator that looks at it pass by pass, and may
+die and come back."""
 
 from __future__ import annotations
 
@@ -20,9 +21,12 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.kube.ports import CONNECTIONS, POLICIES, Conflict, Object
+from tidegate.kube.loop import Reconciler
+from tidegate.kube.ports import CONNECTIONS, POLICIES, RESETS, Conflict, Object
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.policy.feature import Feature
-from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
@@ -57,7 +61,7 @@ class Recording(FakeKube):
         self.log.append(what)
 
     def replace_status(self, kind: Any, body: Object, status: Mapping[str, Any]) -> Object:
-        reset = status.get("reset", {})
+        reset = status.get("reset", {}) if kind == POLICIES else status
         self.step(f"status {reset.get('phase')} {reset.get('application', '').rpartition('-')[2]}".rstrip())
         return super().replace_status(kind, body, status)
 
@@ -68,6 +72,8 @@ class Recording(FakeKube):
 
 class World:
     """A policy ``p`` for an Empty group that stands at 50 of 100, and an operator that may die and come back."""
+
+    kind = POLICIES
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +98,8 @@ class World:
         self.mounts_secrets = False
         self.features: tuple[Feature, ...] = ()
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
-        self.reconciler = self.fresh_reconciler()
+        self.parts = self.fresh_parts()
+        self.reconciler = self.reconciler_of(self.parts)
 
     def open_connection(self, name: str, uid: str, connection: Connection, **changed: Any) -> None:
         live = Live(
@@ -110,31 +117,35 @@ class World:
         )
         self.live.put(replace(live, **changed))
 
-    def fresh_reconciler(self) -> PolicyReconciler:
+    def fresh_reconciler(self) -> Reconciler:
         """What a new process begins with: nothing in memory."""
+        self.parts = self.fresh_parts()
+        return self.reconciler_of(self.parts)
+
+    def reconciler_of(self, parts: Parts) -> Reconciler:
+        return PolicyReconciler(ResetPasses(parts), self.live, self.features)
+
+    def fresh_parts(self) -> Parts:
         observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
         for live in self.live:
             observer.connect(live.uid, "ns/kafka", self.kafka)
-        return PolicyReconciler(
-            Parts(
-                kube=self.kube,
-                live=self.live,
-                observer=observer,
-                open_store=self.open_store,
-                open_kafka=lambda _connection: self.kafka,
-                runners=self.engines,
-                executor=self.executor,
-                patient_executor=self.executor,
-                clock=self.clock,
-                metrics=self.metrics,
-                spark=SparkSettings(),
-                mounts_secrets=self.mounts_secrets,
-                active_tick_s=1,
-                idle_tick_s=10,
-                deletion_limit=timedelta(minutes=2),
-                max_launches=5,
-                features=self.features,
-            )
+        return Parts(
+            kube=self.kube,
+            live=self.live,
+            observer=observer,
+            open_store=self.open_store,
+            open_kafka=lambda _connection: self.kafka,
+            runners=self.engines,
+            executor=self.executor,
+            patient_executor=self.executor,
+            clock=self.clock,
+            metrics=self.metrics,
+            spark=SparkSettings(),
+            mounts_secrets=self.mounts_secrets,
+            active_tick_s=1,
+            idle_tick_s=10,
+            deletion_limit=timedelta(minutes=2),
+            max_launches=5,
         )
 
     def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
@@ -161,7 +172,7 @@ class World:
             "group": "payments",
             "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
         }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
+        if any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind)):
             self.kube.change(POLICIES, "ns", "p", spec=spec)
         else:
             self.kube.create(POLICIES, "ns", "p", spec, CREATED)
@@ -174,7 +185,7 @@ class World:
         for _ in range(limit):
             if not self.there:
                 return
-            body = self.kube.get(POLICIES, "ns", "p")
+            body = self.kube.get(self.kind, "ns", "p")
             try:
                 done = await self.reconciler.reconcile(body)
             except Conflict:
@@ -187,11 +198,11 @@ class World:
     def some_passes(self, number: int) -> None:
         """So many, whatever they ask for. Raises what a pass raises."""
         for _ in range(number):
-            done = asyncio.run(self.reconciler.reconcile(self.kube.get(POLICIES, "ns", "p")))
+            done = asyncio.run(self.reconciler.reconcile(self.kube.get(self.kind, "ns", "p")))
             self.clock.sleep(done.again_after_s)
 
     def condition(self, kind: str) -> dict[str, Any]:
-        conditions = self.kube.get(POLICIES, "ns", "p")["status"]["conditions"]
+        conditions = self.kube.get(self.kind, "ns", "p")["status"]["conditions"]
         found: dict[str, Any] = next(c for c in conditions if c["type"] == kind)
         return found
 
@@ -215,11 +226,11 @@ class World:
 
     @property
     def there(self) -> bool:
-        return any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES))
+        return any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind))
 
     @property
     def reset(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.get(POLICIES, "ns", "p")["status"]["reset"]
+        found: dict[str, Any] = self.kube.get(self.kind, "ns", "p")["status"]["reset"]
         return found
 
     @property
@@ -244,6 +255,24 @@ class _Noted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class ResetWorld(World):
+    """The same, asked for by an ``OffsetReset`` ``p``."""
+
+    kind = RESETS
+
+    def reconciler_of(self, parts: Parts) -> Reconciler:
+        return OffsetResetReconciler(ResetPasses(parts), parts)
+
+    def ask(self, reset_id: str = "p", **reset: Any) -> None:
+        spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "to": {"offset": 10}, **reset}
+        self.kube.create(RESETS, "ns", reset_id, spec, CREATED)
+
+    @property
+    def reset(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kube.get(RESETS, "ns", "p")["status"]
+        return found
 
 
 FLEET = ("payments", "payments-b", "payments-c")
@@ -283,7 +312,7 @@ class FleetWorld(World):
             "groups": ["payments*"],
             "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
         }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(POLICIES)):
+        if any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind)):
             self.kube.change(POLICIES, "ns", "p", spec=spec)
         else:
             self.kube.create(POLICIES, "ns", "p", spec, CREATED)

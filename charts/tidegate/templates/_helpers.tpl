@@ -92,14 +92,18 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{/* The operator's rights in a namespace that it serves. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [get, list, watch]
 # Finalizers; a connection has none.
 - apiGroups: [tidegate.io]
-  resources: [consumergrouppauses, offsetresetpolicies]
+  resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [patch]
+# What its spec.ttlAfterFinished asks for.
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections/status, consumergrouppauses/status, offsetresetpolicies/status]
+  resources: [offsetresets]
+  verbs: [delete]
+- apiGroups: [tidegate.io]
+  resources: [kafkaconnections/status, consumergrouppauses/status, offsetresetpolicies/status, offsetresets/status]
   verbs: [update]
 - apiGroups: [""]
   resources: [configmaps]

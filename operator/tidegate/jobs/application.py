@@ -16,7 +16,7 @@ from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER
 from tidegate.jobs.options import TASKS_A_CORE, common_options
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.settings import IMAGE_FOLDER, SparkSettings
-from tidegate.kube.labels import label_value
+from tidegate.kube.labels import label_value, owner_label
 from tidegate.resources.spark_conf import FIXED, refusals
 
 GROUP: Final = "sparkoperator.k8s.io"
@@ -129,7 +129,6 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
         raise BadTemplate("the template is not a SparkApplication")
     secrets = sorted(launch.connection_secrets.items())
     claims = sorted(launch.claims.items())
-    policy = {"tidegate.io/policy": label_value(str(launch.owner["name"]))} if launch.owner else {}
     values = resources(
         launch.spark,
         settings,
@@ -142,7 +141,7 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
             "app.kubernetes.io/managed-by": "tidegate",
             "app.kubernetes.io/name": f"tidegate-{launch.job}",
             "tidegate.io/launch": label_value(launch.name),
-            **policy,
+            **owner_label(launch.owner),
         },
         "ownerReferences": [dict(launch.owner)] if launch.owner else None,
         "imagePullPolicy": settings.image_pull_policy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import socket
@@ -60,7 +61,7 @@ class KubeClient:
         )
 
     def list(self, kind: Kind) -> Sequence[Object]:
-        found: list[Object] = []
+        found: list[dict[str, Any]] = []
         # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
         if not self._namespaces:
             answer = self._object(
@@ -81,7 +82,8 @@ class KubeClient:
                 kind.plural,
             )
             found.extend(answer["items"])
-        return found
+        # An item of a list does not say of which kind it is, unlike what a watch tells.
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **body} for body in found]
 
     def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
         namespace, name = namespace_of(body), name_of(body)
@@ -110,6 +112,20 @@ class KubeClient:
             {"metadata": metadata},
             _content_type="application/merge-patch+json",
         )
+
+    def remove(self, kind: Kind, body: Object) -> None:
+        namespace, name = namespace_of(body), name_of(body)
+        with contextlib.suppress(NotFound, Conflict):  # a Conflict: the name is another object's by now
+            self._call(
+                f"delete {kind.kind} {namespace}/{name}",
+                self._objects.delete_namespaced_custom_object,
+                kind.group,
+                kind.version,
+                namespace,
+                kind.plural,
+                name,
+                body={"preconditions": {"uid": uid_of(body)}, "propagationPolicy": "Background"},
+            )
 
     def record(self, body: Object, happening: KubeEvent) -> None:
         namespace, name, uid = namespace_of(body), name_of(body), uid_of(body)

@@ -1,9 +1,22 @@
-"""Label values of Kubernetes made of any text."""
+"""Labels of what belongs to a resource, and label values of Kubernetes made of any text."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidegate.kube.ports import POLICIES, RESETS
+
+_OWNER: Final = {POLICIES.kind: "tidegate.io/policy", RESETS.kind: "tidegate.io/offset-reset"}
+
+
+def owner_label(owner: Mapping[str, Any] | None) -> dict[str, str]:
+    """By which what belongs to a resource is found. ``owner``: its owner reference."""
+    if not owner:
+        return {}
+    return {_OWNER[str(owner["kind"])]: label_value(str(owner["name"]))}
 
 
 def label_value(text: str) -> str:

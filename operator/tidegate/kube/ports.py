@@ -31,6 +31,7 @@ class Kind:
 CONNECTIONS: Final = Kind("tidegate.io", "v1alpha1", "kafkaconnections", "KafkaConnection")
 PAUSES: Final = Kind("tidegate.io", "v1alpha1", "consumergrouppauses", "ConsumerGroupPause")
 POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "OffsetResetPolicy")
+RESETS: Final = Kind("tidegate.io", "v1alpha1", "offsetresets", "OffsetReset")
 
 
 class KubeFailure(Exception):
@@ -89,6 +90,11 @@ class Kube(Protocol):
 
     def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
         """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
+        ...
+
+    def remove(self, kind: Kind, body: Object) -> None:
+        """Delete this very object, whatever became of it since it was read; none that has its name now. One that is
+        gone is none to delete."""
         ...
 
     def record(self, body: Object, happening: KubeEvent) -> None:

@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient, AppsV1Api
 
 from tidegate.clock import Clock
 from tidegate.kube.client import KubeClient, bounded_call
-from tidegate.kube.ports import PAUSES, POLICIES, Kind, NotFound, Object
+from tidegate.kube.ports import PAUSES, POLICIES, RESETS, Kind, NotFound, Object
 
 _OWN: Final = "tidegate.io/"
 
@@ -38,8 +38,8 @@ def own_finalizers(body: Object) -> tuple[str, ...]:
 
 
 class LeavingClient(KubeClient):
-    """Shows each pause and policy as if it had been deleted at ``since``: what a deletion undoes is undone, and the
-    resource stays. What is written never says so."""
+    """Shows each pause, reset and policy as if it had been deleted at ``since``: what a deletion undoes is undone, and
+    the resource stays. What is written never says so."""
 
     def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str], since: datetime) -> None:
         super().__init__(api_client, clock, namespaces)
@@ -52,9 +52,7 @@ class LeavingClient(KubeClient):
         return self._shown(kind, super().get(kind, namespace, name))
 
     def list(self, kind: Kind) -> Sequence[Object]:
-        # An item of a list has no kind of its own, unlike what a watch tells.
-        about = {"apiVersion": kind.api_version, "kind": kind.kind}
-        return [self._shown(kind, {**about, **body}) for body in super().list(kind)]
+        return [self._shown(kind, body) for body in super().list(kind)]
 
     def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
         return self._shown(kind, super().replace_status(kind, self._as_it_is(body), status))
@@ -63,7 +61,7 @@ class LeavingClient(KubeClient):
         return self._shown(kind, super().set_finalizers(kind, body, finalizers))
 
     def _shown(self, kind: Kind, body: Object) -> Object:
-        if kind not in (PAUSES, POLICIES) or body["metadata"].get("deletionTimestamp"):
+        if kind not in (PAUSES, POLICIES, RESETS) or body["metadata"].get("deletionTimestamp"):
             return body
         return {**body, "metadata": {**body["metadata"], "deletionTimestamp": self._since}}
 

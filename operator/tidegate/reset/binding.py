@@ -1,4 +1,4 @@
-"""Which document of a run is obeyed: the one whose digest the operator keeps in the policy's status. Pure.
+"""Which document of a run is obeyed: the one whose digest is in the status of the resource that asked for it. Pure.
 
 A run's document is a ConfigMap, and many who may not change a policy's status may write ConfigMaps. So the status, and
 what the operator passes to the jobs that it starts, names the document by a digest of what was asked (group, target,
@@ -109,7 +109,7 @@ class OperatorBinding(Binding):
         if not self.digest:
             raise ForgedRun(
                 f"{location} was there before this run began: it is of an earlier run that is no longer in "
-                "status.history, or somebody else wrote it. Nothing of it is obeyed: give spec.reset.id a new value"
+                "status.history, or somebody else wrote it. Nothing of it is obeyed: ask for another reset"
             )
         found = digest_of(run)
         if run.approved and found != self.approved:

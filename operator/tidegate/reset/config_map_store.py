@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tidegate.clock import Clock, SystemClock
 from tidegate.compressed import pack, unpack
 from tidegate.kube.api import NoCluster, PatientCalls, default_api_client
-from tidegate.kube.labels import label_value
+from tidegate.kube.labels import label_value, owner_label
 from tidegate.reset.codec import (
     FLEET,
     PROGRESS,
@@ -95,7 +95,7 @@ class ConfigMapRunStore(DocumentStore):
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace, "labels": labels}
         if self._owner:
             metadata["ownerReferences"] = [self._owner]
-            labels["tidegate.io/policy"] = label_value(str(self._owner["name"]))
+            labels.update(owner_label(self._owner))
         data, binary = self._encode(run, None)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "binaryData": binary}
         status, answer = self._call(self._core.create_namespaced_config_map, self._namespace, body)

@@ -304,8 +304,8 @@ class FailurePolicy(StrEnum):
 class FleetRequest:
     """Which groups a fleet is of: those that match ``patterns`` and are allowed; ``groups``: by name, for an undo.
 
-    ``undoes``: the document of the fleet's run that is undone, where it is one. ``ends``: by group, the digest of how
-    its run ended then (``tidegate.reset.binding.digest_of_end``).
+    ``undoes``: the document of the fleet's run that is undone, where it is one, and ``undoes_uid`` that run's uid.
+    ``ends``: by group, the digest of how its run ended then (``tidegate.reset.binding.digest_of_end``).
     """
 
     patterns: tuple[str, ...]
@@ -313,6 +313,7 @@ class FleetRequest:
     allowed_groups: tuple[str, ...] = ("*",)
     groups: tuple[str, ...] | None = None
     undoes: str = ""
+    undoes_uid: str = ""
     ends: tuple[tuple[str, str], ...] = ()
 
 

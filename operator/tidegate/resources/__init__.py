@@ -13,6 +13,7 @@ from tidegate.resources.base import (
 )
 from tidegate.resources.conditions import Condition, ConditionStatus
 from tidegate.resources.connection import AuthenticationType, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.reset import ResetSpec
@@ -31,6 +32,8 @@ __all__ = [
     "InvalidResource",
     "KafkaConnectionSpec",
     "OffsetResetPolicySpec",
+    "OffsetResetSpec",
+    "OffsetResetStatus",
     "PartitionSelection",
     "PauseStatus",
     "PolicyStatus",

@@ -1,4 +1,4 @@
-"""What the three kinds share: field types, references, and the one way in, :func:`parse_spec`.
+"""What the kinds share: field types, references, and the one way in, :func:`parse_spec`.
 
 Models mirror the CRDs in ``crds/``: a resource gets the same verdict from both (``tests/corpus``). Durations become
 ``timedelta`` and timestamps aware ``datetime`` here and nowhere else.

@@ -32,7 +32,7 @@ from tidegate.resources.features import (
     RetentionSpec,
     RetentionStatus,
 )
-from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
+from tidegate.resources.reset import ResetOptions, ResetSpec, ResetStatus, RunHistory
 from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.targets import TargetKind
@@ -64,6 +64,8 @@ def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, A
 
 
 MAX_GROUP_PATTERNS: Final = 20
+
+_ONE_BY_ONE: Final = {"reset.": "a policy with group for each", "": "an OffsetReset with group for each"}
 
 _OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
 
@@ -132,25 +134,32 @@ class OffsetResetPolicySpec(SpecModel):
         return self
 
     def _complaints(self) -> Iterator[str]:
-        reset = self.reset
-        if (self.group is None) == (self.groups is None):
-            yield "must have exactly one of group, for one group, and groups, for a fleet: keep one"
-        if self.group is not None and reset is not None and reset.to.group == self.group:
-            yield "reset.to.group must name another group: this one already stands where it stands"
-        if self.groups is None:
-            if reset is not None and reset.failure_policy is not None:
-                yield "reset.failurePolicy is for a fleet: remove it, or use groups"
-            return
-        if self.keeps_something:
+        yield from fleet_complaints(self.group, self.groups, self.reset, path="reset.")
+        if self.groups is not None and self.keeps_something:
             yield (
                 "latest, discovery, consumers, retention and snapshots are not for a fleet: give them to a policy with "
                 "group, and use groups for resets only"
             )
-        if reset is not None and (reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None):
-            yield (
-                "reset.to.cluster, configMap, snapshot and reset.evidence are for one group: use another target, or a "
-                "policy with group for each"
-            )
+
+
+def fleet_complaints(
+    group: str | None, groups: tuple[str, ...] | None, reset: ResetOptions | None, path: str
+) -> Iterator[str]:
+    """What is wrong with a reset of one group, or of a fleet. ``path``: of the reset's members in the spec."""
+    if (group is None) == (groups is None):
+        yield "must have exactly one of group, for one group, and groups, for a fleet: keep one"
+    if reset is None:
+        return
+    if group is not None and reset.to.group == group:
+        yield f"{path}to.group must name another group: this one already stands where it stands"
+    if groups is None:
+        if reset.failure_policy is not None:
+            yield f"{path}failurePolicy is for a fleet: remove it, or use groups"
+    elif reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None:
+        yield (
+            f"{path}to.cluster, configMap, snapshot and {path}evidence are for one group: use another target, or "
+            f"{_ONE_BY_ONE[path]}"
+        )
 
 
 MAX_HISTORY: Final = 10

@@ -77,10 +77,10 @@ class EvidenceSpec(ResourceModel):
         return self
 
 
-class ResetSpec(ResourceModel):
-    """One run. ``partitions`` absent: all of the policy's topics. ``failure_policy``: a fleet's; else ``ISOLATE``."""
+class ResetOptions(ResourceModel):
+    """What is reset, to where and how. ``partitions`` absent: all partitions of the topics. ``failure_policy``: a
+    fleet's; else ``ISOLATE``."""
 
-    id: RunId
     partitions: PartitionSelections | None = None
     to: ResetTo
     approval: Approval = Approval.AUTOMATIC
@@ -100,8 +100,6 @@ class ResetSpec(ResourceModel):
         return self
 
     def _complaints(self) -> Iterator[str]:
-        if self.to.undo == self.id:
-            yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
         if self.engine is Engine.DIRECT and self.to.kind.needs_spark:
             yield "targets record, cluster and snapshot need Spark: use engine Auto or Spark"
         if self.in_flight and 2 * self.in_flight + timedelta(seconds=30) > self.deadline:
@@ -109,6 +107,17 @@ class ResetSpec(ResourceModel):
                 "deadline must be at least twice inFlight plus 30s: owners are held for inFlight, and then watched for "
                 "as long; shorten inFlight or raise deadline"
             )
+
+
+class ResetSpec(ResetOptions):
+    """One run that a policy asks for."""
+
+    id: RunId
+
+    def _complaints(self) -> Iterator[str]:
+        if self.to.undo == self.id:
+            yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
+        yield from super()._complaints()
 
 
 class ResetPhase(StrEnum):
@@ -191,16 +200,14 @@ class FleetStatus(ResourceModel):
     failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
 
 
-class ResetStatus(ResourceModel):
-    """The newest run. ``run_uid`` tells it from a run of the same id of any other resource.
+class RunStatus(ResourceModel):
+    """How a run stands. ``run_uid`` tells it from a run of the same name of any other resource.
 
     ``digest``: SHA-256, in hex, of what was asked and of the plan, as far as there is one; the annotation
     ``tidegate.io/approve`` has to name it. ``approved_digest``: the one that was approved.
     """
 
-    id: str
     run_uid: str | None = None
-    phase: ResetPhase
     started_at: Timestamp | None = None
     finished_at: Timestamp | None = None
     engine: Engine | None = None
@@ -215,6 +222,13 @@ class ResetStatus(ResourceModel):
     redone: Count | None = None
     begun: Count | None = None
     waiting: Count | None = None
+
+
+class ResetStatus(RunStatus):
+    """A policy's newest run."""
+
+    id: str
+    phase: ResetPhase
 
 
 class RunHistory(ResourceModel):

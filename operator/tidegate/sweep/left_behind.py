@@ -3,8 +3,8 @@
 A control topic may be shared: with people, with their programs, with operators of other Kubernetes clusters. Whose a
 hold is tells the uid of the KafkaConnection that it was made through, which no two Kubernetes clusters share: a pause
 has it in its holder, a run in its record. A run's hold of an earlier version does not say it, and is known by its
-policy's uid for as long as there is that policy. What is not known to be this operator's own is never left behind, nor
-is what a person or a program holds, the runs of ``tidegate groups`` included.
+resource's uid for as long as there is that resource. What is not known to be this operator's own is never left behind,
+nor is what a person or a program holds, the runs of ``tidegate groups`` included.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ class Kind(StrEnum):
 class There:
     """What there is, looked at after the holds were read: uids.
 
-    ``pauses``, ``policies``: of resources that go through the connection. ``runs``: of all resets under way.
-    ``unsure``: of policies whose status cannot be read, so that any of their runs may be under way. ``backfills``: of
+    ``pauses``, ``requesters``: of resources that go through the connection; the latter ask for resets. ``runs``: of all
+    resets under way.
+    ``unsure``: of requesters whose status cannot be read, so that any of their runs may be under way. ``backfills``: of
     the runs of discovery in this process; there is no other that has any.
     """
 
     pauses: frozenset[str] = frozenset()
-    policies: frozenset[str] = frozenset()
+    requesters: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
     unsure: frozenset[str] = frozenset()
     backfills: frozenset[str] = frozenset()
@@ -120,11 +121,15 @@ def why_left(holder: str, held: Held, connection_uid: str, there: There) -> str:
         if through != connection_uid or run_uid in there.backfills:
             return ""
         return "the operator that sent owners back to the start of new partitions ended before it was done"
-    is_own = through == connection_uid if through else first in there.policies
+    is_own = through == connection_uid if through else first in there.requesters
     if not is_own or first in there.unsure or any(run_uid == u or run_uid.startswith(f"{u}/") for u in there.runs):
         return ""
     run_id = rest.partition("/")[0]
-    return f"reset {run_id} is over" if first in there.policies else f"the OffsetResetPolicy of reset {run_id} is gone"
+    return (
+        f"reset {run_id} is over"
+        if first in there.requesters
+        else f"the resource that asked for reset {run_id} is gone"
+    )
 
 
 def _is_operators(holder: str, connection_uid: str) -> bool:

@@ -22,7 +22,6 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     CONNECTIONS,
     PAUSES,
-    POLICIES,
     EventType,
     Kube,
     KubeEvent,
@@ -31,10 +30,9 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
+from tidegate.offset_reset.requesters import REQUESTING, requester_of, status_is_readable
 from tidegate.reset.runs.request import run_uid
 from tidegate.reset.runs.seen import under_way
-from tidegate.resources.base import has_readable_status, read_status
-from tidegate.resources.policy import PolicyStatus
 from tidegate.service.metrics import Metrics
 from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
 from tidegate.threads import in_thread
@@ -134,13 +132,15 @@ class Sweeper:
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()
         pauses = await in_thread(self._parts.executor, self._parts.kube.list, PAUSES)
-        policies = await in_thread(self._parts.executor, self._parts.kube.list, POLICIES)
-        runs = ((uid_of(body), under_way(read_status(PolicyStatus, body))) for body in policies)
+        requesters = [
+            body for kind in REQUESTING for body in await in_thread(self._parts.executor, self._parts.kube.list, kind)
+        ]
+        runs = ((uid_of(body), under_way(requester_of(body).status(body))) for body in requesters)
         return There(
             pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
-            policies=frozenset(uid_of(body) for body in policies if _goes_through(body, live)),
+            requesters=frozenset(uid_of(body) for body in requesters if _goes_through(body, live)),
             runs=frozenset(run_uid(uid, run.id) for uid, run in runs if run is not None),
-            unsure=frozenset(uid_of(body) for body in policies if not has_readable_status(PolicyStatus, body)),
+            unsure=frozenset(uid_of(body) for body in requesters if not status_is_readable(body)),
             backfills=backfills,
         )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.policy.ends import RUN_ENDS
+from tidegate.offset_reset.ends import RUN_ENDS
 
 ROOT = Path(__file__).parents[3]
 CODE = ROOT / "operator" / "tidegate"
@@ -16,11 +16,11 @@ A_WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
 NO_REASONS = {
-    *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget"),  # types of conditions
+    *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget", "Complete", "Failed"),  # types of conditions
     *("Retained", "BackedUp", "ControlTopics"),
     *("AdmissionReview", "ConfigMap", "DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"),
     *("SparkApplication", "SubjectAccessReview", "TokenReview"),
-    *("ConsumerGroupPause", "KafkaConnection", "OffsetResetPolicy"),
+    *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetPolicy"),
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
     *("FallbackToLogsOnError", "RuntimeDefault"),
     *("DescribeConfigs", "LogAppendTime"),  # Kafka's

@@ -23,7 +23,6 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import FromCluster, FromSnapshot
@@ -889,9 +888,9 @@ def test_a_policy_is_not_kept_by_a_kafka_that_hangs(world: World, monkeypatch: p
     holding(world, end_by_abandoning)
     answers = threading.Event()
     monkeypatch.setattr(world.kafka.control, "read", lambda *_: answers.wait(30))
-    monkeypatch.setattr("tidegate.policy.supervise._BRIEFLY_S", 0.05)
+    monkeypatch.setattr("tidegate.offset_reset.supervise._BRIEFLY_S", 0.05)
     with ThreadPoolExecutor(1) as patient:
-        world.reconciler = PolicyReconciler(replace(world.reconciler._parts, patient_executor=patient))
+        world.reconciler = world.reconciler_of(replace(world.parts, patient_executor=patient))
 
         world.passes()
 

@@ -17,6 +17,8 @@ from tidegate.resources import (
     ConsumerGroupPauseSpec,
     KafkaConnectionSpec,
     OffsetResetPolicySpec,
+    OffsetResetSpec,
+    OffsetResetStatus,
     PauseStatus,
     PolicyStatus,
     spark_conf,
@@ -31,14 +33,24 @@ MODELS: dict[str, dict[str, type[ResourceModel]]] = {
     "KafkaConnection": {"spec": KafkaConnectionSpec, "status": ConnectionStatus},
     "ConsumerGroupPause": {"spec": ConsumerGroupPauseSpec, "status": PauseStatus},
     "OffsetResetPolicy": {"spec": OffsetResetPolicySpec, "status": PolicyStatus},
+    "OffsetReset": {"spec": OffsetResetSpec, "status": OffsetResetStatus},
 }
 
 COLUMNS = {
     "KafkaConnection": ["Ready", "Brokers", "Resettable", "Cluster", "Age"],
     "ConsumerGroupPause": ["Group", "Phase", "Paused", "Resumes", "Reason", "Age"],
     "OffsetResetPolicy": ["Group", "Reset", "Phase", "Replayed", "Skipped", "Ready", "Age"],
+    "OffsetReset": [
+        *("Group", "Phase", "Partitions", "Replayed", "Skipped", "Age"),
+        *("Way", "Standstill", "Finished", "Plan", "Reason"),
+    ],
 }
-SHORT_NAMES = {"KafkaConnection": "kconn", "ConsumerGroupPause": "cgp", "OffsetResetPolicy": "orp"}
+SHORT_NAMES = {
+    "KafkaConnection": "kconn",
+    "ConsumerGroupPause": "cgp",
+    "OffsetResetPolicy": "orp",
+    "OffsetReset": "ors",
+}
 
 
 def crd(kind: str) -> dict[str, Any]:
@@ -197,8 +209,9 @@ def test_the_allowed_client_settings_are_those_of_the_rule() -> None:
     assert ", ".join(ALLOWED_PROPERTIES) + ";" in message
 
 
-def test_spark_settings_are_those_of_the_operator() -> None:
-    settings = schema("OffsetResetPolicy")["properties"]["spec"]["properties"]["spark"]["properties"]["sparkConf"]
+@pytest.mark.parametrize("kind", ["OffsetResetPolicy", "OffsetReset"])
+def test_spark_settings_are_those_of_the_operator(kind: str) -> None:
+    settings = schema(kind)["properties"]["spec"]["properties"]["spark"]["properties"]["sparkConf"]
 
     assert [(rule["rule"], rule["message"]) for rule in settings["x-kubernetes-validations"]] == [
         (

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.discovery.starts import Outcome
 from tidegate.inject.metrics import InjectionMetrics
-from tidegate.policy.ends import RUN_ENDS
+from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.reset.planning import plan
 from tidegate.reset.runs import fleet, reasons, request
 from tidegate.resources.reset import ResetPhase
@@ -92,6 +92,6 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "NothingToUndo",
             "BadSnapshotStorage",
         ),  # no run begins
-        *("WaitingForConnection", "WaitingForPolicy"),  # it may begin later
+        *("WaitingForConnection", "WaitingForReset", "Suspended"),  # it may begin later
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }

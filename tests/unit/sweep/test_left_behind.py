@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, str, There, bool]] = {
     "a program's that calls itself like ours": ("resets/x", OURS, There(), False),
     "a run of the command line": ("reset/cli/cli-20260101T000000Z-0a", "", There(), False),
     "a run of the command line that names a connection": ("reset/cli/x", OURS, There(), False),
-    "a run under way": ("reset/u/one", OURS, There(policies=frozenset({"u"}), runs=frozenset({"u/one"})), False),
+    "a run under way": ("reset/u/one", OURS, There(requesters=frozenset({"u"}), runs=frozenset({"u/one"})), False),
     "a run under way through another connection by now": (
         "reset/u/one",
         OURS,
@@ -36,45 +36,45 @@ CASES: dict[str, tuple[str, str, There, bool]] = {
     "a group's of a fleet under way": (
         "reset/u/one/payments",
         OURS,
-        There(policies=frozenset({"u"}), runs=frozenset({"u/one"})),
+        There(requesters=frozenset({"u"}), runs=frozenset({"u/one"})),
         False,
     ),
-    "a run that is over": ("reset/u/one", OURS, There(policies=frozenset({"u"})), True),
+    "a run that is over": ("reset/u/one", OURS, There(requesters=frozenset({"u"})), True),
     "a run that is over, and the next one under way": (
         "reset/u/one",
         OURS,
-        There(policies=frozenset({"u"}), runs=frozenset({"u/one-more"})),
+        There(requesters=frozenset({"u"}), runs=frozenset({"u/one-more"})),
         True,
     ),
-    "a group's of a fleet that is over": ("reset/u/one/pay/ments", OURS, There(policies=frozenset({"u"})), True),
+    "a group's of a fleet that is over": ("reset/u/one/pay/ments", OURS, There(requesters=frozenset({"u"})), True),
     "a run whose policy is gone": ("reset/u/one", OURS, There(), True),
     "a run of another installation": ("reset/u/one", THEIRS, There(), False),
     "a run of another installation whose policy has a uid of ours": (
         "reset/u/one",
         THEIRS,
-        There(policies=frozenset({"u"})),
+        There(requesters=frozenset({"u"})),
         False,
     ),
     "a run whose policy's status can't be read": (
         "reset/u/one",
         OURS,
-        There(policies=frozenset({"u"}), unsure=frozenset({"u"})),
+        There(requesters=frozenset({"u"}), unsure=frozenset({"u"})),
         False,
     ),
-    "an earlier version's run that is over": ("reset/u/one", "", There(policies=frozenset({"u"})), True),
+    "an earlier version's run that is over": ("reset/u/one", "", There(requesters=frozenset({"u"})), True),
     "an earlier version's run under way": (
         "reset/u/one",
         "",
-        There(policies=frozenset({"u"}), runs=frozenset({"u/one"})),
+        There(requesters=frozenset({"u"}), runs=frozenset({"u/one"})),
         False,
     ),
     "an earlier version's run whose policy is gone: it may be anybody's": ("reset/u/one", "", There(), False),
-    "a run by its policy's uid alone": ("reset/u", "", There(policies=frozenset({"u"})), True),
+    "a run by its policy's uid alone": ("reset/u", "", There(requesters=frozenset({"u"})), True),
     "discovery is at it": ("reset/starts/u/1", OURS, There(backfills=frozenset({"starts/u/1"})), False),
     "discovery was at it, in a process before": (
         "reset/starts/u/1",
         OURS,
-        There(policies=frozenset({"u"}), backfills=frozenset({"starts/u/2"})),
+        There(requesters=frozenset({"u"}), backfills=frozenset({"starts/u/2"})),
         True,
     ),
     "discovery was at it, for a policy that is gone": ("reset/starts/u/1", OURS, There(), True),
@@ -135,7 +135,7 @@ def test_what_one_holder_has_left_of_one_group_is_told_at_once() -> None:
         gates.take(HoldKey(group, "orders", partition, "reset/u/one"), Hold(connection=OURS), offset)
     gates.take(HoldKey("a", "orders", 0, "cli"), Hold(), 9)
 
-    left, _ = judge(gates, OURS, There(policies=frozenset({"u"})), {}, 0.0, 0.0)
+    left, _ = judge(gates, OURS, There(requesters=frozenset({"u"})), {}, 0.0, 0.0)
 
     assert [(one.group, [str(p) for p in one.partitions], one.epoch, one.kind) for one in left] == [
         ("a", ["orders-0", "orders-1"], 2, "reset"),
@@ -172,7 +172,7 @@ def test_whatever_is_there_nothing_of_others_or_under_way_is_released(
         for key in one.keys:
             connection = gates.holds[key].hold.connection
             assert OURS in (connection, key.holder.split("/")[1]) or (
-                not connection and key.holder.split("/")[1] in there.policies
+                not connection and key.holder.split("/")[1] in there.requesters
             )
             assert connection != THEIRS or key.holder.startswith("pause/")
             assert not any(key.holder == f"reset/{run}" or key.holder.startswith(f"reset/{run}/") for run in there.runs)

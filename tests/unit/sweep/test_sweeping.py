@@ -13,13 +13,15 @@ import pytest
 from support import pause_world
 from support.fake_kafka import START, FakeConsumer
 from support.pause_world import CREATED, SPEC, Killed
+from support.policy_world import Killed as PolicyKilled
+from support.policy_world import ResetWorld
 from support.policy_world import World as PolicyWorld
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, KubeUnavailable, Object
 from tidegate.pause.holds import holder
 
 NEW = TopicPartition("orders", 1)
@@ -54,6 +56,29 @@ def hold(world: pause_world.World | PolicyWorld, of: str, partition: int = 0, *,
     world.kafka.control.ensure()
     key = HoldKey("payments", "orders", partition, of)
     world.kafka.control.hold({key: Hold("why", connection=live.uid if ours else "elsewhere")})
+
+
+def test_an_offset_reset_under_way_keeps_its_holds_until_it_is_over(tmp_path: Path) -> None:
+    world = ResetWorld(tmp_path)
+    world.kafka.control.ensure()
+    world.ask()
+    world.kube.dies_in = 4
+    with pytest.raises(PolicyKilled):
+        world.passes()
+    uid = world.kube.get(RESETS, "ns", "p")["metadata"]["uid"]
+    hold(world, f"reset/{uid}/p")
+    looks = sweeping(world)
+
+    looks.looks()
+    assert held(world) == [f"reset/{uid}/p"]
+
+    world.restart()
+    world.passes()
+    assert world.reset["phase"] == "Succeeded"
+    looks.looks()
+    assert held(world) == []
+    world.executor.shutdown()
+    world.kafka.close()
 
 
 # --- pauses -----------------------------------------------------------------------------------------------------------

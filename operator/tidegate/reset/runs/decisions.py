@@ -47,7 +47,7 @@ from tidegate.reset.runs.reasons import (
     JOB_FAILED,
     NO_RESET,
     WAITING_FOR_CONNECTION,
-    WAITING_FOR_POLICY,
+    WAITING_FOR_RESET,
 )
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
@@ -175,9 +175,9 @@ def _begin(draft: Draft, wanted: ResetSpec) -> Decision:
         waits = start.waits_for
         draft.moving(waits.reason, waits.message)
         draft.reset_is(None, waits.reason, waits.message)
-        if waits.reason == WAITING_FOR_POLICY:
+        if waits.reason == WAITING_FOR_RESET:
             draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{wanted.id}/{waits.reason}/{waits.message}")
-        return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_POLICY)
+        return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_RESET)
     if start.request is None:
         raise ValueError("a run that may begin has a request")
     draft.run(started_at=seen.now, engine=start.engine, digest=digest_of(Run(start.request)))
@@ -209,7 +209,7 @@ def _go_on(draft: Draft, current: ResetStatus) -> Decision:
         if seen.behind is not None:
             draft.moving(seen.behind.reason, f"reset {current.id} is approved. {seen.behind.message}")
             draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{current.id}/{seen.behind.message}")
-            return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_POLICY)
+            return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_RESET)
         draft.run(approved_digest=run.digest)
         return draft.decide(Approve(), again_after_s=0)
     if seen.runner is None:

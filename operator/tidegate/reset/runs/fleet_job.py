@@ -231,10 +231,12 @@ def _group_request(request: RunRequest, group_id: str, parts: Parts) -> RunReque
     target = request.target
     if not isinstance(target, Undo):
         return group_request(request, group_id, target)
-    undone_uid = f"{request.run_uid.rpartition('/')[0]}/{target.run_id}"
-    ends = dict(request.fleet.ends) if request.fleet is not None else {}
+    fleet = request.fleet
+    if fleet is None:
+        raise ValueError("only a fleet's run has groups")
     try:
-        undone = parts.open_undone(group_run_uid(undone_uid, group_id), EndBinding(ends.get(group_id, ""))).load()
+        undone_uid = group_run_uid(fleet.undoes_uid, group_id)
+        undone = parts.open_undone(undone_uid, EndBinding(dict(fleet.ends).get(group_id, ""))).load()
     except RunNotFound:
         undone = None
     back = undo_target(target.run_id, undone)

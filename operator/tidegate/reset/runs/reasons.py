@@ -1,4 +1,4 @@
-"""Why a run ends, waits or is refused, as conditions and Events name it, and what a policy is marked with."""
+"""Why a run ends, waits or is refused, as conditions and Events name it, and what a resource is marked with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ NO_RESET: Final = "NoReset"
 
 ALREADY_RAN: Final = "AlreadyRan"
 
-WAITING_FOR_POLICY: Final = "WaitingForPolicy"
+WAITING_FOR_RESET: Final = "WaitingForReset"
+
+SUSPENDED: Final = "Suspended"
 
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 

@@ -1,4 +1,4 @@
-"""From ``OffsetResetPolicy.spec.reset`` to a :class:`RunRequest`, and the names a run goes by. Pure."""
+"""From what a resource asks for to a :class:`RunRequest`, and the names a run goes by. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.jobs.mounts import BAD_SNAPSHOT_STORAGE, JobPlaces, snapshot_storage
 from tidegate.kafka.connection import Connection
-from tidegate.kube.ports import POLICIES, Object, label_of, uid_of
+from tidegate.kube.ports import Object, label_of, uid_of
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -48,6 +48,12 @@ NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.applying.apply``)."""
 
 
+_UNDOABLE: Final = {
+    "spec.reset": "one of status.history",
+    "spec": "an OffsetReset of this namespace that is still there",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a reset is not begun: for the condition, and said once in an Event."""
@@ -56,17 +62,19 @@ class Refusal:
     message: str
 
 
-def run_uid(policy_uid: str, run_id: str) -> str:
-    return f"{policy_uid}/{run_id}"
+def run_uid(requester_uid: str, run_id: str) -> str:
+    return f"{requester_uid}/{run_id}"
 
 
-def run_name(policy: str, policy_uid: str, run_id: str) -> str:
-    """The run's ConfigMap: ``<policy>-<id>-<digest>``, a DNS label of at most 52 characters.
+def run_name(requester: str, requester_uid: str, run_id: str) -> str:
+    """The run's ConfigMap: ``<name>-<id>-<digest>``, or ``<name>-<digest>`` where the id is the name.
 
-    The digest tells ``a-b`` run ``c`` from ``a`` run ``b-c``, and a policy from its namesake before it.
+    It is a DNS label of at most 52 characters.
+    The digest tells ``a-b`` run ``c`` from ``a`` run ``b-c``, and a resource from its namesake before it.
     """
-    digest = hashlib.sha256(run_uid(policy_uid, run_id).encode()).hexdigest()[:8]
-    readable = re.sub(r"[^a-z0-9-]+", "-", f"{policy}-{run_id}".lower())[: _NAME_LIMIT - 9].strip("-")
+    digest = hashlib.sha256(run_uid(requester_uid, run_id).encode()).hexdigest()[:8]
+    both = run_id if requester == run_id else f"{requester}-{run_id}"
+    readable = re.sub(r"[^a-z0-9-]+", "-", both.lower())[: _NAME_LIMIT - 9].strip("-")
     # Services need a letter first, and Spark makes one for its driver.
     return f"{readable if readable[:1].isalpha() else f'r-{readable}'[: _NAME_LIMIT - 9].strip('-')}-{digest}"
 
@@ -129,26 +137,26 @@ def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topic
     )
 
 
-def undo_not_found(run_id: str) -> Refusal:
+def undo_not_found(run_id: str, path: str = "spec.reset") -> Refusal:
     return Refusal(
         UNDO_RUN_NOT_FOUND,
-        f"spec.reset.to.undo: no run {run_id} of this policy is stored: name one of status.history",
+        f"{path}.to.undo: no run {run_id} is stored that could be undone: name {_UNDOABLE[path]}",
     )
 
 
-def snapshot_target(snapshot: SnapshotTarget, places: JobPlaces) -> FromSnapshot | Refusal:
+def snapshot_target(snapshot: SnapshotTarget, places: JobPlaces, path: str = "spec.reset") -> FromSnapshot | Refusal:
     """Which snapshot is meant."""
-    storage = snapshot_storage(snapshot.from_, "spec.reset.to.snapshot.from", places)
+    storage = snapshot_storage(snapshot.from_, f"{path}.to.snapshot.from", places)
     return Refusal(BAD_SNAPSHOT_STORAGE, storage) if isinstance(storage, str) else FromSnapshot(storage, snapshot.at)
 
 
-def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
-    """Where the group stood before the run ``run_id`` of the same policy."""
+def undo_target(run_id: str, run: Run | None, path: str = "spec.reset") -> Target | Refusal:
+    """Where the group stood before the run ``run_id`` of the same group."""
     if run is None or run.plan is None:
-        return undo_not_found(run_id)
+        return undo_not_found(run_id, path)
     if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
-        return Refusal(NOTHING_TO_UNDO, f"spec.reset.to.undo: run {run_id} {ended}: it has left no offset changed")
+        return Refusal(NOTHING_TO_UNDO, f"{path}.to.undo: run {run_id} {ended}: it has left no offset changed")
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
     before = run.result.before
     had = frozenset(b.topic_partition for b in before)
@@ -164,7 +172,7 @@ def make_request(
     spec: OffsetResetPolicySpec,
     reset: ResetSpec,
     *,
-    policy: Object,
+    requester: Object,
     connection: Connection,
     connection_uid: str,
     allowed_topics: tuple[str, ...],
@@ -174,7 +182,7 @@ def make_request(
 ) -> RunRequest:
     """All the job needs to know. The deadline counts from ``started_at``."""
     return RunRequest(
-        run_uid=run_uid(uid_of(policy), reset.id),
+        run_uid=run_uid(uid_of(requester), reset.id),
         run_id=reset.id,
         group_id=spec.group or "",
         connection=connection,
@@ -190,7 +198,7 @@ def make_request(
         manual_approval=reset.approval is Approval.MANUAL,
         evidence=evidence_settings(reset),
         fleet=fleet,
-        asked_by=f"{POLICIES.kind} {label_of(policy)}",
+        asked_by=f"{requester['kind']} {label_of(requester)}",
         connection_uid=connection_uid,
     )
 

@@ -22,7 +22,6 @@ from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     CONNECTIONS,
-    POLICIES,
     NotFound,
     Object,
     label_of,
@@ -30,8 +29,9 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.policy.parts import Parts
-from tidegate.policy.runs import PolicyRuns, read_spec
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.requesters import REQUESTING, requester_of
+from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
     FailurePolicy,
     FleetRequest,
@@ -53,6 +53,7 @@ from tidegate.reset.runs.request import (
     make_request,
     record_target,
     run_name,
+    run_uid,
     selections,
     simple_target,
     snapshot_target,
@@ -61,15 +62,15 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun
-from tidegate.resources.base import read_status
 from tidegate.resources.conditions import STALLED, is_true
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
 from tidegate.threads import in_thread
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
+UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
 
 _LISTING_S: Final = 1.0
 
@@ -80,24 +81,24 @@ class _Listing:
 
     at_s: float
     cluster_ids: Mapping[tuple[str, str], str]
-    policies: tuple[Object, ...]
+    requesters: tuple[Object, ...]
 
 
 class Beginning:
     """The checks before a run.
 
-    One policy at a time goes from asked for to begun, while it holds ``admission``: who is in whose way is decided
+    One resource at a time goes from asked for to begun, while it holds ``admission``: who is in whose way is decided
     under it.
     """
 
-    def __init__(self, parts: Parts, runs: PolicyRuns) -> None:
+    def __init__(self, parts: Parts, runs: Runs) -> None:
         self._parts = parts
         self._runs = runs
         self._listing: _Listing | None = None
         self.admission = asyncio.Lock()
 
     def want(self, body: Object, spec: OffsetResetPolicySpec | None, *, active: bool) -> None:
-        """Tell the observer what of the cluster this policy needs to know from now on."""
+        """Tell the observer what of the cluster this resource needs to know from now on."""
         uid = uid_of(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
@@ -115,18 +116,19 @@ class Beginning:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         other = self._runs.other(body, reset)
-        waits = _connection_to_wait_for(spec.connection_ref.name, live)
-        refusal = None if live is None else _not_allowed(spec, reset, live)
+        path = requester_of(body).path
+        waits = _suspended(body) or _connection_to_wait_for(spec.connection_ref.name, live)
+        refusal = None if live is None else _not_allowed(spec, reset, live, path)
         if reset.to.cluster is not None:
             waits = waits or _connection_to_wait_for(reset.to.cluster.connection_ref.name, other)
-            refusal = refusal or (None if other is None else _not_allowed_over_there(reset.to.cluster, other))
+            refusal = refusal or (None if other is None else _not_allowed_over_there(reset.to.cluster, other, path))
         if refusal is not None:
             return Start(refusal=refusal)
         if waits is not None or live is None:
             return Start(waits_for=waits)
         # Again: the connection may have been opened while this pass waited for its turn.
         self.want(body, spec, active=True)
-        engine = self._engine(spec, reset, live, other)
+        engine = self._engine(spec, reset, live, other, path)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
         target = await self._target(body, spec, reset)
@@ -143,7 +145,7 @@ class Beginning:
         request = make_request(
             spec,
             reset,
-            policy=body,
+            requester=body,
             connection=self._runs.connection_of_job(live, engine),
             connection_uid=live.uid,
             allowed_topics=live.allow.topics,
@@ -157,18 +159,21 @@ class Beginning:
         """Why a plan that is approved has to wait for its turn, or for its connection."""
         if spec is None:
             return None
+        suspended = _suspended(body)
+        if suspended is not None:
+            return suspended
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         if live is None:
             return _connection_to_wait_for(spec.connection_ref.name, live)
         return await self._in_the_way(body, spec, live)
 
     def _engine(
-        self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, other: Live | None
+        self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, other: Live | None, path: str
     ) -> Engine | Refusal:
         if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                f"spec.reset.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
+                f"{path}.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
                 "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
             )
         if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
@@ -176,7 +181,7 @@ class Beginning:
         if Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                "spec.reset.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
+                f"{path}.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
                 "configure one (TIDEGATE_SPARK_RUNNER)",
             )
         used = [live] if other is None else [live, other]
@@ -187,23 +192,26 @@ class Beginning:
         return Engine.SPARK
 
     async def _target(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Target | Refusal:
-        to = reset.to
+        to, path = reset.to, requester_of(body).path
         if to.group is not None:
             return FromGroup(to.group)
         if to.undo is not None and spec.groups is not None:
             return Undo(to.undo, ())  # what each group goes back to is in its own document
         if to.undo is not None:
             try:
-                return undo_target(to.undo, await self._runs.ended(body, to.undo))
+                earlier = await self._undone(body, spec, to.undo)
+                if isinstance(earlier, Refusal):
+                    return earlier
+                return undo_target(to.undo, await self._runs.ended(earlier, to.undo), path)
             except ForgedRun as forged:
-                return Refusal(reasons.FORGED, f"spec.reset.to.undo: {forged}")
+                return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
             except ForeignRun as foreign:
-                return Refusal(reasons.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+                return Refusal(reasons.FOREIGN_RUN, f"{path}.to.undo: {foreign}")
         if to.record is not None:
             if to.record.value_schema is None:
                 return record_target(to.record, None)
             named = to.record.value_schema
-            text = await self._text(body, "spec.reset.to.record.valueSchema.configMap", named.config_map)
+            text = await self._text(body, f"{path}.to.record.valueSchema.configMap", named.config_map)
             if isinstance(text, Refusal):
                 return text
             source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
@@ -214,20 +222,20 @@ class Beginning:
                 raise ValueError("a run from another cluster begins once that connection is open")
             return cluster_target(to.cluster, self._runs.connection_of_job(other, Engine.SPARK), other.allow.topics)
         if to.snapshot is not None:
-            return snapshot_target(to.snapshot, self._runs.mounts())
+            return snapshot_target(to.snapshot, self._runs.mounts(), path)
         target = simple_target(to)
         if target is not None:
             return target
         if to.config_map is None:
-            raise ValueError(f"spec.reset.to.{to.kind} names no target")
-        text = await self._text(body, "spec.reset.to.configMap", to.config_map)
+            raise ValueError(f"{path}.to.{to.kind} names no target")
+        text = await self._text(body, f"{path}.to.configMap", to.config_map)
         if isinstance(text, Refusal):
             return text
         source = f"ConfigMap {to.config_map.name}, key {to.config_map.key}"
         try:
             return FromFile(parse_offsets(text, spec.only_group), source)
         except BadOffsetsFile as bad:
-            return Refusal(BAD_OFFSETS_FILE, f"spec.reset.to.configMap: {source}: {bad}")
+            return Refusal(BAD_OFFSETS_FILE, f"{path}.to.configMap: {source}: {bad}")
 
     async def _fleet(
         self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
@@ -238,27 +246,48 @@ class Beginning:
             FailurePolicy(reset.failure_policy.value) if reset.failure_policy is not None else FailurePolicy.ISOLATE
         )
         fleet = FleetRequest(spec.groups, policy, live.allow.groups)
-        undone = reset.to.undo
+        undone, path = reset.to.undo, requester_of(body).path
         if undone is None:
             return fleet
         try:
-            earlier = await self._runs.ended(body, undone)
+            asked_by = await self._undone(body, spec, undone)
+            if isinstance(asked_by, Refusal):
+                return asked_by
+            earlier = await self._runs.ended(asked_by, undone)
             if earlier is None or earlier.fleet is None:
-                return undo_not_found(undone)
+                return undo_not_found(undone, path)
             ends = dict(earlier.result.ends) if earlier.result is not None else {}
-            runs = self._runs.runs_beneath(body, undone, ends)
+            runs = self._runs.runs_beneath(asked_by, undone, ends)
             groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
         except ForgedRun as forged:
-            return Refusal(reasons.FORGED, f"spec.reset.to.undo: {forged}")
+            return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
         except ForeignRun as foreign:
-            return Refusal(reasons.FOREIGN_RUN, f"spec.reset.to.undo: {foreign}")
+            return Refusal(reasons.FOREIGN_RUN, f"{path}.to.undo: {foreign}")
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,
-                f"spec.reset.to.undo: run {undone} has left no group's offsets changed, or has not ended",
+                f"{path}.to.undo: run {undone} has left no group's offsets changed, or has not ended",
             )
-        undoes = run_name(name_of(body), uid_of(body), undone)
-        return replace(fleet, groups=groups, undoes=undoes, ends=tuple((g, ends[g]) for g in groups))
+        undoes = run_name(name_of(asked_by), uid_of(asked_by), undone)
+        undoes_uid = run_uid(uid_of(asked_by), undone)
+        return replace(
+            fleet, groups=groups, undoes=undoes, undoes_uid=undoes_uid, ends=tuple((g, ends[g]) for g in groups)
+        )
+
+    async def _undone(self, body: Object, spec: OffsetResetPolicySpec, run_id: str) -> Object | Refusal:
+        """The resource whose run is to be undone."""
+        path = f"{requester_of(body).path}.to.undo"
+        earlier = await self._runs.earlier(body, run_id)
+        if earlier is None:
+            return undo_not_found(run_id, requester_of(body).path)
+        asked, _ = requester_of(earlier).spec(earlier)
+        if asked is None or asked.connection_ref != spec.connection_ref or asked.group_patterns != spec.group_patterns:
+            return Refusal(
+                UNDO_OF_OTHER_GROUP,
+                f"{path}: reset {run_id} was not of {_whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
+                "name the group and the connection that it was of",
+            )
+        return earlier
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:
@@ -271,7 +300,7 @@ class Beginning:
         return text
 
     async def _in_the_way(self, body: Object, spec: OffsetResetPolicySpec, live: Live) -> Refusal | None:
-        """The policy that resets, or is to reset first, a group that this one wants."""
+        """The resource that resets, or is to reset first, a group that this one wants."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
@@ -280,25 +309,25 @@ class Beginning:
             return _not_ready(live.name, "its cluster does not answer")
         mine = Claim(
             uid_of(body),
-            label_of(body),
+            f"{requester_of(body).kind.kind} {label_of(body)}",
             _created(body),
             live.cluster_id,
             spec.group_patterns,
             under_way=False,
         )
         listing = await self._listed()
-        claims = (_claim(other, listing.cluster_ids) for other in listing.policies)
+        claims = (_claim(other, listing.cluster_ids) for other in listing.requesters)
         first = blocker(mine, (claim for claim in claims if claim is not None))
         if first is None:
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
         return Refusal(
-            reasons.WAITING_FOR_POLICY,
-            f"OffsetResetPolicy {first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
+            reasons.WAITING_FOR_RESET,
+            f"{first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
         )
 
     async def _listed(self) -> _Listing:
-        """All policies as the API server has them, at most a moment old. Only under the admission lock.
+        """All that ask for resets, as the API server has them, at most a moment old. Only under the admission lock.
 
         Nobody but this process begins a run, and a run that begins makes the listing void: so a hundred that wait cost
         one listing a moment, and none of them overlooks another.
@@ -306,12 +335,22 @@ class Beginning:
         now = asyncio.get_running_loop().time()
         if self._listing is None or now - self._listing.at_s > _LISTING_S:
             connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
-            policies = await in_thread(self._parts.executor, self._parts.kube.list, POLICIES)
+            requesters = [
+                body
+                for kind in REQUESTING
+                for body in await in_thread(self._parts.executor, self._parts.kube.list, kind)
+            ]
             cluster_ids = {
                 (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
             }
-            self._listing = _Listing(now, cluster_ids, tuple(policies))
+            self._listing = _Listing(now, cluster_ids, tuple(requesters))
         return self._listing
+
+
+def _suspended(body: Object) -> Refusal | None:
+    if not requester_of(body).is_suspended(body):
+        return None
+    return Refusal(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
 
 
 def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
@@ -327,14 +366,14 @@ def _not_ready(name: str, why: str) -> Refusal:
     return Refusal(reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
 
 
-def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> Refusal | None:
+def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, path: str) -> Refusal | None:
     groups = [("spec.group", spec.group)] if spec.group is not None else []
     # What a fleet's patterns match beside what is allowed is left out of its plan.
     groups += [("spec.groups", name) for name in spec.groups or () if not is_pattern(name)]
     if reset.to.group is not None:
-        groups.append(("spec.reset.to.group", reset.to.group))
-    for path, group in groups:
-        message = group_not_allowed(live.name, live.allow, path, group)
+        groups.append((f"{path}.to.group", reset.to.group))
+    for where, group in groups:
+        message = group_not_allowed(live.name, live.allow, where, group)
         if message is not None:
             return Refusal(GROUP_NOT_ALLOWED, message)
     for selection in selections(spec, reset):
@@ -342,15 +381,14 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live) -> R
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     if reset.to.snapshot is not None:
-        path = "spec.reset.to.snapshot.from"
-        message = storage_not_allowed(live.name, live.allow, path, reset.to.snapshot.from_)
+        message = storage_not_allowed(live.name, live.allow, f"{path}.to.snapshot.from", reset.to.snapshot.from_)
         if message is not None:
             return Refusal(STORAGE_NOT_ALLOWED, message)
     return None
 
 
-def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
-    message = group_not_allowed(other.name, other.allow, "spec.reset.to.cluster.group", cluster.group)
+def _not_allowed_over_there(cluster: ClusterTarget, other: Live, path: str) -> Refusal | None:
+    message = group_not_allowed(other.name, other.allow, f"{path}.to.cluster.group", cluster.group)
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
 
 
@@ -359,28 +397,30 @@ def _whose(spec: OffsetResetPolicySpec) -> str:
 
 
 def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | None:
-    """What another policy wants.
+    """What another resource wants.
 
-    ``None``: nothing, or nothing it could get: it has run, was refused, its connection was never ready, or its plan
-    waits to be approved.
+    ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
+    or its plan waits to be approved.
     """
-    spec, _ = read_spec(body)
+    requester = requester_of(body)
+    spec, _ = requester.spec(body)
     if spec is None:
         return None
-    status = read_status(PolicyStatus, body)
+    status = requester.status(body)
     current, wanted = under_way(status), spec.reset
     cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
     if not cluster_id:
         return None
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
-        if wanted is None or is_settled(status, wanted) or refused or body["metadata"].get("deletionTimestamp"):
+        leaves = refused or body["metadata"].get("deletionTimestamp") or requester.is_suspended(body)
+        if wanted is None or is_settled(status, wanted) or leaves:
             return None
     elif awaits_approval(current):
         return None
     return Claim(
         uid=uid_of(body),
-        holder=label_of(body),
+        holder=f"{requester.kind.kind} {label_of(body)}",
         created=_created(body),
         cluster_id=cluster_id,
         groups=spec.group_patterns,

@@ -1,9 +1,9 @@
-"""What a pass over a policy acts through, and what this process remembers of one between passes."""
+"""What a pass over a resource that asks for resets acts through, and what this process remembers between passes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,7 +21,6 @@ from tidegate.kube.ports import (
     Object,
     uid_of,
 )
-from tidegate.policy.feature import Feature
 from tidegate.reset.model import (
     RunResult,
 )
@@ -57,12 +56,11 @@ class Parts:
     idle_tick_s: float
     deletion_limit: timedelta
     max_launches: int
-    features: Sequence[Feature] = ()
 
 
 @dataclass(slots=True)
 class Memory:
-    """What this process knows of a policy beyond the API server; losing it costs nothing but a look."""
+    """What this process knows of a resource beyond the API server; losing it costs nothing but a look."""
 
     told: set[str] = field(default_factory=set)
     launched: set[str] = field(default_factory=set)
@@ -70,9 +68,6 @@ class Memory:
     died_at: datetime | None = None
     fenced: int = 0
     trouble: str = ""
-    keeping: str = ""
-    """Why a feature failed last."""
-    finished: set[str] = field(default_factory=set)
     forged: str = ""
     """Why what the run under way goes by is forged, where an effect has found that out."""
     halted: str = ""
@@ -83,7 +78,7 @@ class Memory:
 
 
 class Memories:
-    """Of each policy, what this process remembers."""
+    """Of each resource, what this process remembers."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Memory] = {}

@@ -21,8 +21,9 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.policy.parts import Memories, Parts
-from tidegate.policy.runs import PolicyRuns
+from tidegate.offset_reset.parts import Memories, Parts
+from tidegate.offset_reset.requesters import requester_of
+from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
     FromCluster,
     FromSnapshot,
@@ -50,9 +51,9 @@ _BRIEFLY_S: Final = 10.0
 
 
 class Supervision:
-    """What is done about the job of a policy's run."""
+    """What is done about the job of a run."""
 
-    def __init__(self, parts: Parts, runs: PolicyRuns, memories: Memories) -> None:
+    def __init__(self, parts: Parts, runs: Runs, memories: Memories) -> None:
         self._parts = parts
         self._memories = memories
         self._runs = runs
@@ -122,7 +123,7 @@ class Supervision:
                 _log.warning("%s: %s", label_of(body), str(unstopped) or "its job did not stop in time")
 
     async def halt(self, body: Object, seen: Seen, limit_s: float | None = None) -> TimeoutError | RunnerFailure | None:
-        """By what the policy says, since nothing of the run's document is believed. ``limit_s``: for each of the two.
+        """By what the resource says, since nothing of the run's document is believed. ``limit_s``: for each of the two.
 
         Why the job did not stop, where it did not; then it is halted all the same.
         """
@@ -192,23 +193,23 @@ class Supervision:
         if isinstance(request.target, FromCluster) and not planned:
             other = self._runs.other(body, seen.wanted)
             if other is None:
-                raise RunnerFailure("the KafkaConnection of spec.reset.to.cluster is not open")
+                raise RunnerFailure(f"the KafkaConnection of {requester_of(body).path}.to.cluster is not open")
             used.append((other, request.target.connection))
         if isinstance(request.target, FromSnapshot) and not planned:
             wanted = seen.wanted.to.snapshot if seen.wanted is not None else None
             live = self._runs.connection(body, seen)
-            path = "spec.reset.to.snapshot.from"
+            path = f"{requester_of(body).path}.to.snapshot.from"
             refused = storage_not_allowed(live.name, live.allow, path, wanted.from_) if wanted is not None else None
             if refused is not None:
                 raise RunnerFailure(refused)
             if wanted is None or request.target != snapshot_target(wanted, self._runs.mounts()):
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} reads another snapshot than spec.reset.to.snapshot says: "
-                    "give reset.id a new value to run it anew"
+                    f"the run's ConfigMap {seen.run_document} reads another snapshot than "
+                    f"{requester_of(body).path}.to.snapshot says: ask for another reset to run it anew"
                 )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
                 raise RunnerFailure(
                     f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} "
-                    "does: its job is started when they agree again; give reset.id a new value to run it anew"
+                    "does: its job is started when they agree again; ask for another reset to run it anew"
                 )

@@ -1,4 +1,4 @@
-"""The runs of a policy: their documents, what they may touch, and how a job of one is started."""
+"""The runs of a resource that asks for resets: their documents, what they may touch, how a job of one is started."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from tidegate.jobs.runner import merged_secrets
 from tidegate.jobs.storage import environment
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import (
+    RESETS,
+    NotFound,
     Object,
     name_of,
     namespace_of,
     owner_reference,
     uid_of,
 )
-from tidegate.policy.parts import Parts
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.requesters import requester_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
@@ -38,15 +41,14 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Seen, history_of, run_id_of, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
-from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
 from tidegate.resources.targets import SnapshotTarget
 from tidegate.threads import in_thread
 
 
-class PolicyRuns:
-    """What a policy's spec and status say about its runs. Nothing of it is believed of a run's document."""
+class Runs:
+    """What a resource's spec and status say about its runs. Nothing of it is believed of a run's document."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -84,7 +86,7 @@ class PolicyRuns:
 
     def binding(self, body: Object, run_id: str) -> OperatorBinding:
         """By the status as it was written last; to no document at all where that knows of no such run under way."""
-        current = under_way(read_status(PolicyStatus, body))
+        current = under_way(requester_of(body).status(body))
         if current is None or current.id != run_id:
             return OperatorBinding("")
         return OperatorBinding(current.digest or "", current.approved_digest or "")
@@ -97,23 +99,34 @@ class PolicyRuns:
         except RunNotFound:
             return None
 
-    async def ended(self, body: Object, run_id: str) -> Run | None:
-        """An earlier run, as it ended; ``None`` where status.history has no digest of it.
+    async def earlier(self, body: Object, run_id: str) -> Object | None:
+        """The resource that asked for an earlier run, as this one names it: a policy itself, or another
+        ``OffsetReset`` of the namespace; ``None`` where there is no such resource."""
+        kind = requester_of(body).kind
+        if kind != RESETS:
+            return body
+        try:
+            return await in_thread(self._parts.executor, self._parts.kube.get, kind, namespace_of(body), run_id)
+        except NotFound:
+            return None
+
+    async def ended(self, earlier: Object, run_id: str) -> Run | None:
+        """An earlier run, as it ended; ``None`` where the status of its resource has no digest of it.
 
         Raises ``ForeignRun`` and ``ForgedRun``.
         """
-        kept = history_of(read_status(PolicyStatus, body), run_id)
+        kept = history_of(requester_of(earlier).status(earlier), run_id)
         if kept is None or kept.digest is None:
             return None
-        store = self.open_store(body, run_id, EndBinding(kept.digest))
+        store = self.open_store(earlier, run_id, EndBinding(kept.digest))
         try:
             return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
 
     def confines(self, body: Object, run_id: str) -> Confines:
-        """By the policy as it is written, also where it can't be read as a whole."""
-        spec = body.get("spec") or {}
+        """By the spec as it is written, also where it can't be read as a whole."""
+        spec = requester_of(body).written(body)
         live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
         to = ((spec.get("reset") or {}).get("to") or {}).get("cluster") or {}
         other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
@@ -209,11 +222,3 @@ def _snapshot_of(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> Sn
 def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
     """What an earlier run was asked to show, this spec does not tell."""
     return reset.get("id") == run_id and (reset.get("evidence") or {}).get("showValues") is not True
-
-
-def read_spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
-    """The spec, or what is wrong with it."""
-    try:
-        return parse_spec(OffsetResetPolicySpec, body), ""
-    except InvalidResource as invalid:
-        return None, str(invalid)

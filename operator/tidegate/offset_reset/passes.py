@@ -1,0 +1,269 @@
+"""One pass over a resource that asks for resets: see, decide, write the status, act once.
+
+What is decided about its run is in :mod:`tidegate.reset.runs.decisions`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.loop import Pass
+from tidegate.kube.ports import (
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+from tidegate.offset_reset.begin import Beginning
+from tidegate.offset_reset.ends import RUN_ENDS
+from tidegate.offset_reset.parts import Memories, Memory, Parts
+from tidegate.offset_reset.requesters import requester_of
+from tidegate.offset_reset.runs import Runs
+from tidegate.offset_reset.supervise import Supervision
+from tidegate.reset.document import StoreFailure
+from tidegate.reset.model import (
+    Phase,
+)
+from tidegate.reset.runs import actions, reasons
+from tidegate.reset.runs.actions import (
+    AddFinalizer,
+    Approve,
+    CreateRun,
+    Decision,
+    Fence,
+    Halt,
+    RemoveFinalizer,
+    TakeOver,
+)
+from tidegate.reset.runs.decisions import decide
+from tidegate.reset.runs.request import (
+    run_name,
+)
+from tidegate.reset.runs.seen import Seen, awaits_approval, history_of, is_settled, run_id_of, under_way
+from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
+from tidegate.resources.conditions import RESET, find_condition
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import ResetPhase
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+Beside = Callable[[Object, Seen, Decision], Awaitable[Decision]]
+"""What is looked after beside the reset in a pass, and the decision with what came of it."""
+
+
+async def _nothing(_body: Object, _seen: Seen, decision: Decision) -> Decision:
+    return decision
+
+
+class ResetPasses:
+    """Passes over all resources that ask for resets, of whichever kind: who is in whose way is decided between them."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._memories = Memories()
+        self._runs = Runs(parts)
+        self._beginning = Beginning(parts, self._runs)
+        self._supervision = Supervision(parts, self._runs, self._memories)
+        parts.metrics.runs_may_end(RUN_ENDS)
+
+    async def pass_over(self, body: Object, beside: Beside = _nothing) -> Pass:
+        """One pass over the resource, with at most one effect, and what is ``beside`` its reset."""
+        requester = requester_of(body)
+        spec, invalid = requester.spec(body)
+        status = requester.status(body)
+        wanted = spec.reset if spec is not None else None
+        self._beginning.want(body, spec, active=run_id_of(status, wanted) is not None)
+        current = under_way(status)
+        begins = wanted is not None and current is None and not is_settled(status, wanted)
+        may_go_ahead = current is not None and current.approved_digest is None and reasons.APPROVE in _annotations(body)
+        if (begins or may_go_ahead) and not body["metadata"].get("deletionTimestamp"):
+            async with self._beginning.admission:
+                return await self._pass(body, await self._see(body, spec, invalid, status), beside)
+        return await self._pass(body, await self._see(body, spec, invalid, status), beside)
+
+    def forget(self, body: Object) -> None:
+        uid = uid_of(body)
+        self._parts.observer.drop(uid)
+        self._parts.metrics.run_is(uid, None)
+        self._memories.forget(uid)
+
+    async def refresh(self, body: Object) -> Object | None:
+        """The resource as it is now; ``None`` when it is gone."""
+        kind, namespace, name = requester_of(body).kind, namespace_of(body), name_of(body)
+        try:
+            fresh = await in_thread(self._parts.executor, self._parts.kube.get, kind, namespace, name)
+        except NotFound:
+            return None
+        return fresh if uid_of(fresh) == uid_of(body) else None
+
+    async def _pass(self, body: Object, seen: Seen, beside: Beside) -> Pass:
+        decision = await beside(body, seen, decide(seen))
+        body = await self._say(body, seen, decision)
+        memory = self._memories.of(body)
+        try:
+            body = await self._act(body, seen, decision)
+        except (KafkaFailure, StoreFailure, RunnerFailure, TimeoutError) as error:
+            # Said in the condition by the next pass, which the loop's backoff delays.
+            memory.trouble = str(error)
+            raise
+        except ForgedRun as forged:
+            # Of a fleet, this may be the document of one of its groups, which no pass looks at by itself.
+            memory.forged = str(forged)
+            return Pass(body, 0)
+        except (RunNotFound, StaleAttempt) as error:
+            _log.info("%s: %s", label_of(body), error)
+        else:
+            if decision.action is not None:
+                memory.trouble = ""
+        return Pass(body, decision.again_after_s)
+
+    # --- see ----------------------------------------------------------------------------------------------------------
+
+    async def _see(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Seen:
+        parts, metadata, annotations = self._parts, body["metadata"], _annotations(body)
+        deleting = metadata.get("deletionTimestamp")
+        wanted = spec.reset if spec is not None else None
+        run_id = run_id_of(status, wanted)
+        seen = Seen(
+            uid=uid_of(body),
+            generation=int(metadata["generation"]),
+            spec=spec,
+            status=status,
+            now=parts.clock.now(),
+            invalid=invalid,
+            approval=annotations.get(reasons.APPROVE),
+            abandoned=str(annotations.get(reasons.ABANDON, "")).lower() == "true",
+            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
+            deletion_limit=parts.deletion_limit,
+            max_launches=parts.max_launches,
+            tick_s=parts.active_tick_s,
+            trouble=self._memories.of(body).trouble,
+            unhalted=self._memories.of(body).unhalted,
+        )
+        if run_id is None:
+            return seen
+        if under_way(status) is None and history_of(status, run_id) is not None:
+            return seen  # an id that ran before: its document is not looked at
+        document = run_name(name_of(body), uid_of(body), run_id)
+        memory = self._memories.of(body)
+        try:
+            run = await self._runs.load(body, run_id)
+        except ForgedRun as forged:
+            return replace(seen, run_document=document, forged=str(forged), halted=memory.halted == run_id)
+        except ForeignRun as foreign:
+            return replace(seen, run_document=document, foreign=str(foreign), halted=memory.halted == run_id)
+        current = under_way(status)
+        found_out = memory.forged if current is not None else ""
+        seen = replace(seen, run_document=document, run=run, forged=found_out, halted=memory.halted == run_id)
+        if current is not None and run is not None:
+            runner = await self._supervision.seen(body, spec, current)
+            seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
+            if seen.approval is not None and seen.approval == run.digest and current.approved_digest is None:
+                return replace(seen, behind=await self._beginning.ahead_of(body, spec))
+            return seen
+        if run is None and spec is not None and wanted is not None and wanted.id == run_id and not deleting:
+            return replace(seen, start=await self._beginning.start(body, spec, wanted, current))
+        return seen
+
+    # --- say ----------------------------------------------------------------------------------------------------------
+
+    async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
+        parts, memory, requester = self._parts, self._memories.of(body), requester_of(body)
+        for happening in decision.happenings:
+            if happening.key not in memory.told:
+                await in_thread(self._parts.executor, parts.kube.record, body, happening)
+                memory.told.add(happening.key)
+        reset = decision.status.reset
+        parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
+        if decision.status != seen.status:
+            if _goes_ahead(seen, decision):
+                self._beginning.begun()
+            body = await in_thread(
+                self._parts.executor,
+                parts.kube.replace_status,
+                requester.kind,
+                body,
+                requester.status_json(decision.status),
+            )
+            parts.metrics.wrote_status(requester.kind.kind)
+            self._count_end(memory, seen, decision)
+        return body
+
+    def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
+        reset = decision.status.reset
+        if reset is None or seen.under_way is None or not Phase(reset.phase.value).is_final:
+            return
+        plan, said = reset.plan, find_condition(decision.status.conditions, RESET)
+        self._parts.metrics.run_finished(
+            reset.phase.value,
+            said.reason if said is not None else reset.phase.value,
+            standstill_s=reset.standstill.max.total_seconds() if reset.standstill is not None else None,
+            replayed=(plan.records_replayed or 0) if plan is not None else 0,
+            skipped=(plan.records_skipped or 0) if plan is not None else 0,
+        )
+        memory.launched.clear()
+        memory.fenced, memory.dead, memory.died_at, memory.forged = 0, "", None, ""
+        memory.halted, memory.unhalted = "", ""
+
+    # --- act ----------------------------------------------------------------------------------------------------------
+
+    async def _act(self, body: Object, seen: Seen, decision: Decision) -> Object:
+        parts, action, kind = self._parts, decision.action, requester_of(body).kind
+        finalizers = [f for f in body["metadata"].get("finalizers") or () if f != reasons.FINALIZER]
+        match action:
+            case None:
+                pass
+            case AddFinalizer():
+                return await in_thread(
+                    self._parts.executor, parts.kube.set_finalizers, kind, body, [*finalizers, reasons.FINALIZER]
+                )
+            case RemoveFinalizer():
+                body = await in_thread(self._parts.executor, parts.kube.set_finalizers, kind, body, finalizers)
+                if under_way(decision.status) is not None and seen.run is not None:
+                    # The resource goes with its run in mid-flight: nobody will see how that ends.
+                    parts.metrics.run_finished(
+                        ResetPhase.FAILED.value, reasons.ABANDONED, standstill_s=None, replayed=0, skipped=0
+                    )
+                return body
+            case CreateRun(request):
+                binding = self._runs.binding(body, request.run_id)
+                store = self._runs.open_store(body, request.run_id, binding, owner_reference(body))
+                await in_thread(self._parts.executor, store.create, request)
+            case actions.Launch(name):
+                await self._supervision.start(body, seen, decision, name)
+            case Approve():
+                await in_thread(self._parts.executor, self._runs.store(body, seen).approve)
+            case Fence(number):
+                await self._supervision.fence(body, seen, number)
+            case Halt(briefly=True):
+                await self._supervision.halt_briefly(body, seen)
+            case Halt():
+                unstopped = await self._supervision.halt(body, seen)
+                if unstopped is not None:
+                    raise unstopped
+            case TakeOver(reason, message):
+                await self._supervision.take_over(body, seen, reason, message)
+            case _:
+                assert_never(action)
+        return body
+
+
+def _goes_ahead(seen: Seen, decision: Decision) -> bool:
+    """Whether others have to wait from now on."""
+    before, now = seen.under_way, under_way(decision.status)
+    return now is not None and not awaits_approval(now) and (before is None or awaits_approval(before))
+
+
+def _annotations(body: Object) -> Mapping[str, str]:
+    return body["metadata"].get("annotations") or {}

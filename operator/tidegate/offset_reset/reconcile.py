@@ -1,0 +1,68 @@
+"""One pass over an ``OffsetReset``, which is deleted some time after its end where it asks for that."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from tidegate.clock import Clock
+from tidegate.kube.loop import Pass
+from tidegate.kube.ports import RESETS, Object, label_of
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.reset.model import Phase
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 10.0
+"""After a deletion, of which a watch tells."""
+
+_SHORTEST_S: Final = 0.1
+
+
+class OffsetResetReconciler:
+    """Implements ``tidegate.kube.loop.Reconciler``."""
+
+    def __init__(self, passes: ResetPasses, parts: Parts) -> None:
+        self._passes = passes
+        self._parts = parts
+
+    async def reconcile(self, body: Object) -> Pass:
+        left = _left_to_live(body, self._parts.clock)
+        if left is not None and left <= timedelta(0):
+            await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, body)
+            _log.info("%s: deleted, since it ended longer ago than spec.ttlAfterFinished", label_of(body))
+            return Pass(body, _LOOK_AGAIN_S)
+        done = await self._passes.pass_over(body)
+        left = _left_to_live(done.body, self._parts.clock)
+        if left is None:
+            return done
+        return replace(done, again_after_s=min(done.again_after_s, max(left.total_seconds(), _SHORTEST_S)))
+
+    async def forget(self, body: Object) -> None:
+        self._passes.forget(body)
+
+    async def refresh(self, body: Object) -> Object | None:
+        return await self._passes.refresh(body)
+
+
+def _left_to_live(body: Object, clock: Clock) -> timedelta | None:
+    """How much longer it is kept; ``None``: it has not ended, is being deleted, or stays until somebody deletes it."""
+    status = read_status(OffsetResetStatus, body)
+    ended = status.phase is not None and Phase(status.phase.value).is_final
+    if not ended or status.finished_at is None or body["metadata"].get("finalizers") or _is_going(body):
+        return None
+    try:
+        ttl = parse_spec(OffsetResetSpec, body).ttl_after_finished
+    except InvalidResource:
+        return None
+    return None if ttl is None else status.finished_at + ttl - clock.now()
+
+
+def _is_going(body: Object) -> bool:
+    return bool(body["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,152 @@
+"""Which resources ask for a reset, and how each of them is read and told of its run. Pure.
+
+An ``OffsetReset`` asks for one run, whose id is its name; an ``OffsetResetPolicy`` asks in ``spec.reset`` for one after
+another, each with an id of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from tidegate.kube.ports import POLICIES, RESETS, Kind, Object, name_of
+from tidegate.reset.model import Phase
+from tidegate.resources.base import InvalidResource, StatusModel, has_readable_status, parse_spec, read_status
+from tidegate.resources.conditions import COMPLETE, FAILED, RESET, Condition, ConditionStatus, find_condition
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import ResetStatus, RunHistory, RunStatus
+
+
+class Requester(Protocol):
+    """A kind of resource that asks for resets. What it reads has the shape of a policy's spec and status.
+
+    ``path``: of the reset's members in the spec, for messages. ``status_model``: what its status is read as.
+    """
+
+    kind: Kind
+    path: str
+    status_model: type[StatusModel]
+
+    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+        """The spec, or what is wrong with it."""
+        ...
+
+    def written(self, body: Object) -> Mapping[str, Any]:
+        """The spec as it is written, also where it can't be read as a whole."""
+        ...
+
+    def status(self, body: Object) -> PolicyStatus: ...
+
+    def status_json(self, status: PolicyStatus) -> dict[str, Any]:
+        """The status to write."""
+        ...
+
+    def is_suspended(self, body: Object, /) -> bool:
+        """Whether no run is to begin for now."""
+        ...
+
+
+class _Policies:
+    kind = POLICIES
+    path = "spec.reset"
+    status_model: type[StatusModel] = PolicyStatus
+
+    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+        try:
+            return parse_spec(OffsetResetPolicySpec, body), ""
+        except InvalidResource as invalid:
+            return None, str(invalid)
+
+    def written(self, body: Object) -> Mapping[str, Any]:
+        return body.get("spec") or {}
+
+    def status(self, body: Object) -> PolicyStatus:
+        return read_status(PolicyStatus, body)
+
+    def status_json(self, status: PolicyStatus) -> dict[str, Any]:
+        return status.to_json()
+
+    def is_suspended(self, _body: Object) -> bool:
+        return False
+
+
+class _OffsetResets:
+    kind = RESETS
+    path = "spec"
+    status_model: type[StatusModel] = OffsetResetStatus
+
+    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+        try:
+            return parse_spec(OffsetResetSpec, body).as_policy(name_of(body)), ""
+        except InvalidResource as invalid:
+            return None, str(invalid)
+
+    def written(self, body: Object) -> Mapping[str, Any]:
+        spec = body.get("spec") or {}
+        return {**spec, "reset": {**spec, "id": name_of(body)}}
+
+    def status(self, body: Object) -> PolicyStatus:
+        status = read_status(OffsetResetStatus, body)
+        conditions = tuple(_renamed(c, COMPLETE, RESET) for c in status.conditions if c.type != FAILED)
+        if status.phase is None:
+            return PolicyStatus(observed_generation=status.observed_generation, conditions=conditions)
+        run = {name: getattr(status, name) for name in RunStatus.model_fields}
+        reset = ResetStatus(id=name_of(body), phase=status.phase, **run)
+        history = (_history(reset, status.result_digest),) if Phase(status.phase.value).is_final else ()
+        return PolicyStatus(
+            observed_generation=status.observed_generation, reset=reset, history=history, conditions=conditions
+        )
+
+    def status_json(self, status: PolicyStatus) -> dict[str, Any]:
+        reset = status.reset
+        conditions = tuple(_renamed(c, RESET, COMPLETE) for c in status.conditions)
+        if reset is None:
+            return OffsetResetStatus(observed_generation=status.observed_generation, conditions=conditions).to_json()
+        ended = find_condition(conditions, COMPLETE)
+        if Phase(reset.phase.value).is_final and ended is not None and ended.status is ConditionStatus.FALSE:
+            conditions = (*conditions, ended.model_copy(update={"type": FAILED, "status": ConditionStatus.TRUE}))
+        kept = next((entry for entry in status.history if entry.id == reset.id), None)
+        run = {name: getattr(reset, name) for name in RunStatus.model_fields}
+        return OffsetResetStatus(
+            observed_generation=status.observed_generation,
+            phase=reset.phase,
+            result_digest=kept.digest if kept is not None else None,
+            conditions=conditions,
+            **run,
+        ).to_json()
+
+    def is_suspended(self, body: Object) -> bool:
+        return (body.get("spec") or {}).get("suspend") is True
+
+
+_REQUESTERS: Final[Mapping[str, Requester]] = {POLICIES.kind: _Policies(), RESETS.kind: _OffsetResets()}
+
+REQUESTING: Final = tuple(requester.kind for requester in _REQUESTERS.values())
+"""The kinds that ask for resets."""
+
+
+def requester_of(body: Object) -> Requester:
+    return _REQUESTERS[str(body["kind"])]
+
+
+def status_is_readable(body: Object) -> bool:
+    """Whether what the status says of a run is known."""
+    return has_readable_status(requester_of(body).status_model, body)
+
+
+def _history(reset: ResetStatus, digest: str | None) -> RunHistory:
+    plan = reset.plan
+    return RunHistory(
+        id=reset.id,
+        phase=reset.phase,
+        finished_at=reset.finished_at,
+        records_replayed=plan.records_replayed if plan is not None else None,
+        records_skipped=plan.records_skipped if plan is not None else None,
+        plan=plan.config_map if plan is not None else None,
+        digest=digest,
+    )
+
+
+def _renamed(condition: Condition, old: str, new: str) -> Condition:
+    return condition.model_copy(update={"type": new}) if condition.type == old else condition

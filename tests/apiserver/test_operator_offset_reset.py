@@ -1,0 +1,164 @@
+"""`OffsetReset`s on a real API server and broker, made and looked at with kubectl as a person does."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client as kube
+
+from apiserver.offsets import committed, leave_at, produce
+from devstack import ApiServer, KafkaCluster
+from support.operator_process import Resources, condition_of, until
+from support.stack_fixtures import MakeTopic, Unique
+
+AT_50, AT_10 = dict.fromkeys(range(2), 50), dict.fromkeys(range(2), 10)
+
+
+class Kubectl:
+    """kubectl in the operator's namespace."""
+
+    def __init__(self, apiserver: ApiServer, namespace: str) -> None:
+        self._command = ("kubectl", f"--kubeconfig={apiserver.kubeconfig}", f"--namespace={namespace}")
+
+    def __call__(self, *arguments: str, given: Any = None, fails: bool = False) -> str:
+        """What it prints; with ``fails`` why it refuses."""
+        text = None if given is None else yaml.safe_dump(given)
+        done = subprocess.run([*self._command, *arguments], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else done.stdout
+
+
+class Group:
+    """An Empty group that has committed offset 50 of 100 in each of two partitions."""
+
+    def __init__(self, kafka: KafkaCluster, topic: str, name: str) -> None:
+        self._bootstrap, self.topic, self.name = kafka.bootstrap, topic, name
+        produce(kafka.bootstrap, topic, 2, 100)
+        leave_at(kafka.bootstrap, name, topic, AT_50)
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        return committed(self._bootstrap, self.name, self.topic, 2)
+
+
+@pytest.fixture
+def kubectl(apiserver: ApiServer, shared: Resources) -> Kubectl:
+    return Kubectl(apiserver, shared.namespace)
+
+
+@pytest.fixture
+def group(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique) -> Group:
+    return Group(kafka, make_topic(2), unique("group"))
+
+
+def asked(group: Group, to: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "OffsetReset",
+        "metadata": {"generateName": "replay-"},
+        "spec": {"connectionRef": {"name": "kafka"}, "group": group.name, "to": to, **spec},
+    }
+
+
+def created(kubectl: Kubectl, body: dict[str, Any]) -> str:
+    """Its name."""
+    return kubectl("create", "-f-", "-oname", given=body).strip().rpartition("/")[2]
+
+
+def test_a_reset_is_created_waited_for_read_and_undone(shared: Resources, kubectl: Kubectl, group: Group) -> None:
+    name = created(kubectl, asked(group, {"offset": 10}))
+    kubectl("wait", "--for=condition=Complete", f"ors/{name}", "--timeout=60s")
+
+    assert group.offsets == AT_10
+    row = next(line for line in kubectl("get", "ors").splitlines() if line.startswith(name))
+    assert row.split()[1:6] == [group.name, "Succeeded", "2", "80", "0"]
+    wide = kubectl("get", "ors", name, "-owide").splitlines()
+    assert wide[0].split() == [
+        *("NAME", "GROUP", "PHASE", "PARTITIONS", "REPLAYED", "SKIPPED", "AGE"),
+        *("WAY", "STANDSTILL", "FINISHED", "PLAN", "REASON"),
+    ]
+    assert wide[1].split()[-1] == "Applied"
+    described = kubectl("describe", "ors", name)
+    assert "reset by way of Direct" in described or "Succeeded" in described
+    reset = shared.get_reset(name)
+    documents = shared.core.list_namespaced_config_map(
+        shared.namespace, label_selector=f"tidegate.io/offset-reset={name}"
+    ).items
+    assert [d.metadata.name for d in documents] == [reset["status"]["plan"]["configMap"]]
+
+    undo = created(kubectl, asked(group, {"undo": name}))
+    kubectl("wait", "--for=condition=Complete", f"ors/{undo}", "--timeout=60s")
+    assert group.offsets == AT_50
+
+
+def test_a_reset_that_fails_can_be_waited_for_and_changed_nothing(
+    shared: Resources, kubectl: Kubectl, group: Group, unique: Unique
+) -> None:
+    name = created(kubectl, asked(group, {"offset": 10}, partitions=[{"topic": unique("missing")}]))
+    kubectl("wait", "--for=condition=Failed", f"ors/{name}", "--timeout=60s")
+
+    body = shared.get_reset(name)
+    assert condition_of(body, "Failed")["reason"] == "UnknownTopic"
+    assert condition_of(body, "Complete")["status"] == "False"
+    assert group.offsets == AT_50
+
+
+def test_its_spec_can_be_changed_until_it_has_begun(shared: Resources, kubectl: Kubectl, group: Group) -> None:
+    name = created(kubectl, asked(group, {"offset": 20}, suspend=True))
+    until(lambda: condition_of(shared.get_reset(name), "Complete").get("reason") == "Suspended", "it is suspended")
+    shared.patch("offsetresets", name, {"spec": {"to": {"offset": 10}, "topics": [group.topic]}})
+    shared.patch("offsetresets", name, {"spec": {"suspend": False}})
+    kubectl("wait", "--for=condition=Complete", f"ors/{name}", "--timeout=60s")
+    assert group.offsets == AT_10
+
+    changes: tuple[dict[str, Any], ...] = (
+        {"to": {"offset": 30}},
+        {"group": "another"},
+        {"topics": None},
+        {"partitions": [{"topic": group.topic}]},
+        {"deadline": "1h"},
+        {"spark": {"image": "other"}},
+    )
+    for change in changes:
+        refused = kubectl("patch", "ors", name, "--type=merge", "-p", json.dumps({"spec": change}), fails=True)
+        assert "spec is immutable once the reset has begun" in refused
+    kubectl("patch", "ors", name, "--type=merge", "-p", '{"spec": {"ttlAfterFinished": "1s", "suspend": true}}')
+    until(lambda: shared.get("offsetresets", name) is None, "it is deleted after its time")
+    assert group.offsets == AT_10
+
+
+def test_a_name_that_no_run_can_have_is_refused(kubectl: Kubectl, group: Group) -> None:
+    body = asked(group, {"offset": 10}) | {"metadata": {"name": "a.b"}}
+
+    assert "metadata.name must have at most 63" in kubectl("create", "-f-", given=body, fails=True)
+
+
+def test_a_reset_and_a_policy_of_one_group_take_turns(
+    shared: Resources, kubectl: Kubectl, group: Group, unique: Unique
+) -> None:
+    policy = unique("p")
+    shared.policy(policy, group.name, {"id": "slow", "to": {"offset": 30}, "approval": "Manual"})
+    shared.wait_phase(policy, "AwaitingApproval")
+    first = created(kubectl, asked(group, {"offset": 10}))
+    kubectl("wait", "--for=condition=Complete", f"ors/{first}", "--timeout=60s")
+    assert group.offsets == AT_10
+
+    shared.approve(policy)
+    done = shared.wait_phase(policy, "Succeeded", "Failed", "RolledBack")
+    second = created(kubectl, asked(group, {"earliest": {}}))
+    kubectl("wait", "--for=condition=Complete", f"ors/{second}", "--timeout=60s")
+
+    # Its plan counted on 50: what passed the target meanwhile makes it outdated, and it says so.
+    assert condition_of(done, "Reset")["reason"] in ("Applied", "PlanOutdated")
+    assert group.offsets == {0: 0, 1: 0}
+
+
+def test_explain_says_what_each_field_means(kubectl: Kubectl, kube_client: kube.ApiClient) -> None:
+    assert kube_client is not None
+    text = " ".join(kubectl("explain", "offsetreset.spec").split())
+
+    for field in ("suspend", "ttlAfterFinished", "to", "group", "partitions"):
+        assert field in text
+    assert "Whether the reset is kept from beginning" in text

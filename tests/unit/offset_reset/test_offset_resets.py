@@ -1,0 +1,301 @@
+"""An `OffsetReset`'s passes: it runs once, its status tells all, and it takes turns with what resets the same group."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.policy_world import CREATED, FLEET, T0, FleetWorld, Killed, ResetWorld
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.loop import Reconciler
+from tidegate.kube.ports import POLICIES, RESETS
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.offset_reset.reconcile import OffsetResetReconciler
+from tidegate.policy.reconcile import PolicyReconciler
+
+
+class Both(ResetWorld):
+    """Resets and policies of one operator."""
+
+    def pass_over(self, kind: Any, name: str) -> None:
+        """One pass, whatever it asks for."""
+        of = self.policies if kind is POLICIES else self.reconciler
+        done = asyncio.run(of.reconcile(self.kube.get(kind, "ns", name)))
+        self.clock.sleep(min(done.again_after_s, 1.0))
+
+    def reconciler_of(self, parts: Any) -> Reconciler:
+        passes = ResetPasses(parts)
+        self.policies = PolicyReconciler(passes, self.live, ())
+        return OffsetResetReconciler(passes, parts)
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.kube.get(RESETS, "ns", name)["status"]
+        return found
+
+    def until_ended(self, name: str) -> dict[str, Any]:
+        for _ in range(60):
+            self.pass_over(RESETS, name)
+            body = self.kube.get(RESETS, "ns", name)
+            if "finishedAt" in body.get("status", {}) and not body["metadata"].get("finalizers"):
+                return self.status(name)
+        raise AssertionError(f"no end: {self.kube.log}")
+
+    def is_so(self, name: str, condition: str) -> dict[str, Any]:
+        found: dict[str, Any] = next((c for c in self.status(name)["conditions"] if c["type"] == condition), {})
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Both]:
+    made = Both(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def test_it_runs_once_and_its_status_tells_all(world: Both) -> None:
+    world.ask()
+
+    world.passes()
+    world.kafka.commit_directly("payments", {T0: 70})
+    world.restart()
+    world.passes()
+
+    assert world.kube.log == [
+        "status Pending",
+        "finalizer on",
+        "create",
+        "status Planning 1",
+        "start 1",
+        "status Succeeded 1",
+        "finalizer off",
+    ]
+    assert world.offset == 70
+    status = world.status("p")
+    assert (status["phase"], status["plan"]["recordsReplayed"]) == ("Succeeded", 40)
+    assert world.is_so("p", "Complete")["status"] == "True"
+    assert world.is_so("p", "Complete")["reason"] == "Applied"
+    assert world.is_so("p", "Ready")["status"] == "True"
+    assert not world.is_so("p", "Failed")
+    assert not world.is_so("p", "Reset")
+    assert [h.reason for h in world.kube.happenings_of("p")] == ["Pending", "Planning", "Applying", "Succeeded"]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_process_that_dies_before_any_write_or_effect_is_followed_by_one_that_ends_it_once(
+    world: Both, steps: int
+) -> None:
+    world.ask()
+    world.kube.dies_in = steps
+    try:
+        world.passes()
+        assert steps >= 7
+    except Killed:
+        world.restart()
+    world.passes()
+
+    assert world.status("p")["phase"] == "Succeeded"
+    assert world.offset == 10
+    assert world.kube.log.count("create") == 1
+    assert not world.kube.get(RESETS, "ns", "p")["metadata"].get("finalizers")
+
+
+def test_one_that_fails_says_so_in_a_condition_that_can_be_waited_for(world: Both) -> None:
+    world.ask(partitions=[{"topic": "no-such-topic"}])
+
+    world.passes()
+
+    assert world.status("p")["phase"] == "Failed"
+    failed, complete = world.is_so("p", "Failed"), world.is_so("p", "Complete")
+    assert (failed["status"], failed["reason"]) == ("True", "UnknownTopic")
+    assert (complete["status"], complete["reason"], complete["message"]) == ("False", "UnknownTopic", failed["message"])
+    assert world.is_so("p", "Stalled")["status"] == "True"
+    assert world.offset == 50
+
+
+def test_a_refused_one_has_not_failed_and_can_be_corrected(world: Both) -> None:
+    world.ask(to={"configMap": {"name": "offsets", "key": "csv"}})
+
+    world.passes()
+
+    assert world.is_so("p", "Stalled")["reason"] == "ConfigMapNotFound"
+    assert world.is_so("p", "Stalled")["message"].startswith("spec.to.configMap:")
+    assert not world.is_so("p", "Failed")
+
+    world.kube.config_maps["ns", "offsets"] = {"csv": "orders,0,7\n"}
+    world.passes()
+    assert world.status("p")["phase"] == "Succeeded"
+    assert world.offset == 7
+
+
+def test_a_plan_is_approved_by_its_digest(world: Both) -> None:
+    world.ask(approval="Manual")
+    world.some_passes(8)
+    status = world.status("p")
+    assert status["phase"] == "AwaitingApproval"
+    assert world.offset == 50
+
+    world.kube.change(RESETS, "ns", "p", annotations={"tidegate.io/approve": status["digest"]})
+    world.passes()
+
+    assert world.status("p")["phase"] == "Succeeded"
+    assert world.status("p")["approvedDigest"] == status["digest"]
+    assert world.offset == 10
+
+
+def test_a_suspended_one_begins_once_it_is_resumed_and_meanwhile_blocks_nobody(world: Both) -> None:
+    world.ask(suspend=True)
+    world.some_passes(5)
+    assert world.is_so("p", "Complete")["reason"] == "Suspended"
+    assert "startedAt" not in world.status("p")
+
+    world.ask("other", to={"offset": 20})
+    assert world.until_ended("other")["phase"] == "Succeeded"
+    assert world.offset == 20
+
+    spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": False}
+    world.kube.change(RESETS, "ns", "p", spec=spec)
+    world.passes()
+    assert world.offset == 10
+
+
+def test_an_approved_plan_is_not_applied_while_it_is_suspended(world: Both) -> None:
+    world.ask(approval="Manual")
+    world.some_passes(8)
+    spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
+    digest = world.status("p")["digest"]
+    world.kube.change(RESETS, "ns", "p", spec=spec, annotations={"tidegate.io/approve": digest})
+
+    world.some_passes(5)
+
+    assert world.offset == 50
+    assert world.is_so("p", "Ready")["reason"] == "Suspended"
+    world.kube.change(RESETS, "ns", "p", spec={**spec, "suspend": False})
+    world.passes()
+    assert world.offset == 10
+
+
+def test_it_waits_for_a_policy_that_resets_the_same_group_and_the_policy_for_it(world: Both) -> None:
+    spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "reset": {"id": "one", "to": {"offset": 20}}}
+    world.kube.create(POLICIES, "ns", "policy", spec, "2025-12-31T00:00:00Z")
+    world.ask()
+    world.some_passes(3)
+    assert world.is_so("p", "Complete")["reason"] == "WaitingForReset"
+    assert "OffsetResetPolicy ns/policy was there first" in world.is_so("p", "Complete")["message"]
+
+    for _ in range(12):
+        world.pass_over(POLICIES, "policy")
+    assert world.kube.get(POLICIES, "ns", "policy")["status"]["reset"]["phase"] == "Succeeded"
+    assert world.offset == 20
+
+    world.pass_over(RESETS, "p")
+    assert world.status("p")["phase"] == "Pending"
+    world.kube.change(POLICIES, "ns", "policy", spec={**spec, "reset": {"id": "two", "to": {"offset": 30}}})
+    world.pass_over(POLICIES, "policy")
+    waits = world.kube.get(POLICIES, "ns", "policy")["status"]["conditions"]
+    assert any("OffsetReset ns/p is resetting group payments" in c["message"] for c in waits)
+
+    assert world.until_ended("p")["phase"] == "Succeeded"
+    assert world.offset == 10
+
+
+def test_undo_names_another_reset_of_the_same_group(world: Both) -> None:
+    world.ask()
+    world.passes()
+    world.ask("back", to={"undo": "p"})
+
+    assert world.until_ended("back")["phase"] == "Succeeded"
+    assert world.offset == 50
+    assert world.status("p")["resultDigest"]
+
+
+def test_undo_of_another_groups_reset_is_refused(world: Both) -> None:
+    other = TopicPartition("orders", 0)
+    world.kafka.commit_directly("refunds", {other: 5})
+    world.ask()
+    world.passes()
+    world.ask("back", group="refunds", to={"undo": "p"})
+
+    for _ in range(3):
+        world.pass_over(RESETS, "back")
+
+    assert world.is_so("back", "Stalled")["reason"] == "UndoOfOtherGroup"
+    assert world.kafka.committed("refunds")[other] == 5
+
+
+def test_undo_of_what_is_gone_or_not_over_fails_and_says_why(world: Both) -> None:
+    world.ask(suspend=True)
+    world.ask("early", to={"undo": "p"})
+    world.ask("gone", to={"undo": "never-was"})
+
+    early, gone = world.until_ended("early"), world.until_ended("gone")
+
+    assert (early["phase"], gone["phase"]) == ("Failed", "Failed")
+    assert "name an OffsetReset of this namespace" in world.is_so("gone", "Failed")["message"]
+    assert world.offset == 50
+
+
+def test_it_is_deleted_some_time_after_its_end_and_not_before(world: Both) -> None:
+    world.ask(ttlAfterFinished="1h")
+    world.passes()
+    world.clock.sleep(timedelta(minutes=59).total_seconds())
+    world.some_passes(1)
+    assert world.there
+
+    world.clock.sleep(120)
+    asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "ns", "p")))
+    assert not world.there
+
+
+def test_deleting_it_in_mid_flight_rolls_it_back(world: Both) -> None:
+    world.ask()
+    world.kube.dies_in = 4
+    with pytest.raises(Killed):
+        world.passes()
+    world.restart()
+    world.kube.delete(RESETS, "ns", "p", CREATED)
+
+    world.passes()
+
+    assert not world.there
+    assert world.offset == 50
+
+
+def test_a_name_that_cannot_be_a_runs_is_refused(world: Both) -> None:
+    world.ask("p.q")
+
+    world.pass_over(RESETS, "p.q")
+
+    assert world.is_so("p.q", "Stalled")["reason"] == "InvalidSpec"
+    assert "metadata.name: must have at most 63" in world.is_so("p.q", "Stalled")["message"]
+
+
+class ResetFleetWorld(FleetWorld):
+    """Three groups at 50 of 100, and resets of `payments*`."""
+
+    kind = RESETS
+    reconciler_of = ResetWorld.reconciler_of
+
+    def ask(self, reset_id: str = "p", **reset: Any) -> None:
+        spec = {"connectionRef": {"name": "kafka"}, "groups": ["payments*"], "to": {"offset": 10}, **reset}
+        self.kube.create(RESETS, "ns", reset_id, spec, CREATED)
+
+
+def test_a_fleet_is_reset_and_undone_by_another(tmp_path: Path) -> None:
+    world = ResetFleetWorld(tmp_path)
+    world.ask()
+    world.passes()
+    assert world.offsets == [10, 10, 10]
+
+    world.ask("back", to={"undo": "p"})
+    for _ in range(40):
+        asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "ns", "back")))
+        world.clock.sleep(1)
+
+    status = world.kube.get(RESETS, "ns", "back")["status"]
+    assert status["phase"] == "Succeeded"
+    assert (status["fleet"]["groups"], status["fleet"]["reset"]) == (len(FLEET), len(FLEET))
+    assert world.offsets == [50, 50, 50]
+    world.executor.shutdown()
