@@ -18,17 +18,14 @@ from kubernetes import client
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
 from support.kstatus import KStatus, kstatus_of
-from tidegate.resources import ConnectionStatus, PauseStatus, PolicyStatus, conditions, parse_spec, read_status
-from tidegate.resources.base import NOT_LOOKED_AT, StatusModel
+from tidegate.resources import conditions, parse_spec, read_status
+from tidegate.resources.base import NOT_LOOKED_AT
+from tidegate.resources.kinds import KINDS
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
 GROUP, VERSION = "tidegate.io", "v1alpha1"
-STATUS: dict[str, type[StatusModel]] = {
-    "KafkaConnection": ConnectionStatus,
-    "ConsumerGroupPause": PauseStatus,
-    "OffsetResetPolicy": PolicyStatus,
-}
+STATUS = {kind.name: kind.status for kind in KINDS}
 
 
 class Resources:
