@@ -136,6 +136,12 @@ node-up: python ## start a whole Kubernetes cluster of one node, with pods (root
 node-down: python ## end it and undo all that it changed on the machine, also after crashes
 	@"$(PYTHON)" dev/stack.py node down
 
+.PHONY: crds
+crds: setup ## write the CRDs from the models, and what follows from them: the chart's copies, the reference
+	@$(BIN)/python crds/generate.py
+	@$(BIN)/python charts/generate.py
+	@$(BIN)/python docs/generate_reference.py
+
 .PHONY: chart
 chart: setup ## write what of the chart follows from other files: its copy of the CRDs, its README
 	@$(BIN)/python charts/generate.py

@@ -18,26 +18,14 @@ from kubernetes import client
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
 from support.kstatus import KStatus, kstatus_of
-from tidegate.resources import (
-    ConnectionStatus,
-    OffsetResetStatus,
-    PauseStatus,
-    PolicyStatus,
-    conditions,
-    parse_spec,
-    read_status,
-)
-from tidegate.resources.base import NOT_LOOKED_AT, StatusModel
+from tidegate.resources import conditions, parse_spec, read_status
+from tidegate.resources.base import NOT_LOOKED_AT
+from tidegate.resources.kinds import KINDS
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
 GROUP, VERSION = "tidegate.io", "v1alpha1"
-STATUS: dict[str, type[StatusModel]] = {
-    "KafkaConnection": ConnectionStatus,
-    "ConsumerGroupPause": PauseStatus,
-    "OffsetResetPolicy": PolicyStatus,
-    "OffsetReset": OffsetResetStatus,
-}
+STATUS = {kind.name: kind.status for kind in KINDS}
 
 
 class Resources:
@@ -417,7 +405,7 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
     assert sorted(names) == sorted(f"{plural.removesuffix('s')}.tidegate.io/listed" for plural in SINGULARS)
 
 
-SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys")
+SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets")
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,14 @@ from typing import Any, Final
 
 import yaml
 
-from tidegate.resources import ConsumerGroupPauseSpec, KafkaConnectionSpec, OffsetResetPolicySpec, OffsetResetSpec
 from tidegate.resources.base import SpecModel
+from tidegate.resources.kinds import KINDS
 
 FOLDER: Final = Path(__file__).parent
 EXPECT: Final = "# expect: "
 
-SPECS: Final[dict[str, type[SpecModel]]] = {
-    "KafkaConnection": KafkaConnectionSpec,
-    "ConsumerGroupPause": ConsumerGroupPauseSpec,
-    "OffsetResetPolicy": OffsetResetPolicySpec,
-    "OffsetReset": OffsetResetSpec,
-}
-PLURALS: Final = {
-    "KafkaConnection": "kafkaconnections",
-    "ConsumerGroupPause": "consumergrouppauses",
-    "OffsetResetPolicy": "offsetresetpolicies",
-    "OffsetReset": "offsetresets",
-}
+SPECS: Final = {kind.name: kind.spec for kind in KINDS}
+PLURALS: Final = {kind.name: kind.plural for kind in KINDS}
 
 
 class _Loader(yaml.SafeLoader):

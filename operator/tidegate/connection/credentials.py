@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
-from tidegate.resources.connection import AuthenticationSpec, CertificateSource, KafkaConnectionSpec
+from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
+from tidegate.resources.connection import KafkaConnectionSpec
 
 SECRET_NOT_FOUND: Final = "SecretNotFound"  # noqa: S105 - a condition's reason
 SECRET_KEY_NOT_FOUND: Final = "SecretKeyNotFound"  # noqa: S105 - a condition's reason

@@ -1,5 +1,6 @@
 """The custom resources as models: specs, status and conditions. Imports the standard library and pydantic only."""
 
+from tidegate.resources.authentication import AuthenticationType
 from tidegate.resources.base import (
     API_GROUP,
     API_VERSION,
@@ -12,7 +13,7 @@ from tidegate.resources.base import (
     read_status,
 )
 from tidegate.resources.conditions import Condition, ConditionStatus
-from tidegate.resources.connection import AuthenticationType, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus

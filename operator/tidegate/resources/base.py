@@ -1,35 +1,34 @@
-"""What the kinds share: field types, references, and the one way in, :func:`parse_spec`.
+"""What the kinds share: the models' bases, references, and the one way in, :func:`parse_spec`.
 
-Models mirror the CRDs in ``crds/``: a resource gets the same verdict from both (``tests/corpus``). Durations become
-``timedelta`` and timestamps aware ``datetime`` here and nowhere else.
+The CRDs in ``crds/`` are made of the models (``make crds``): a resource gets the same verdict from both
+(``tests/corpus``). The docstring below a field is what ``kubectl explain`` says of it; the first paragraph of a model's
+docstring is what it says of a list's entry, and of a whole spec or status.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Final, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
+    GetJsonSchemaHandler,
     StrictInt,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails
 
-from tidegate.resources import durations, partitions, timestamps
+from tidegate.resources import partitions
+from tidegate.resources.fields import PartitionNumbers, ResourceName, TopicPattern
+from tidegate.resources.rules import Rule, Transition, add_rules, problem, rules_of, unique
 
 API_GROUP: Final = "tidegate.io"
 API_VERSION: Final = "tidegate.io/v1alpha1"
@@ -42,8 +41,26 @@ class ResourceModel(BaseModel):
     """Base of all parts of a resource: camelCase on the wire, nothing unknown, immutable."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_by_name=True,
+        validate_by_alias=True,
     )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        cls.rules = rules_of(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        add_rules(handler.resolve_ref_schema(found), cls.rules, handler)
+        return found
 
     @model_validator(mode="before")
     @classmethod
@@ -53,26 +70,35 @@ class ResourceModel(BaseModel):
             return {name: member for name, member in value.items() if member is not None}
         return value
 
+    @model_validator(mode="after")
+    def _rules_hold(self) -> Self:
+        broken = [each.message for each in self.rules if each.holds is not None and not each.holds(self)]
+        if broken:
+            raise problem("; ".join(broken))
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """As the API server stores it: camelCase, durations and timestamps as text, absent members left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-Transition = Callable[[Mapping[str, Any], Mapping[str, Any]], "Problem | None"]
-"""A check of an update: (old spec, new spec), both as written with the defaults filled in, since the API server
-compares what is written and not what it means (``60s`` is not ``1m``)."""
-
-
 class SpecModel(ResourceModel):
-    """A ``spec``. ``transitions`` say what an update may not change."""
+    """A ``spec``. ``transitions`` say what an update may not change, beside those of single fields."""
 
     transitions: ClassVar[tuple[Transition, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = super().__get_pydantic_json_schema__(schema, handler)
+        add_rules(handler.resolve_ref_schema(found), cls.transitions, handler)
+        return found
 
 
 class StatusModel(ResourceModel):
     """A ``status``, and the generation of the spec that it speaks of."""
 
     observed_generation: Annotated[StrictInt, Field(ge=-1)] | None = None
+    """The generation of the spec that this status describes; -1 before the operator has reconciled it."""
 
 
 # --- problems -------------------------------------------------------------------------------------------------------
@@ -98,11 +124,6 @@ class InvalidResource(ValueError):
         self.problems: Final = problems
 
 
-def problem(message: str) -> PydanticCustomError:
-    """The error that a validator raises: its text reaches the user as it is."""
-    return PydanticCustomError("tidegate", "{message}", {"message": message})
-
-
 Model = TypeVar("Model", bound=ResourceModel)
 Spec = TypeVar("Spec", bound=SpecModel)
 Status = TypeVar("Status", bound=StatusModel)
@@ -126,10 +147,24 @@ def parse_update(model: type[Spec], old: Mapping[str, Any], new: Mapping[str, An
     parsed = parse_spec(model, new)
     before = _with_defaults(old["spec"], parse_spec(model, old).to_json())
     after = _with_defaults(new["spec"], parsed.to_json())
-    problems = tuple(found for check in model.transitions if (found := check(before, after)) is not None)
+    problems = tuple(_forbidden_changes(model, before, after))
     if problems:
         raise InvalidResource(problems)
     return parsed
+
+
+def _forbidden_changes(
+    model: type[SpecModel], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Problem]:
+    for transition in model.transitions:
+        if not transition.allows(before, after):
+            yield Problem("spec", transition.message)
+    for name, field in model.model_fields.items():
+        alias = field.alias or name
+        if before.get(alias) is not None and after.get(alias) is not None:
+            for each in field.metadata:
+                if isinstance(each, Transition) and not each.allows(before[alias], after[alias]):
+                    yield Problem(f"spec.{alias}", each.message)
 
 
 def read_status(model: type[Status], obj: Mapping[str, Any]) -> Status:
@@ -248,144 +283,6 @@ def _models_in(annotation: Any) -> Iterator[type[ResourceModel]]:
         yield from _models_in(argument)
 
 
-# --- field types ------------------------------------------------------------------------------------------------------
-
-
-def matching(pattern: str, message: str, *, least: int = 1, most: int) -> Any:
-    """A validator for text of ``least`` to ``most`` characters that matches ``pattern`` as a whole."""
-    compiled = re.compile(pattern)
-
-    def check(text: str) -> str:
-        if not least <= len(text) <= most or compiled.fullmatch(text) is None:
-            raise problem(message)
-        return text
-
-    return AfterValidator(check)
-
-
-def unique(key: Callable[[Any], object], message: str) -> Any:
-    """A validator for a tuple in which no two entries have the same ``key``."""
-
-    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len({key(entry) for entry in entries}) != len(entries):
-            raise problem(message)
-        return entries
-
-    return AfterValidator(check)
-
-
-def _to_timedelta(value: Any) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str):
-        raise problem(durations.ACCEPTED)
-    try:
-        return durations.parse_duration(value)
-    except ValueError as error:
-        raise problem(str(error)) from None
-
-
-def _to_datetime(value: Any) -> datetime:
-    # YAML 1.1 readers turn an unquoted timestamp into a datetime of their own.
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value
-    if not isinstance(value, str):
-        raise problem(timestamps.ACCEPTED)
-    try:
-        return timestamps.parse_timestamp(value)
-    except ValueError as error:
-        raise problem(str(error)) from None
-
-
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise problem("must be longer than 0s")
-    return value
-
-
-def _partition_text(value: str) -> str:
-    try:
-        partitions.parse_partitions(value)
-    except ValueError as error:
-        raise problem(str(error)) from None
-    return value
-
-
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_to_timedelta),
-    PlainSerializer(durations.format_duration, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string"}),
-]
-"""A Go-style duration, 0 or longer."""
-
-PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
-
-Timestamp = Annotated[
-    datetime,
-    BeforeValidator(_to_datetime),
-    PlainSerializer(timestamps.format_timestamp, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string"}),
-]
-"""An RFC 3339 date-time with a zone."""
-
-PartitionNumbers = Annotated[str, AfterValidator(_partition_text)]
-"""A set of partition numbers such as ``0,3-5``; :func:`tidegate.resources.partitions.parse_partitions` reads it."""
-
-ResourceName = Annotated[
-    str,
-    matching(
-        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-        "must be the name of a resource in this namespace: lower-case letters, digits, '-' and '.', "
-        "at most 253 characters",
-        most=253,
-    ),
-]
-
-SecretKey = Annotated[
-    str,
-    matching(
-        r"[-._a-zA-Z0-9]+",
-        "must be a key of the Secret or ConfigMap: letters, digits, '-', '_' and '.', at most 253 characters",
-        most=253,
-    ),
-]
-
-
-def topic(pattern: str, message: str, *, most: int) -> Any:
-    """A validator for a topic's name as ``org.apache.kafka.common.internals.Topic#validate`` takes it."""
-    # The look-ahead is Python's only; the CRDs compare with "." and "..".
-    return matching(rf"(?![.]{{1,2}}$){pattern}", message, most=most)
-
-
-TOPIC_PATTERN_MESSAGE: Final = (
-    "must be a topic name, or a pattern in which '*' stands for any characters: letters, digits, '.', '_' and '-', "
-    "1 to 249 characters"
-)
-
-TopicPattern = Annotated[str, topic(r"[a-zA-Z0-9._*-]+", TOPIC_PATTERN_MESSAGE, most=249)]
-"""A topic's name, or a pattern with ``*``."""
-
-_GROUP: Final = r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?"
-
-GROUP_MESSAGE: Final = (
-    "must be a group id of 1 to 255 characters, without control characters and without spaces at its ends"
-)
-
-GroupId = Annotated[str, matching(_GROUP, GROUP_MESSAGE, most=255)]
-GroupPattern = Annotated[
-    str,
-    matching(
-        _GROUP,
-        "must be a group id, or a pattern in which '*' stands for any characters: 1 to 255 characters, without control "
-        "characters and without spaces at its ends",
-        most=255,
-    ),
-]
-
-Count = Annotated[StrictInt, Field(ge=0)]
-
-
 # --- shared parts -----------------------------------------------------------------------------------------------------
 
 
@@ -393,13 +290,17 @@ class ConnectionRef(ResourceModel):
     """A ``KafkaConnection`` in the same namespace."""
 
     name: ResourceName
+    """The name of the KafkaConnection."""
 
 
 class PartitionSelection(ResourceModel):
-    """Partitions of one topic, or of all topics that a pattern matches; ``partitions`` absent: all of them."""
+    """Partitions of one topic, or of all topics that match a pattern."""
 
     topic: TopicPattern
+    """The topic's name, or a pattern in which '*' stands for any characters."""
+
     partitions: PartitionNumbers | None = None
+    """The partitions' numbers and ranges, such as 0,3-5. Without this field, all partitions of the topic."""
 
     @property
     def numbers(self) -> frozenset[int] | None:
@@ -410,5 +311,5 @@ class PartitionSelection(ResourceModel):
 PartitionSelections = Annotated[
     tuple[PartitionSelection, ...],
     Field(min_length=1, max_length=50),
-    unique(lambda selection: selection.topic, "must name each topic once: put its partitions into one entry"),
+    unique("must name each topic once: put its partitions into one entry", "topic"),
 ]

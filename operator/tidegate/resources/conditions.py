@@ -7,15 +7,16 @@ with :func:`with_condition`. (Kubernetes API conventions, "Typical status proper
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from tidegate.resources.base import Count, ResourceModel, Timestamp, problem
+from tidegate.resources.base import ResourceModel
+from tidegate.resources.fields import Count, Timestamp
+from tidegate.resources.rules import list_map
 
 READY: Final = "Ready"
 RECONCILING: Final = "Reconciling"
@@ -40,24 +41,35 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-def _reason(text: str) -> str:
-    if re.fullmatch(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", text) is None:
-        raise problem(f"must be a reason in PascalCase, not {text!r}")
-    return text
+_REASON: Final = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 
 
 class Condition(ResourceModel):
-    """``metav1.Condition``. ``last_transition_time`` is when ``status`` last changed, in whole seconds."""
+    """One condition, as all Kubernetes resources have them.
+
+    ``metav1.Condition``; times are in whole seconds.
+    """
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
+    """The condition's name."""
+
     status: ConditionStatus
-    reason: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_reason)]
+    """Whether the condition holds."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=_REASON)]
+    """Why, in one word for programs."""
+
     message: Annotated[str, Field(max_length=MAX_MESSAGE)]
+    """What the state is, where, and what to do, for people."""
+
     last_transition_time: Timestamp
+    """When the status of this condition last changed."""
+
     observed_generation: Count | None = None
+    """The generation of the spec that this condition describes."""
 
 
-Conditions = Annotated[tuple[Condition, ...], Field(max_length=16)]
+Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), list_map("type")]
 """At most one of each type, in the order in which they were first set."""
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictInt
 
-from tidegate.resources.base import (
-    Count,
-    GroupPattern,
-    ResourceModel,
-    ResourceName,
-    SecretKey,
-    SpecModel,
-    StatusModel,
-    TopicPattern,
+from tidegate.resources.authentication import AuthenticationSpec, AuthenticationType, TlsSpec
+from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
+from tidegate.resources.conditions import MAX_MESSAGE, Conditions
+from tidegate.resources.fields import Count, GroupPattern, ResourceName, TopicPattern
+from tidegate.resources.rules import (
+    Facet,
+    cel_list,
+    cel_matches,
+    described,
+    list_map,
     matching,
-    problem,
+    must,
+    rule,
     topic,
     unique,
 )
-from tidegate.resources.conditions import MAX_MESSAGE, Conditions
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SERVER: Final = rf"([A-Za-z0-9]([A-Za-z0-9._-]{{0,252}})?|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
@@ -47,123 +48,6 @@ ControlTopicName = Annotated[
         most=244,
     ),
 ]
-
-# --- TLS and authentication -------------------------------------------------------------------------------------------
-
-
-class CertificateSource(ResourceModel):
-    """PEM certificates in a Secret: ``certificate`` is the key that holds them."""
-
-    secret_name: ResourceName
-    certificate: SecretKey
-
-
-class TlsSpec(ResourceModel):
-    """TLS to the brokers. Without ``trusted_certificates`` the system's authorities are trusted."""
-
-    trusted_certificates: Annotated[tuple[CertificateSource, ...], Field(max_length=16)] = ()
-
-
-class PasswordSource(ResourceModel):
-    """A password in a Secret: ``password`` is the key that holds it."""
-
-    secret_name: ResourceName
-    password: SecretKey
-
-
-class CertificateAndKeySource(ResourceModel):
-    """A client certificate and its private key in a Secret, by their keys."""
-
-    secret_name: ResourceName
-    certificate: SecretKey
-    key: SecretKey
-
-
-class SecretKeySource(ResourceModel):
-    """One value in a Secret."""
-
-    secret_name: ResourceName
-    key: SecretKey
-
-
-class AuthenticationType(StrEnum):
-    SCRAM_SHA_256 = "scram-sha-256"
-    SCRAM_SHA_512 = "scram-sha-512"
-    PLAIN = "plain"
-    TLS = "tls"
-    OAUTH = "oauth"
-
-    @property
-    def has_password(self) -> bool:
-        return self in (AuthenticationType.SCRAM_SHA_256, AuthenticationType.SCRAM_SHA_512, AuthenticationType.PLAIN)
-
-
-Credential = Annotated[
-    str,
-    matching(
-        r"[^\x00-\x1f\x7f]+", "must be 1 to 255 characters without control characters, such as line breaks", most=255
-    ),
-]
-
-TokenEndpoint = Annotated[
-    str,
-    matching(
-        r"https?://[^\x00-\x20\x7f]+",
-        "must be the http or https URL of the token endpoint, such as https://idp.example/oauth2/token, at most 2048 "
-        "characters",
-        most=2048,
-    ),
-]
-
-OauthScope = Annotated[
-    str,
-    matching(
-        r"[\x20-\x7e]+", "must be scopes in printable ASCII, separated by spaces, 1 to 1024 characters", most=1024
-    ),
-]
-
-
-class AuthenticationSpec(ResourceModel):
-    """Who Tidegate is to the brokers. Which fields belong depends on ``type``."""
-
-    type: AuthenticationType
-    username: Credential | None = None
-    password_secret: PasswordSource | None = None
-    certificate_and_key: CertificateAndKeySource | None = None
-    token_endpoint_uri: TokenEndpoint | None = None
-    client_id: Credential | None = None
-    client_secret: SecretKeySource | None = None
-    scope: OauthScope | None = None
-
-    @model_validator(mode="after")
-    def _fields_belong_to_type(self) -> Self:
-        complaints = tuple(self._complaints())
-        if complaints:
-            raise problem("; ".join(complaints))
-        return self
-
-    def _complaints(self) -> Iterator[str]:
-        password = (self.username, self.password_secret)
-        if self.type.has_password and None in password:
-            yield "types scram-sha-256, scram-sha-512 and plain need username and passwordSecret: add them"
-        if not self.type.has_password and any(password):
-            yield (
-                "username and passwordSecret belong to the types scram-sha-256, scram-sha-512 and plain only: "
-                "remove them or change the type"
-            )
-        if self.type is AuthenticationType.TLS and self.certificate_and_key is None:
-            yield "type tls needs certificateAndKey: add it"
-        if self.type is not AuthenticationType.TLS and self.certificate_and_key is not None:
-            yield "certificateAndKey belongs to type tls only: remove it or change the type"
-        oauth = (self.token_endpoint_uri, self.client_id, self.client_secret)
-        if self.type is AuthenticationType.OAUTH and None in oauth:
-            yield "type oauth needs tokenEndpointUri, clientId and clientSecret: add them"
-        if self.type is not AuthenticationType.OAUTH and any((*oauth, self.scope)):
-            yield (
-                "tokenEndpointUri, clientId, clientSecret and scope belong to type oauth only: "
-                "remove them or change the type"
-            )
-
 
 # --- properties -------------------------------------------------------------------------------------------------------
 
@@ -192,97 +76,139 @@ authentication. ``ssl.endpoint.identification.algorithm: none`` is there for bro
 name; whoever may write the connection may also change its servers."""
 
 
-def _known_properties(properties: dict[str, str]) -> dict[str, str]:
-    unknown = sorted(set(properties) - set(ALLOWED_PROPERTIES))
-    if unknown:
-        raise problem(
-            f"only these client settings can be given: {', '.join(ALLOWED_PROPERTIES)}; remove the others "
-            f"(servers, TLS and authentication have their own fields)"
-        )
-    return properties
+def _times_are_milliseconds(properties: Mapping[str, str]) -> bool:
+    return all(re.fullmatch(_TIME, value) for name, value in properties.items() if name in _MILLISECONDS)
 
 
-def _usable_values(properties: dict[str, str]) -> dict[str, str]:
-    for name, value in properties.items():
-        if name in _MILLISECONDS and not re.fullmatch("[1-9][0-9]{0,6}", value):
-            raise problem('times must be whole milliseconds from 1 to 9999999, in quotes, such as "20000"')
-        if name in _CHOICES and value not in _CHOICES[name]:
-            raise problem(
-                "; ".join(f"{known} must be {', '.join(choices)}" for known, choices in _CHOICES.items())
-                + "; each in quotes"
-            )
-        if not 1 <= len(value) <= 255:
-            raise problem("values must have 1 to 255 characters")
-    return properties
+def _choices_are_known(properties: Mapping[str, str]) -> bool:
+    return all(value in _CHOICES[name] for name, value in properties.items() if name in _CHOICES)
 
+
+_TIME: Final = "[1-9][0-9]{0,6}"
 
 Properties = Annotated[
-    dict[str, str], Field(max_length=32), AfterValidator(_known_properties), AfterValidator(_usable_values)
+    dict[str, Annotated[str, Facet(keywords={"maxLength": 255}), described("The setting's value.")]],
+    Field(max_length=32),
+    must(
+        lambda properties: properties.keys() <= set(ALLOWED_PROPERTIES),
+        f"self.all(name, name in {cel_list(ALLOWED_PROPERTIES)})",
+        f"only these client settings can be given: {', '.join(ALLOWED_PROPERTIES)}; remove the others (servers, TLS "
+        "and authentication have their own fields)",
+    ),
+    must(
+        _times_are_milliseconds,
+        f"self.all(name, !(name in {cel_list(_MILLISECONDS)}) || {cel_matches('self[name]', _TIME)})",
+        'times must be whole milliseconds from 1 to 9999999, in quotes, such as "20000"',
+    ),
+    must(
+        _choices_are_known,
+        " && ".join(
+            f"(!('{name}' in self) || self['{name}'] in {cel_list(choices)})" for name, choices in _CHOICES.items()
+        ),
+        "; ".join(f"{name} must be {', '.join(choices)}" for name, choices in _CHOICES.items()) + "; each in quotes",
+    ),
+    must(
+        lambda properties: all(1 <= len(value) <= 255 for value in properties.values()),
+        "self.all(name, self[name] != '')",
+        "values must have 1 to 255 characters",
+    ),
 ]
 
 # --- the resource -----------------------------------------------------------------------------------------------------
 
 
 class ControlTopicSpec(ResourceModel):
-    """The control topic. ``replication_factor`` absent: 3, or the number of brokers where there are fewer."""
+    """The control topic."""
 
     name: ControlTopicName = "__tidegate"
+    """The topic's name."""
+
     replication_factor: Annotated[StrictInt, Field(ge=1, le=32767)] | None = None
+    """The replication factor of the topic. By default three, or the number of brokers if there are fewer."""
 
 
 class AllowSpec(ResourceModel):
-    """What resources may touch through this connection: patterns with ``*``.
+    """What resources may touch through this connection.
 
-    ``claims`` and ``secrets``: by name, what jobs of policies may be given for their snapshots. Whoever makes a policy
-    may choose the job's image, and so would otherwise read every Secret of the namespace.
+    Claims and secrets are allowed by name: whoever makes a policy may choose the image of its jobs, and so would
+    otherwise read every Secret of the namespace.
     """
 
     groups: Annotated[
         tuple[GroupPattern, ...],
         Field(min_length=1, max_length=100),
-        unique(str, "must not repeat a pattern: remove the second one"),
+        unique("must not repeat a pattern: remove the second one"),
     ] = ("*",)
+    """The groups that may be used, as names or patterns with '*'."""
+
     topics: Annotated[
         tuple[TopicPattern, ...],
         Field(min_length=1, max_length=100),
-        unique(str, "must not repeat a pattern: remove the second one"),
+        unique("must not repeat a pattern: remove the second one"),
     ] = ("*",)
+    """The topics that may be used, as names or patterns with '*'."""
+
     claims: Annotated[
-        tuple[ResourceName, ...],
+        tuple[Annotated[ResourceName, described("The name of one PersistentVolumeClaim in this namespace.")], ...],
         Field(max_length=100),
-        unique(str, "must not repeat a name: remove the second one"),
+        unique("must not repeat a name: remove the second one"),
     ] = ()
+    """The PersistentVolumeClaims on which policies may keep snapshots. Without this field, none."""
+
     secrets: Annotated[
-        tuple[ResourceName, ...],
+        tuple[Annotated[ResourceName, described("The name of one Secret in this namespace.")], ...],
         Field(max_length=100),
-        unique(str, "must not repeat a name: remove the second one"),
+        unique("must not repeat a name: remove the second one"),
     ] = ()
+    """The Secrets that policies may name as credentials for snapshots in S3. Without this field, none."""
 
 
 class KafkaConnectionSpec(SpecModel):
-    """``KafkaConnection.spec``."""
+    """How the cluster is reached."""
 
     bootstrap_servers: BootstrapServers
-    tls: TlsSpec | None = None
-    authentication: AuthenticationSpec | None = None
-    properties: Properties = Field(default_factory=dict)
-    control_topic: ControlTopicSpec = ControlTopicSpec()
-    allow: AllowSpec | None = None
+    """The bootstrap servers, as host:port, several separated by commas without spaces. They must be reachable from the
+    operator and from Spark's pods."""
 
-    @model_validator(mode="after")
-    def _client_certificate_needs_tls(self) -> Self:
+    tls: TlsSpec | None = None
+    """TLS to the brokers. Without this field connections are in plain text; with an empty object the system's
+    certificate authorities are trusted."""
+
+    authentication: AuthenticationSpec | None = None
+    """How Tidegate authenticates to the brokers. Without this field it does not authenticate."""
+
+    properties: Properties = Field(default_factory=dict)
+    """Settings of the Kafka client, from a list of those that cannot redirect a connection or change its identity. All
+    values are strings, times are whole milliseconds."""
+
+    control_topic: ControlTopicSpec = ControlTopicSpec()
+    """The topic through which Tidegate controls managed consumers. The ack topic has the same name with the suffix
+    _acks."""
+
+    allow: AllowSpec | None = None
+    """What the resources of this namespace may use through this connection. Without this field, every group and every
+    topic that the broker's own ACLs allow."""
+
+    @rule(
+        "!has(self.authentication) || self.authentication.type != 'tls' || has(self.tls)",
+        "authentication type tls needs TLS: add spec.tls (tls: {} trusts the system's authorities)",
+    )
+    def _client_certificate_has_tls(self) -> bool:
         authentication = self.authentication
-        if authentication is not None and authentication.type is AuthenticationType.TLS and self.tls is None:
-            raise problem("authentication type tls needs TLS: add spec.tls (tls: {} trusts the system's authorities)")
-        return self
+        return authentication is None or authentication.type is not AuthenticationType.TLS or self.tls is not None
 
 
 class FeaturesStatus(ResourceModel):
-    """What the brokers can do: the consumer protocol (KIP-848), the streams protocol (KIP-1071), native pause."""
+    """What the brokers can do."""
 
     consumer_protocol: StrictBool = False
+    """Whether groups may use the consumer protocol (KIP-848)."""
+
     streams_protocol: StrictBool = False
+    """Whether groups may use the streams protocol (KIP-1071)."""
+
     native_pause: StrictBool = False
+    """Whether the brokers themselves can pause partitions of a group."""
 
 
 class GroupsKind(StrEnum):
@@ -305,27 +231,50 @@ class CapabilitySupport(StrEnum):
 
 
 class CapabilityStatus(ResourceModel):
-    """Whether offsets of one kind of group can be reset there, and how that is known."""
+    """Whether the brokers accept offsets for one kind of group from outside it."""
 
     groups: GroupsKind
+    """The kind of group: Empty are groups without members, the others are running groups by the protocol of their
+    members; Consumer is that of KIP-848. Tidegate itself resets no Streams groups, because their state would not
+    follow."""
+
     support: CapabilitySupport
+    """Whether they can be reset. A reset is refused only with Unsupported. NotOffered says that the brokers have no
+    such groups, Unknown that it could not be determined."""
+
     reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    """How it is known, or why not, in one word for programs."""
+
     message: Annotated[str, Field(max_length=MAX_MESSAGE)]
+    """The same for people."""
 
 
 class CapabilitiesStatus(ResourceModel):
-    """What the brokers allow. ``resettable``: the kinds of group that can be reset, in one line for people; those with
-    a question mark perhaps."""
+    """What the brokers allow."""
 
     resettable: str
-    resets: Annotated[tuple[CapabilityStatus, ...], Field(max_length=16)] = ()
+    """The kinds of group whose offsets can be reset, in one line; with a question mark where that is not known."""
+
+    resets: Annotated[tuple[CapabilityStatus, ...], Field(max_length=16), list_map("groups")] = ()
+    """The same by kind of group, with the reason."""
 
 
 class ConnectionStatus(StatusModel):
-    """``KafkaConnection.status``."""
+    """What was found when the cluster was last reached."""
 
     cluster_id: str | None = None
+    """The cluster's own id. Two connections with the same id are to the same cluster."""
+
     brokers: Count | None = None
+    """How many brokers the cluster has."""
+
     features: FeaturesStatus | None = None
+    """What the brokers can do."""
+
     capabilities: CapabilitiesStatus | None = None
+    """What the brokers allow, by their versions, or as was probed with groups of Tidegate's own. It is checked again
+    every few minutes."""
+
     conditions: Conditions = ()
+    """Ready is True when the cluster was reached with the settings of this generation. Reconciling and Stalled are
+    present while they are true."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 ACCEPTED: Final = "must be a duration such as 90s, 2h, 1h30m, 200ms or 1.5h (units ms, s, m, h; at most 87600h)"
-"""What every refusal says. The CRDs' CEL rules carry the same words."""
+"""What every refusal says, here and by the CRDs' CEL rules."""
 
 MAX_LENGTH: Final = 32
 MAX: Final = timedelta(hours=87_600)

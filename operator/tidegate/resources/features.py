@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    StrictBool,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, StrictBool, WithJsonSchema
 
-from tidegate.resources.base import (
-    Count,
-    Duration,
-    ResourceModel,
-    Timestamp,
-    matching,
-    problem,
-    unique,
-)
+from tidegate.resources import durations
+from tidegate.resources.base import ResourceModel
 from tidegate.resources.durations import format_duration, parse_duration
+from tidegate.resources.fields import Count, Duration, Timestamp, cel_at_most_ten_years
+from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, problem, rule, unique
+
+_OR_OFF: Final = ", or -1 for off"
 
 
 def _off_or_duration(value: Any) -> timedelta | None:
@@ -35,18 +25,28 @@ def _off_or_duration(value: Any) -> timedelta | None:
     try:
         return parse_duration(value if isinstance(value, str) else "")
     except ValueError as error:
-        raise problem(f"{error}, or -1 for off") from None
+        raise problem(f"{error}{_OR_OFF}") from None
 
 
 class LatestSpec(ResourceModel):
-    """KIP-1327: partitions up to this age begin at their start. ``max_age`` absent, or -1 on the wire: off."""
+    """KIP-1327: partitions up to an age begin at their start."""
 
     max_age: Annotated[
         timedelta | None,
         BeforeValidator(_off_or_duration),
         PlainSerializer(lambda age: None if age is None else format_duration(age), when_used="json"),
-        WithJsonSchema({"x-kubernetes-int-or-string": True}),
+        WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": durations.MAX_LENGTH}),
+        Facet(
+            (
+                Rule(
+                    f"type(self) == int ? self == -1 : (self == '-1' || ({cel_at_most_ten_years('string(self)')}))",
+                    f"{durations.ACCEPTED}{_OR_OFF}",
+                ),
+            )
+        ),
     ] = None
+    """The age up to which a partition is read from its start, such as 1h. The rule is off without this field, and with
+    -1."""
 
 
 class NewPartitions(StrEnum):
@@ -65,29 +65,42 @@ class Repair(StrEnum):
 
 
 class DiscoverySpec(ResourceModel):
-    """FLIP-288. ``interval`` 0 turns it off."""
+    """FLIP-288."""
 
     interval: Duration = parse_duration("200ms")
+    """How often to look for new partitions. 0s turns it off."""
+
     new_partitions: NewPartitions = NewPartitions.EARLIEST
+    """Where partitions found after the first discovery are read from: their start, their end, or wherever the
+    consumers' own setting says."""
+
     repair: Repair = Repair.BACKFILL
+    """What to do where a consumer without the agent was faster and began at the end. Backfill resets that partition to
+    its start, Report only reports it."""
 
 
-_LABEL_VALUE: Final = matching(
-    r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
-    "must be a label value: letters, digits, '-', '_' and '.', at most 63 characters",
-    least=0,
-    most=63,
-)
+LabelValue = Annotated[
+    str,
+    matching(
+        r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
+        "must be a label value: letters, digits, '-', '_' and '.', at most 63 characters",
+        most=63,
+    ),
+    described("A label's value."),
+]
 
-_LABEL_KEY: Final = matching(
-    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
-    "must be a label key such as app or app.kubernetes.io/name",
-    most=317,
-)
+_KEY: Final = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY_MESSAGE: Final = "must be a label key such as app or app.kubernetes.io/name"
+_MAX_KEY: Final = 317
 
-LabelKey = Annotated[str, _LABEL_KEY]
+LabelKey = Annotated[str, matching(_KEY, _KEY_MESSAGE, most=_MAX_KEY)]
 
-LabelValue = Annotated[str, _LABEL_VALUE]
+# A schema says nothing of a map's keys: for the API server the map has their rule.
+Labels = Annotated[
+    dict[LabelKey, LabelValue],
+    Field(max_length=32),
+    Facet((Rule(f"self.all(key, key.size() <= {_MAX_KEY} && {cel_matches('key', _KEY)})", _KEY_MESSAGE),)),
+]
 
 
 class SelectorOperator(StrEnum):
@@ -98,30 +111,44 @@ class SelectorOperator(StrEnum):
 
 
 class SelectorRequirement(ResourceModel):
-    """``metav1.LabelSelectorRequirement``."""
+    """One condition on a label.
+
+    ``metav1.LabelSelectorRequirement``.
+    """
 
     key: LabelKey
-    operator: SelectorOperator
-    values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
+    """The label's key."""
 
-    @model_validator(mode="after")
-    def _values_fit_operator(self) -> Self:
-        if (self.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(self.values):
-            raise problem("operators In and NotIn need values, Exists and DoesNotExist take none: change one of them")
-        return self
+    operator: SelectorOperator
+    """How the label's value is compared with values."""
+
+    values: Annotated[tuple[LabelValue, ...], Field(max_length=64)] = ()
+    """The values for the operators In and NotIn."""
+
+    @rule(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "operators In and NotIn need values, Exists and DoesNotExist take none: change one of them",
+    )
+    def _values_fit_operator(self) -> bool:
+        return (self.operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) == bool(self.values)
 
 
 class Selector(ResourceModel):
-    """``metav1.LabelSelector``; an empty one would select every pod of the namespace and is refused."""
+    """``metav1.LabelSelector``."""
 
-    match_labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    match_labels: Labels = Field(default_factory=dict)
+    """Labels that the pods must have, all of them."""
+
     match_expressions: Annotated[tuple[SelectorRequirement, ...], Field(max_length=16)] = ()
+    """Conditions on the pods' labels, all of which must hold."""
 
-    @model_validator(mode="after")
-    def _selects_something(self) -> Self:
-        if not self.match_labels and not self.match_expressions:
-            raise problem("must not be empty: it would select every pod of the namespace; add matchLabels")
-        return self
+    @rule(
+        "(has(self.matchLabels) && self.matchLabels.size() > 0) "
+        "|| (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+        "must not be empty: it would select every pod of the namespace; add matchLabels",
+    )
+    def _selects_something(self) -> bool:
+        return bool(self.match_labels or self.match_expressions)
 
 
 class Rollout(StrEnum):
@@ -150,45 +177,74 @@ ContainerName = Annotated[
         "must be a container's name: lower-case letters, digits and '-', at most 63 characters",
         most=63,
     ),
+    described("A container's name."),
 ]
 
 
 class ConsumersSpec(ResourceModel):
-    """The pods that get the policy's settings injected. ``containers`` empty: each pod's main container."""
+    """The pods that get the policy's settings injected."""
 
     selector: Selector
+    """Which pods of this namespace are the group's consumers."""
+
     format: ConsumerFormat = ConsumerFormat.PYTHON
+    """The format of the settings. Python loads Tidegate's agent into the process. Spring, Quarkus and Connect set the
+    environment from which these frameworks build the consumer's configuration; Java sets all three."""
+
     containers: Annotated[
         tuple[ContainerName, ...],
         Field(max_length=16),
-        unique(str, "must not repeat a container: remove the second one"),
+        unique("must not repeat a container: remove the second one"),
     ] = ()
+    """The containers that get them. Without this field, each pod's main container, which is the one that the annotation
+    kubectl.kubernetes.io/default-container names, or else the first."""
+
     rollout: Rollout = Rollout.RESTART
+    """When running consumers get a changed setting. Restart evicts their pods one by one, as their disruption budgets
+    allow, and waits for each replacement; the workload itself is not changed. WhenNext waits until pods are replaced
+    anyway."""
 
 
 class RetentionSpec(ResourceModel):
-    """KIP-211: ``guard`` keeps the offsets of a group without members; ``warn_before`` their end an Event says so."""
+    """KIP-211."""
 
     guard: StrictBool = True
+    """Keeps the offsets of a group without members from expiring."""
+
     warn_before: Duration = parse_duration("24h")
+    """How long before the offsets of an unguarded group expire an Event says so."""
 
 
 class NewPartition(ResourceModel):
+    """One partition."""
+
     topic: str
+    """The topic's name."""
+
     partition: Count
+    """The partition's number."""
+
     seen_at: Timestamp | None = None
+    """When it was first seen, by the broker's clock."""
 
 
 class DiscoveredTopic(ResourceModel):
-    """What is known of one topic: those of its partitions below ``initial`` were there at the first discovery, those
-    below ``settled`` are taken care of. ``before``: the id of the topic that had this name before.
-    """
+    """One topic."""
 
     name: str
+    """The topic's name."""
+
     topic_id: str
+    """Its id, which distinguishes a topic that was created again from the earlier one."""
+
     initial: Count
+    """Partitions below this number were there at the first discovery."""
+
     settled: Count
+    """Partitions below this number are taken care of."""
+
     before: str | None = None
+    """The id of the earlier topic of this name."""
 
 
 MAX_NEWEST: Final = 20
@@ -198,56 +254,92 @@ MAX_DISCOVERED_TOPICS: Final = 10_000
 
 
 class DiscoveryStatus(ResourceModel):
-    """``selection``: the policy's topics that this is about, absent: those that the group reads.
-
-    ``unassigned_initial``: partitions there at the first discovery that nobody owned yet.
-
-    ``starts_committed``: new partitions whose start was committed for the group; ``began_at_end``: those that an owner
-    had begun at the end before; ``backfilled``: those of them that were sent back to their start.
-    """
+    """What the discovery of new partitions has found."""
 
     initial_discovery_finished: StrictBool = False
-    selection: Annotated[tuple[str, ...], Field(max_length=100)] | None = None
+    """Whether the first discovery has finished."""
+
+    selection: (
+        Annotated[tuple[Annotated[str, described("A topic's name or pattern.")], ...], Field(max_length=100)] | None
+    ) = None
+    """The topics of the policy that this covers; absent for those that the group reads."""
+
     assigned: Count | None = None
+    """How many partitions have an owner."""
+
     unassigned_initial: Count | None = None
+    """How many partitions of the first discovery had no owner yet."""
+
     starts_committed: Count | None = None
+    """How many new partitions had their start committed before they had an owner."""
+
     began_at_end: Count | None = None
+    """How many new partitions an owner had begun at the end before their start was committed."""
+
     backfilled: Count | None = None
+    """How many of these were reset to their start."""
+
     newest: Annotated[tuple[NewPartition, ...], Field(max_length=MAX_NEWEST)] = ()
+    """The partitions that were last found, the newest first."""
+
     topics: Annotated[tuple[DiscoveredTopic, ...], Field(max_length=MAX_DISCOVERED_TOPICS)] = ()
+    """What is known about each topic, so that after a restart no old partition is taken for a new one and none is
+    forgotten."""
 
 
 class RetentionStatus(ResourceModel):
-    """``state`` is the group's, in Kafka's words; ``expires_at`` when the first of its offsets would go if nothing were
-    done: ``exact``, or at the earliest.
-
-    ``offsets``: those looked after; ``kept``: those of them with a retention of their own. ``snapshot``: the ConfigMap
-    with the last known ones.
-    """
+    """How long the group's committed offsets are kept."""
 
     state: str | None = None
+    """The group's state, in Kafka's words."""
+
     expires_at: Timestamp | None = None
+    """When the first of the group's offsets would expire if nothing were done."""
+
     exact: StrictBool = False
+    """Whether expiresAt is known exactly, from the brokers' settings and the coordinator's log. Otherwise it is the
+    earliest time that is consistent with the observations."""
+
     guarded: StrictBool = False
+    """Whether Tidegate keeps them from expiring."""
+
     offsets: Count | None = None
+    """How many of the group's offsets are guarded, in the topics of this policy."""
+
     kept: Count | None = None
+    """How many of them have a retention of their own, longer than the brokers'."""
+
     renewed_at: Timestamp | None = None
+    """When offsets were last committed again, unchanged, to keep them."""
+
     snapshot: str | None = None
+    """The ConfigMap with the last known offsets, from which expired ones are restored."""
 
 
 class InjectionStatus(ResourceModel):
-    """The pods that ``consumers`` selects. ``setting``: what they are to have, by its hash.
-
-    ``stale``: those that have another setting, or none; ``refused``: those that can't have it. ``stale_before``: how
-    many were stale when the last one was evicted; ``futile``: how many evictions in a row made no difference, after
-    which the next one waits until ``retry_at``.
-    """
+    """How many of the selected pods have the policy's settings."""
 
     setting: str | None = None
+    """The hash of the setting that pods should have. Pods that have it carry it in the annotation
+    tidegate.io/injected."""
+
     pods: Count | None = None
+    """How many pods are selected."""
+
     injected: Count | None = None
+    """How many of them have the setting."""
+
     stale: Count | None = None
+    """How many of them have an older setting, or none."""
+
     refused: Count | None = None
+    """How many of them can't have it. The condition Injected says why."""
+
     stale_before: Count | None = None
+    """How many were stale when the last one was evicted."""
+
     futile: Count | None = None
+    """How many evictions in a row resulted in no pod with the setting."""
+
     retry_at: Timestamp | None = None
+    """When the next pod is evicted, after evictions that made no difference."""

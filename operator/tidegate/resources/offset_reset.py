@@ -3,74 +3,104 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Final
 
 from pydantic import Field, StrictBool
 
-from tidegate.resources.base import (
-    ConnectionRef,
-    Duration,
-    GroupId,
-    GroupPattern,
-    InvalidResource,
-    Problem,
-    SpecModel,
-    StatusModel,
-    TopicPattern,
-    unique,
-)
+from tidegate.resources.base import ConnectionRef, InvalidResource, Problem, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
-from tidegate.resources.policy import MAX_GROUP_PATTERNS, OffsetResetPolicySpec, fleet_complaints
+from tidegate.resources.fields import Duration, GroupId, GroupPattern, TopicPattern
+from tidegate.resources.policy import MAX_GROUP_PATTERNS, OF_ONE_GROUP, OffsetResetPolicySpec
 from tidegate.resources.reset import ResetOptions, ResetPhase, ResetSpec, RunStatus
+from tidegate.resources.rules import Rule, rule, unique
 from tidegate.resources.spark import SparkSpec
 
-NAME: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-MAX_NAME: Final = 63
-NAME_MESSAGE: Final = (
+_NAME: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_MAX_NAME: Final = 63
+_NAME_MESSAGE: Final = (
     "must have at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit: choose another "
     "name, or use generateName"
 )
 
 
-class OffsetResetSpec(ResetOptions, SpecModel):
-    """``OffsetReset.spec``. ``topics`` absent: what the group subscribes to.
-
-    Either ``group`` is set, or ``groups``: a fleet. ``suspend``: it does not begin, nor is an approved plan applied.
-    ``ttl_after_finished``: how long the resource is kept after its end; absent: until somebody deletes it.
-    """
-
+class _Groups(SpecModel):
     connection_ref: ConnectionRef
+    """The KafkaConnection of this namespace through which the group is reached."""
+
     group: GroupId | None = None
+    """The id of the consumer group. Either this field is set, or groups."""
+
     groups: (
         Annotated[
             tuple[GroupPattern, ...],
             Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
-            unique(str, "must not repeat a pattern: remove the second one"),
+            unique("must not repeat a pattern: remove the second one"),
         ]
         | None
     ) = None
+    """Instead of group, a fleet: the groups to reset, as names or patterns with '*', at most 1,000 groups. They are
+    looked up when the plan is made."""
+
     topics: (
         Annotated[
             tuple[TopicPattern, ...],
             Field(min_length=1, max_length=100),
-            unique(str, "must not repeat a topic: remove the second one"),
+            unique("must not repeat a topic: remove the second one"),
         ]
         | None
     ) = None
-    spark: SparkSpec | None = None
-    suspend: StrictBool = False
-    ttl_after_finished: Duration | None = None
+    """The topics to reset, as names or patterns with '*'. Without this field, those that the group subscribes to."""
 
-    def _complaints(self) -> Iterator[str]:
-        yield from super()._complaints()
-        yield from fleet_complaints(self.group, self.groups, self, path="")
+
+class OffsetResetSpec(ResetOptions, _Groups):
+    """What is reset, and to where. Once the reset has begun it cannot be changed, but for suspend and
+    ttlAfterFinished."""
+
+    spark: SparkSpec | None = None
+    """How the Spark application of this reset runs. Absent fields have the chart's defaults."""
+
+    suspend: StrictBool = False
+    """Whether the reset is kept from beginning, and an approved plan from being applied. A reset that changes offsets
+    already is not stopped by it: delete the resource to roll it back."""
+
+    ttl_after_finished: Duration | None = None
+    """How long the resource is kept after its end. Without this field, until somebody deletes it. An undo needs it."""
+
+    @rule(
+        "has(self.group) != has(self.groups)",
+        "must have exactly one of group, for one group, and groups, for a fleet: keep one",
+    )
+    def _one_group_or_a_fleet(self) -> bool:
+        return (self.group is None) != (self.groups is None)
+
+    @rule(
+        "!has(self.group) || !has(self.to.group) || self.to.group != self.group",
+        "to.group must name another group: this one already stands where it stands",
+    )
+    def _target_is_another_group(self) -> bool:
+        return self.group is None or self.to.group != self.group
+
+    @rule(
+        "has(self.groups) || !has(self.failurePolicy)",
+        "failurePolicy is for a fleet: remove it, or use groups",
+    )
+    def _failure_policy_is_of_a_fleet(self) -> bool:
+        return self.groups is not None or self.failure_policy is None
+
+    @rule(
+        "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.snapshot) "
+        "&& !has(self.evidence))",
+        "to.cluster, configMap, snapshot and evidence are for one group: use another target, or an OffsetReset with "
+        "group for each",
+    )
+    def _fleet_has_a_target_for_all(self) -> bool:
+        return self.groups is None or (self.to.kind not in OF_ONE_GROUP and self.evidence is None)
 
     def as_policy(self, name: str) -> OffsetResetPolicySpec:
         """What is asked for, as a policy would ask for it under the id ``name``. Raises :class:`InvalidResource` for a
         name that is no id of a run."""
-        if len(name) > MAX_NAME or re.fullmatch(NAME, name) is None:
-            raise InvalidResource((Problem("metadata.name", NAME_MESSAGE),))
+        if len(name) > _MAX_NAME or re.fullmatch(_NAME, name) is None:
+            raise InvalidResource((Problem("metadata.name", _NAME_MESSAGE),))
         return OffsetResetPolicySpec(
             connection_ref=self.connection_ref,
             group=self.group,
@@ -81,10 +111,48 @@ class OffsetResetSpec(ResetOptions, SpecModel):
         )
 
 
-class OffsetResetStatus(RunStatus, StatusModel):
-    """``OffsetReset.status``. ``result_digest``: SHA-256, in hex, of the stored request, plan and result; an undo goes
-    by nothing else."""
-
+class _Phase(StatusModel):
     phase: ResetPhase | None = None
+    """The phase of the reset. Succeeded, Failed and RolledBack are final; after the latter two every committed offset
+    is as it was; in a fleet whose failurePolicy is Isolate, those of the groups that failed."""
+
+
+class OffsetResetStatus(RunStatus, _Phase):
+    """How the reset stands, and how it ended."""
+
     result_digest: str | None = None
+    """SHA-256, in hex, of the request, the plan and the result in the ConfigMap, once the reset has ended. An undo uses
+    a ConfigMap with this digest only."""
+
     conditions: Conditions = ()
+    """Ready is True when the reset has succeeded. Reconciling and Stalled are present while they are true. Complete is
+    True once the reset has succeeded, Failed once it has failed or was rolled back; ReadFromTarget says whether its
+    consumers were seen to read from the targets."""
+
+
+def _unchanged() -> str:
+    """In CEL, whether all that may not be changed once the reset has begun is as it was."""
+    same = []
+    for field in OffsetResetSpec.model_fields.values():
+        name, old, new = field.alias, f"oldSelf.spec.{field.alias}", f"self.spec.{field.alias}"
+        if name in ("suspend", "ttlAfterFinished"):
+            continue
+        # A field without a default may be absent, of which CEL can only ask.
+        may_be_absent = not field.is_required() and field.default is None
+        same.append(
+            f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))" if may_be_absent else f"{new} == {old}"
+        )
+    return " && ".join(same)
+
+
+WHOLE_OBJECT: Final = (
+    Rule(
+        f"self.metadata.name.size() <= {_MAX_NAME} && self.metadata.name.matches('^{_NAME}$')",
+        f"metadata.name {_NAME_MESSAGE}",
+    ),
+    Rule(
+        f"!has(oldSelf.status) || !has(oldSelf.status.startedAt) || ({_unchanged()})",
+        "spec is immutable once the reset has begun, except suspend and ttlAfterFinished: create another OffsetReset",
+    ),
+)
+"""Rules about the name, and about the spec and the status together."""

@@ -10,13 +10,19 @@ ACCEPTED: Final = (
     "must be at most 64 partition numbers and ascending ranges without spaces, such as 0,3-5 (numbers up to 99999; "
     "leave the field out for all partitions)"
 )
-"""What every refusal says. The CRDs' CEL rules carry the same words."""
+"""What every refusal says, here and by the CRDs' CEL rules."""
 
 MAX_PARTITION: Final = 99_999
 """Bounds the size of a set that a short text can name; no topic comes near it."""
 
-PATTERN: Final = r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,63}"
-"""Whole text, RE2 and Python alike. 64 parts at most, so that the API server can bound what checking them costs."""
+MAX_PARTS: Final = 64
+"""So that the API server can bound what checking them costs."""
+
+PATTERN: Final = rf"[0-9]{{1,5}}(-[0-9]{{1,5}})?(,[0-9]{{1,5}}(-[0-9]{{1,5}})?){{0,{MAX_PARTS - 1}}}"
+"""Whole text, RE2 and Python alike."""
+
+MAX_LENGTH: Final = len(",".join(["00000-99999"] * MAX_PARTS))
+"""Of a text that ``PATTERN`` takes."""
 
 
 def parse_partitions(text: str) -> frozenset[int]:

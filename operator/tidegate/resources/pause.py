@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated
 
-from pydantic import Field, StrictBool, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictInt
 
-from tidegate.resources.base import (
-    ConnectionRef,
-    Count,
-    Duration,
-    GroupId,
-    PartitionSelections,
-    PositiveDuration,
-    Problem,
-    ResourceModel,
-    ResourceName,
-    SpecModel,
-    StatusModel,
-    Timestamp,
-    Transition,
-    matching,
-    problem,
-    unique,
-)
+from tidegate.resources.base import ConnectionRef, PartitionSelections, ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.durations import parse_duration
+from tidegate.resources.fields import Count, Duration, GroupId, PositiveDuration, ResourceName, Timestamp
+from tidegate.resources.rules import immutable, matching, rule, unique
 
 
 class PauseMethod(StrEnum):
@@ -39,7 +23,7 @@ class PauseMethod(StrEnum):
 
 
 class WorkloadRef(ResourceModel):
-    """A workload with a scale subresource in the same namespace."""
+    """One workload of this namespace."""
 
     api_version: Annotated[
         str,
@@ -49,13 +33,18 @@ class WorkloadRef(ResourceModel):
             most=253,
         ),
     ]
+    """The workload's API version, such as apps/v1."""
+
     kind: Annotated[
         str,
         matching(
             r"[A-Z][A-Za-z0-9]*", "must be a kind such as Deployment or StatefulSet, at most 63 characters", most=63
         ),
     ]
+    """The workload's kind, such as Deployment."""
+
     name: ResourceName
+    """The workload's name."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -64,60 +53,84 @@ class WorkloadRef(ResourceModel):
 WorkloadRefs = Annotated[
     tuple[WorkloadRef, ...],
     Field(min_length=1, max_length=10),
-    unique(
-        lambda workload: (workload.api_version, workload.kind, workload.name),
-        "must name each workload once: remove the repeated entry",
-    ),
+    unique("must name each workload once: remove the repeated entry", "api_version", "kind", "name"),
 ]
 
 
-def _group_is_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
-    if old["group"] == new["group"]:
-        return None
-    return Problem("spec.group", "is immutable: make another ConsumerGroupPause for the other group")
-
-
 class ConsumerGroupPauseSpec(SpecModel):
-    """``ConsumerGroupPause.spec``. ``partitions`` absent: all that the group subscribes to or has offsets for.
-
-    ``workload_ref`` is a short way to write ``workload_refs`` of one.
-    """
+    """What is paused, how, and for how long."""
 
     connection_ref: ConnectionRef
-    group: GroupId
-    partitions: PartitionSelections | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    resume_after: PositiveDuration | None = None
-    resume_at: Timestamp | None = None
-    drain_timeout: Duration = parse_duration("30s")
-    method: PauseMethod = PauseMethod.AUTO
-    workload_ref: WorkloadRef | None = None
-    workload_refs: WorkloadRefs | None = None
-    suspend: StrictBool = False
+    """The KafkaConnection of this namespace through which the group is reached."""
 
-    transitions: ClassVar[tuple[Transition, ...]] = (_group_is_immutable,)
+    group: Annotated[GroupId, immutable("make another ConsumerGroupPause for the other group")]
+    """The id of the consumer group. It cannot be changed."""
+
+    partitions: PartitionSelections | None = None
+    """The partitions to pause. Without this field, all partitions of all topics that the group subscribes to or has
+    offsets for. Where a topic is named without numbers, partitions added to it later are paused too."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """Why the group is paused, for people who look at it."""
+
+    resume_after: PositiveDuration | None = None
+    """How long the pause lasts, such as 2h, counted from the resource's creation or, if it is changed later, from when
+    the operator has seen the change. Without it and resumeAt the pause lasts until the resource is deleted."""
+
+    resume_at: Timestamp | None = None
+    """When the partitions resume, such as 2026-11-21T12:00:00Z. It excludes resumeAfter."""
+
+    drain_timeout: Duration = parse_duration("30s")
+    """How long a managed consumer may take to finish the records that it has already handed to the application, before
+    its gate closes."""
+
+    method: PauseMethod = PauseMethod.AUTO
+    """How the partitions are paused. Agent pauses single partitions in consumers that run the agent. Scale sets the
+    replicas of the named workloads to 0 and back. Auto uses Agent and, where consumers of the group run no agent,
+    Scale, if workloads are named and partitions are not."""
+
+    workload_ref: WorkloadRef | None = None
+    """The workload of this namespace whose pods are the group's consumers, for the method Scale. It must have replicas
+    that can be scaled."""
+
+    workload_refs: WorkloadRefs | None = None
+    """The same for a group whose consumers belong to several workloads. It excludes workloadRef."""
+
+    suspend: StrictBool = False
+    """Resumes the partitions while the resource is kept."""
 
     @property
     def workloads(self) -> tuple[WorkloadRef, ...]:
         """The workloads that are named, in either way."""
         return (self.workload_ref,) if self.workload_ref is not None else self.workload_refs or ()
 
-    @model_validator(mode="after")
-    def _fields_fit_together(self) -> Self:
-        complaints = tuple(self._complaints())
-        if complaints:
-            raise problem("; ".join(complaints))
-        return self
+    @rule(
+        "!(has(self.resumeAfter) && has(self.resumeAt))",
+        "resumeAfter and resumeAt exclude each other: remove one of them",
+    )
+    def _one_end(self) -> bool:
+        return self.resume_after is None or self.resume_at is None
 
-    def _complaints(self) -> Iterator[str]:
-        if self.resume_after is not None and self.resume_at is not None:
-            yield "resumeAfter and resumeAt exclude each other: remove one of them"
-        if self.workload_ref is not None and self.workload_refs is not None:
-            yield "workloadRef and workloadRefs exclude each other: put all workloads into workloadRefs"
-        if self.method is PauseMethod.SCALE and not self.workloads:
-            yield "method Scale needs workloadRef or workloadRefs: name the workloads whose replicas go to 0"
-        if self.method is PauseMethod.SCALE and self.partitions is not None:
-            yield "method Scale pauses the whole group: remove partitions, or use method Agent"
+    @rule(
+        "!(has(self.workloadRef) && has(self.workloadRefs))",
+        "workloadRef and workloadRefs exclude each other: put all workloads into workloadRefs",
+    )
+    def _workloads_in_one_place(self) -> bool:
+        return self.workload_ref is None or self.workload_refs is None
+
+    @rule(
+        "self.method != 'Scale' || has(self.workloadRef) || has(self.workloadRefs)",
+        "method Scale needs workloadRef or workloadRefs: name the workloads whose replicas go to 0",
+    )
+    def _something_to_scale(self) -> bool:
+        return self.method is not PauseMethod.SCALE or bool(self.workloads)
+
+    @rule(
+        "self.method != 'Scale' || !has(self.partitions)",
+        "method Scale pauses the whole group: remove partitions, or use method Agent",
+    )
+    def _whole_group_is_scaled(self) -> bool:
+        return self.method is not PauseMethod.SCALE or self.partitions is None
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -133,48 +146,87 @@ class PausePhase(StrEnum):
 
 
 class PausedPartition(ResourceModel):
-    """One partition. ``offset`` is where its owner stopped, ``lag`` what has piled up behind it, ``since`` when."""
+    """One partition."""
 
     topic: str
+    """The topic's name."""
+
     partition: Count
+    """The partition's number."""
+
     phase: PausePhase
+    """The phase of this partition."""
+
     offset: Annotated[StrictInt, Field(ge=-1)] | None = None
+    """The offset of the first record that its owner has not read. It is -1 without a commit."""
+
     lag: Count | None = None
+    """How many records there are from it to the end of the log."""
+
     member: str | None = None
+    """The member that owns it."""
+
     since: Timestamp | None = None
+    """Since when it is paused."""
 
 
 class UnmanagedMember(ResourceModel):
-    """A member of the group that runs no agent, and so cannot be paused partition by partition."""
+    """One member of the group."""
 
     member_id: str
+    """The member's id in the group."""
+
     client_id: str | None = None
+    """The client.id that the member's application has set."""
+
     host: str | None = None
+    """Where the member connects from."""
 
 
 class PausedScaledObject(ResourceModel):
-    """KEDA's ScaledObject of a workload. ``paused_replicas``: what its annotation said before; absent: it had none."""
+    """KEDA's ScaledObject of a workload."""
 
     name: str
+    """The name of the ScaledObject."""
+
     paused_replicas: str | None = None
+    """The earlier value of its annotation autoscaling.keda.sh/paused-replicas, which is restored. Without this field it
+    had none."""
 
 
 class ScaledWorkload(ResourceModel):
-    """A workload that is kept at 0 replicas, and what it goes back to: written before anything is done to it.
+    """One workload.
 
-    ``uid`` tells it from another one of its name. ``scaled_down``: how often within an hour its replicas were set to
-    0, the last time at ``scaled_down_at``.
+    It is kept at 0 replicas; what it goes back to is written before anything is done to it.
     """
 
     api_version: str
+    """The workload's API version."""
+
     kind: str
+    """The workload's kind."""
+
     name: str
+    """The workload's name."""
+
     uid: str
+    """The workload's uid, which distinguishes one that was created again from the old one."""
+
     phase: PausePhase
+    """The phase of this workload. Paused means that its replicas are 0. Degraded means that somebody else sets them
+    again and again."""
+
     replicas: Count
+    """The replicas that it gets back."""
+
     scaled_down: Count = 0
+    """How often its replicas were set to 0 within an hour."""
+
     scaled_down_at: Timestamp | None = None
+    """When its replicas were last set to 0."""
+
     scaled_object: PausedScaledObject | None = None
+    """KEDA's ScaledObject of the workload, which is paused so that it does not scale the workload."""
 
     @property
     def ref(self) -> WorkloadRef:
@@ -182,21 +234,42 @@ class ScaledWorkload(ResourceModel):
 
 
 class PauseStatus(StatusModel):
-    """``ConsumerGroupPause.status``. ``paused`` is "partitions paused/in all", for the printer column.
-
-    ``resume_after``: the ``spec.resumeAfter`` that ``resumes_at`` was made of. ``workloads``: those that are at 0
-    replicas for this pause, or about to be.
-    """
+    """The phase of the pause."""
 
     phase: PausePhase | None = None
+    """The phase of the pause. Degraded means that some partitions that should be paused are not, and the conditions say
+    why."""
+
     method: PauseMethod | None = None
+    """How the partitions are paused."""
+
     paused: str | None = None
+    """How many partitions are paused, of how many, such as 4/4."""
+
     partitions_paused: Count | None = None
+    """How many partitions are paused."""
+
     partitions_total: Count | None = None
+    """How many partitions are to be paused."""
+
     resumes_at: Timestamp | None = None
+    """When the partitions resume by themselves."""
+
     resume_after: Duration | None = None
+    """The spec's resumeAfter that resumesAt was counted from."""
+
     partitions: Annotated[tuple[PausedPartition, ...], Field(max_length=200)] = ()
+    """The single partitions, the first 200 of them."""
+
     partitions_omitted: Count | None = None
+    """How many partitions are not listed above."""
+
     unmanaged_members: Annotated[tuple[UnmanagedMember, ...], Field(max_length=200)] = ()
+    """The members that run no agent, and so cannot be paused partition by partition."""
+
     workloads: Annotated[tuple[ScaledWorkload, ...], Field(max_length=20)] = ()
+    """The workloads whose replicas are set to 0 for this pause, and the replicas that they get back."""
+
     conditions: Conditions = ()
+    """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
+    they are true. Paused says whether all partitions are paused."""

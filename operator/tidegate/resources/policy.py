@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Final
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field
 
-from tidegate.resources.base import (
-    ConnectionRef,
-    GroupId,
-    GroupPattern,
-    Problem,
-    SpecModel,
-    StatusModel,
-    TopicPattern,
-    Transition,
-    problem,
-    unique,
-)
+from tidegate.resources.base import ConnectionRef, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.features import (
     ConsumersSpec,
@@ -32,80 +17,87 @@ from tidegate.resources.features import (
     RetentionSpec,
     RetentionStatus,
 )
-from tidegate.resources.reset import ResetOptions, ResetSpec, ResetStatus, RunHistory
+from tidegate.resources.fields import GroupId, GroupPattern, TopicPattern
+from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
+from tidegate.resources.rules import Transition, immutable, rule, unique
 from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.targets import TargetKind
 
-
-def _group_is_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
-    before, after = old.get("group"), new.get("group")
-    if before == after or (before is None) != (after is None):
-        return None
-    return Problem("spec.group", "is immutable: make another OffsetResetPolicy for the other group")
-
-
-def _groups_are_immutable(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
-    before, after = old.get("groups"), new.get("groups")
-    if before == after:
-        return None
-    if before is None or after is None:
-        return Problem("spec", "group and groups cannot take each other's place: make another OffsetResetPolicy")
-    return Problem("spec.groups", "is immutable: make another OffsetResetPolicy for other groups")
-
-
-def _reset_is_immutable_under_one_id(old: Mapping[str, Any], new: Mapping[str, Any]) -> Problem | None:
-    before, after = old.get("reset"), new.get("reset")
-    if before is None or after is None or before["id"] != after["id"] or before == after:
-        return None
-    return Problem(
-        "spec.reset", "is immutable under one id, since it runs once: give reset.id a new value to run another reset"
-    )
-
-
 MAX_GROUP_PATTERNS: Final = 20
 
-_ONE_BY_ONE: Final = {"reset.": "a policy with group for each", "": "an OffsetReset with group for each"}
+_IMMUTABLE_UNDER_ONE_ID: Final = Transition(
+    "self.id != oldSelf.id || self == oldSelf",
+    "is immutable under one id, since it runs once: give reset.id a new value to run another reset",
+    lambda old, new: old["id"] != new["id"] or old == new,
+)
 
-_OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
+OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
 
 
 class OffsetResetPolicySpec(SpecModel):
-    """``OffsetResetPolicy.spec``. ``topics`` absent: what the group subscribes to.
-
-    Either ``group`` is set, or ``groups``: a fleet, which can be reset and nothing else.
-    """
+    """How the group's offsets are managed, and the reset to run."""
 
     connection_ref: ConnectionRef
-    group: GroupId | None = None
-    groups: (
+    """The KafkaConnection of this namespace through which the group is reached."""
+
+    group: Annotated[GroupId | None, immutable("make another OffsetResetPolicy for the other group")] = None
+    """The id of the consumer group. It cannot be changed. Either this field is set, or groups."""
+
+    groups: Annotated[
         Annotated[
             tuple[GroupPattern, ...],
             Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
-            unique(str, "must not repeat a pattern: remove the second one"),
+            unique("must not repeat a pattern: remove the second one"),
         ]
-        | None
-    ) = None
+        | None,
+        immutable("make another OffsetResetPolicy for other groups"),
+    ] = None
+    """Instead of group, a fleet: the groups that one reset is for, as names or patterns with '*', at most 1,000 groups.
+    They are looked up when the plan is made. It cannot be changed."""
+
     topics: (
         Annotated[
             tuple[TopicPattern, ...],
             Field(min_length=1, max_length=100),
-            unique(str, "must not repeat a topic: remove the second one"),
+            unique("must not repeat a topic: remove the second one"),
         ]
         | None
     ) = None
+    """The topics that this policy covers, as names or patterns with '*'. Without this field, those that the group
+    subscribes to."""
+
     latest: LatestSpec | None = None
+    """Makes auto.offset.reset=latest safe on new partitions (KIP-1327): consumers that start without a committed offset
+    begin at the start of partitions that are no older than maxAge."""
+
     discovery: DiscoverySpec | None = None
+    """How new partitions are found and where they begin (FLIP-288)."""
+
     consumers: ConsumersSpec | None = None
+    """The pods into which this policy's settings are injected."""
+
     retention: RetentionSpec | None = None
+    """How the committed offsets of a group without members are kept past the brokers' retention of offsets
+    (KIP-211)."""
+
     snapshots: SnapshotsSpec | None = None
-    reset: ResetSpec | None = None
+    """When and where the committed offsets of all groups are backed up, with the ends of their partitions' logs, as
+    Parquet."""
+
+    reset: Annotated[ResetSpec | None, _IMMUTABLE_UNDER_ONE_ID] = None
+    """The reset to run, once for each id. A new id runs again; under one id nothing else of it can be changed, and
+    removing it does not undo a finished run."""
+
     spark: SparkSpec | None = None
+    """How Spark applications of this policy run. Absent fields have the chart's defaults."""
 
     transitions: ClassVar[tuple[Transition, ...]] = (
-        _group_is_immutable,
-        _groups_are_immutable,
-        _reset_is_immutable_under_one_id,
+        Transition(
+            "has(self.groups) == has(oldSelf.groups)",
+            "group and groups cannot take each other's place: make another OffsetResetPolicy",
+            lambda old, new: ("groups" in old) == ("groups" in new),
+        ),
     )
 
     @property
@@ -126,52 +118,74 @@ class OffsetResetPolicySpec(SpecModel):
         parts = (self.latest, self.discovery, self.consumers, self.retention, self.snapshots)
         return any(part is not None for part in parts)
 
-    @model_validator(mode="after")
-    def _fields_fit_together(self) -> Self:
-        complaints = tuple(self._complaints())
-        if complaints:
-            raise problem("; ".join(complaints))
-        return self
+    @rule(
+        "has(self.group) != has(self.groups)",
+        "must have exactly one of group, for one group, and groups, for a fleet: keep one",
+    )
+    def _one_group_or_a_fleet(self) -> bool:
+        return (self.group is None) != (self.groups is None)
 
-    def _complaints(self) -> Iterator[str]:
-        yield from fleet_complaints(self.group, self.groups, self.reset, path="reset.")
-        if self.groups is not None and self.keeps_something:
-            yield (
-                "latest, discovery, consumers, retention and snapshots are not for a fleet: give them to a policy with "
-                "group, and use groups for resets only"
-            )
+    @rule(
+        "!has(self.group) || !has(self.reset) || !has(self.reset.to.group) || self.reset.to.group != self.group",
+        "reset.to.group must name another group: this one already stands where it stands",
+    )
+    def _target_is_another_group(self) -> bool:
+        return self.group is None or self.reset is None or self.reset.to.group != self.group
 
+    @rule(
+        "has(self.groups) || !has(self.reset) || !has(self.reset.failurePolicy)",
+        "reset.failurePolicy is for a fleet: remove it, or use groups",
+    )
+    def _failure_policy_is_of_a_fleet(self) -> bool:
+        return self.groups is not None or self.reset is None or self.reset.failure_policy is None
 
-def fleet_complaints(
-    group: str | None, groups: tuple[str, ...] | None, reset: ResetOptions | None, path: str
-) -> Iterator[str]:
-    """What is wrong with a reset of one group, or of a fleet. ``path``: of the reset's members in the spec."""
-    if (group is None) == (groups is None):
-        yield "must have exactly one of group, for one group, and groups, for a fleet: keep one"
-    if reset is None:
-        return
-    if group is not None and reset.to.group == group:
-        yield f"{path}to.group must name another group: this one already stands where it stands"
-    if groups is None:
-        if reset.failure_policy is not None:
-            yield f"{path}failurePolicy is for a fleet: remove it, or use groups"
-    elif reset.to.kind in _OF_ONE_GROUP or reset.evidence is not None:
-        yield (
-            f"{path}to.cluster, configMap, snapshot and {path}evidence are for one group: use another target, or "
-            f"{_ONE_BY_ONE[path]}"
-        )
+    @rule(
+        "!has(self.groups) || (!has(self.latest) && !has(self.discovery) && !has(self.consumers) "
+        "&& !has(self.retention) && !has(self.snapshots))",
+        "latest, discovery, consumers, retention and snapshots are not for a fleet: give them to a policy with group, "
+        "and use groups for resets only",
+    )
+    def _fleet_is_only_reset(self) -> bool:
+        return self.groups is None or not self.keeps_something
+
+    @rule(
+        "!has(self.groups) || !has(self.reset) || (!has(self.reset.to.cluster) && !has(self.reset.to.configMap) "
+        "&& !has(self.reset.to.snapshot) && !has(self.reset.evidence))",
+        "reset.to.cluster, configMap, snapshot and reset.evidence are for one group: use another target, or a policy "
+        "with group for each",
+    )
+    def _fleet_has_a_target_for_all(self) -> bool:
+        reset = self.reset
+        if self.groups is None or reset is None:
+            return True
+        return reset.to.kind not in OF_ONE_GROUP and reset.evidence is None
 
 
 MAX_HISTORY: Final = 10
 
 
 class PolicyStatus(StatusModel):
-    """``OffsetResetPolicy.status``. ``history``: the last runs, the newest first."""
+    """The state of the group's offsets, and of the newest run."""
 
     reset: ResetStatus | None = None
+    """The newest run."""
+
     history: Annotated[tuple[RunHistory, ...], Field(max_length=MAX_HISTORY)] = ()
+    """The last finished runs, the newest first."""
+
     discovery: DiscoveryStatus | None = None
+    """What the discovery of new partitions has found."""
+
     retention: RetentionStatus | None = None
+    """How long the group's committed offsets are kept."""
+
     injection: InjectionStatus | None = None
+    """How many of the selected pods have the policy's settings."""
+
     snapshots: SnapshotsStatus | None = None
+    """The state of the snapshots of all groups' offsets. The condition BackedUp says what is wrong."""
+
     conditions: Conditions = ()
+    """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
+    they are true. Reset describes the newest run, Retained the group's committed offsets, Injected the consumers'
+    settings, BackedUp the snapshots."""

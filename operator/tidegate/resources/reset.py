@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import (
-    Field,
-    StrictBool,
-    StrictInt,
-    model_validator,
-)
+from pydantic import Field, StrictBool, StrictInt
 
-from tidegate.resources.base import (
-    Count,
-    Duration,
-    PartitionSelections,
-    PositiveDuration,
-    ResourceModel,
-    Timestamp,
-    problem,
-)
+from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
+from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, cel_is_duration
+from tidegate.resources.rules import rule
 from tidegate.resources.targets import ResetTo, RunId
 
 
@@ -61,63 +49,107 @@ class EvidenceLevel(StrEnum):
 
 
 class EvidenceSpec(ResourceModel):
-    """What is gathered about a plan for whoever approves it. ``max_records``: how many are read at most, beyond which
-    the rest is estimated; ``show_values``: what is in keys and values may be stored in the plan's ConfigMap.
-    """
+    """What is gathered about a plan for whoever approves it."""
 
     level: EvidenceLevel = EvidenceLevel.AUTO
-    show_values: StrictBool = False
-    max_records: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = 1_000_000
-    timeout: PositiveDuration = parse_duration("1m")
+    """How much is gathered. Counts are records by time, from the brokers' time index, without reading any. Records
+    reads them by Spark, for bytes, different keys, and a few samples around each target; without Spark it gathers
+    counts. Auto means Records where approval is Manual, and None where it is Automatic."""
 
-    @model_validator(mode="after")
-    def _values_are_of_records(self) -> Self:
-        if self.show_values and self.level in (EvidenceLevel.NONE, EvidenceLevel.COUNTS):
-            raise problem("showValues needs records to be read: use level Records or Auto, or leave showValues out")
-        return self
+    show_values: StrictBool = False
+    """Whether the beginnings of the samples' keys and values are stored in the plan's ConfigMap and shown. Otherwise
+    their sizes and salted digests are."""
+
+    max_records: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = 1_000_000
+    """How many records are read at most, spread over all that would be replayed or skipped. Where there are more, bytes
+    are estimated and different keys are a lower bound, and the plan says so."""
+
+    timeout: PositiveDuration = parse_duration("1m")
+    """How long gathering may take. What was gathered by then is kept, and the plan says what is missing."""
+
+    @rule(
+        "!self.showValues || self.level in ['Auto', 'Records']",
+        "showValues needs records to be read: use level Records or Auto, or leave showValues out",
+    )
+    def _values_are_of_records(self) -> bool:
+        return not self.show_values or self.level in (EvidenceLevel.AUTO, EvidenceLevel.RECORDS)
+
+
+class _Named(ResourceModel):
+    id: RunId
+    """The run's own name, such as replay-2026-11-20. A reset runs once for each id, and to.undo refers to it."""
 
 
 class ResetOptions(ResourceModel):
-    """What is reset, to where and how. ``partitions`` absent: all partitions of the topics. ``failure_policy``: a
-    fleet's; else ``ISOLATE``."""
+    """What is reset, to where and how."""
 
     partitions: PartitionSelections | None = None
+    """The partitions to reset. Without this field, all partitions of the topics."""
+
     to: ResetTo
+    """The target. Exactly one member is set. A target outside the log is moved to the nearer end of it, and the plan
+    says so."""
+
     approval: Approval = Approval.AUTOMATIC
+    """Whether the plan is applied as soon as it is made. Manual waits until this resource carries the annotation
+    tidegate.io/approve with the plan's digest, which the status has, as its value."""
+
     engine: Engine = Engine.AUTO
+    """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is
+    configured and otherwise the operator. The targets record, cluster and snapshot need Spark."""
+
     drain_timeout: Duration = parse_duration("30s")
+    """How long a managed consumer may take to finish the records that it has already handed to the application, before
+    its gate closes."""
+
     in_flight: Duration = timedelta(0)
+    """How long an application without the agent may keep records before it commits them. The run waits longer than
+    that, so that no late commit overwrites a target."""
+
     max_standstill: PositiveDuration = parse_duration("30s")
+    """How long, in addition to inFlight, members of a classic group wait in a rebalance of the run for one that does
+    not rejoin. After that all are removed from the group. Those that wait come back at once, the others when they can;
+    all begin at the committed offsets, so what they had not committed is read again. The run's message says so."""
+
     deadline: PositiveDuration = parse_duration("15m")
+    """How long the whole run may take, including the wait for an approval. A run that is not finished by then is
+    stopped and rolled back."""
+
     evidence: EvidenceSpec | None = None
+    """What is gathered about the plan for whoever approves it, and shown by tidegate plan. It is gathered while the
+    plan waits for approval, or after the run, and never delays or fails a run."""
+
     failure_policy: FailurePolicy | None = None
+    """What happens to a fleet's other groups when one fails: Isolate, as without this field, resets them; All rolls
+    every group back."""
 
-    @model_validator(mode="after")
-    def _fields_fit_together(self) -> Self:
-        complaints = tuple(self._complaints())
-        if complaints:
-            raise problem("; ".join(complaints))
-        return self
+    @rule(
+        "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.snapshot))",
+        "targets record, cluster and snapshot need Spark: use engine Auto or Spark",
+    )
+    def _engine_finds_the_target(self) -> bool:
+        return self.engine is not Engine.DIRECT or not self.to.kind.needs_spark
 
-    def _complaints(self) -> Iterator[str]:
-        if self.engine is Engine.DIRECT and self.to.kind.needs_spark:
-            yield "targets record, cluster and snapshot need Spark: use engine Auto or Spark"
-        if self.in_flight and 2 * self.in_flight + timedelta(seconds=30) > self.deadline:
-            yield (
-                "deadline must be at least twice inFlight plus 30s: owners are held for inFlight, and then watched for "
-                "as long; shorten inFlight or raise deadline"
-            )
+    @rule(
+        f"!{cel_is_duration('self.inFlight')} || !{cel_is_duration('self.deadline')} || "
+        "duration(self.inFlight) == duration('0s') || "
+        "duration(self.inFlight) + duration(self.inFlight) + duration('30s') <= duration(self.deadline)",
+        "deadline must be at least twice inFlight plus 30s: owners are held for inFlight, and then watched for as "
+        "long; shorten inFlight or raise deadline",
+    )
+    def _deadline_is_long_enough(self) -> bool:
+        return not self.in_flight or 2 * self.in_flight + timedelta(seconds=30) <= self.deadline
 
 
-class ResetSpec(ResetOptions):
+class ResetSpec(ResetOptions, _Named):
     """One run that a policy asks for."""
 
-    id: RunId
-
-    def _complaints(self) -> Iterator[str]:
-        if self.to.undo == self.id:
-            yield "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id"
-        yield from super()._complaints()
+    @rule(
+        "!has(self.to.undo) || self.to.undo != self.id",
+        "to.undo must name the id of an earlier run, not this reset's own id: give this reset a new id",
+    )
+    def _undoes_another_run(self) -> bool:
+        return self.to.undo != self.id
 
 
 class ResetPhase(StrEnum):
@@ -146,99 +178,191 @@ class ResetWay(StrEnum):
 
 
 class PlanStatus(ResourceModel):
-    """The plan in numbers. ``config_map`` has all of it; ``from_`` and ``to`` span the records replayed or skipped."""
+    """The plan in numbers."""
 
     config_map: str | None = None
+    """The ConfigMap that holds the whole plan and the committed offsets before the run."""
+
     partitions: Count | None = None
+    """How many partitions the run covers."""
+
     moved: Count | None = None
+    """How many of them get another offset."""
+
     unchanged: Count | None = None
+    """How many of them are at their target already."""
+
     clamped: Count | None = None
+    """How many targets lay outside the log and were moved to the nearer end of it."""
+
     records_replayed: Count | None = None
+    """How many records are read again."""
+
     records_skipped: Count | None = None
+    """How many records are never read."""
+
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
+    """The time of the oldest record that is read again or skipped."""
+
     to: Timestamp | None = None
+    """The time of the newest record that is read again or skipped."""
 
 
 class StandstillStatus(ResourceModel):
     """How long partitions stood still, measured: the median one and the longest."""
 
     p50: Duration
+    """The median over the partitions, such as 450ms."""
+
     max: Duration
+    """The longest of all partitions, such as 1s200ms."""
 
 
 class SearchStatus(ResourceModel):
     """How far a search through records has come: offsets looked at, of those between the bounds, and how fast."""
 
     records_read: Count
+    """Offsets searched."""
+
     records_total: Count
+    """Offsets between the limits; a search ends earlier where it finds a match."""
+
     records_per_second: Count
+    """Offsets searched per second, since the search began."""
+
     percent: Count
+    """recordsRead as a percentage of recordsTotal."""
 
 
 class GroupFailure(ResourceModel):
-    """A group of a fleet that has no plan, or was not reset."""
+    """One such group."""
 
     group: str
+    """The group's id."""
+
     reason: str
+    """Why, in one word for programs."""
+
     message: str
+    """What is wrong and what to do, for people."""
 
 
 MAX_GROUP_FAILURES: Final = 20
 
 
 class FleetStatus(ResourceModel):
-    """A fleet's groups, counted. ``refused``: those without a plan; ``failures``: the first of these and of ``failed``.
-
-    ``reset``: those that stand at their targets; ``put_back``: those that did, or were about to.
-    """
+    """A fleet's groups, counted."""
 
     groups: Count
+    """How many groups the run covers."""
+
     refused: Count = 0
+    """How many of them have no plan, and are left as they are."""
+
     reset: Count = 0
+    """How many of them have their targets."""
+
     failed: Count = 0
+    """How many of them could not be reset."""
+
     put_back: Count = 0
+    """How many of them were rolled back, or not begun, because another group failed."""
+
     failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
+    """The first groups that were refused or failed."""
+
+
+class _NamedRun(ResourceModel):
+    id: str
+    """The run's id, from the spec."""
+
+    phase: ResetPhase
+    """The phase of the run. Succeeded, Failed and RolledBack are final; after the latter two every committed offset is
+    as it was; in a fleet whose failurePolicy is Isolate, those of the groups that failed."""
 
 
 class RunStatus(ResourceModel):
-    """How a run stands. ``run_uid`` tells it from a run of the same name of any other resource.
-
-    ``digest``: SHA-256, in hex, of what was asked and of the plan, as far as there is one; the annotation
-    ``tidegate.io/approve`` has to name it. ``approved_digest``: the one that was approved.
-    """
+    """How a run stands."""
 
     run_uid: str | None = None
+    """What distinguishes this run from all runs of all resources, also from one with the same name."""
+
     started_at: Timestamp | None = None
+    """When the run began."""
+
     finished_at: Timestamp | None = None
+    """When the run ended."""
+
     engine: Engine | None = None
+    """Where the run was carried out."""
+
     way: ResetWay | None = None
+    """The strategy by which the offsets were changed. Direct commits partitions that nobody owns; Gated closes the
+    gates of managed consumers; Barrier holds the group in a rebalance; Handover sends LeaveGroup in the owners' names,
+    so that they release their partitions; Leading, where they kept their positions all the same, assigns the partitions
+    to nobody for one generation, as the group's leader."""
+
     application: str | None = None
+    """The name of the Spark application."""
+
     search: SearchStatus | None = None
+    """The progress of the search through records, for the target record; kept when it is finished."""
+
     fleet: FleetStatus | None = None
+    """The groups of a fleet, counted. The plan's ConfigMap names them all."""
+
     plan: PlanStatus | None = None
+    """The plan in numbers."""
+
     digest: str | None = None
+    """SHA-256, in hex, of the request and, once there is one, of the plan. A plan is approved by the annotation
+    tidegate.io/approve with this value; a ConfigMap with another one ends the run as Forged."""
+
     approved_digest: str | None = None
+    """The digest that was approved, once it was."""
+
     standstill: StandstillStatus | None = None
+    """How long the partitions were stalled, measured."""
+
     redone: Count | None = None
+    """How many partitions were reset again because an owner had overwritten the target, or may have while Kafka was
+    down."""
+
     begun: Count | None = None
+    """For how many partitions it was known, when the run ended, that they are read from the target on: by a commit past
+    it, or by the agent's ack."""
+
     waiting: Count | None = None
+    """For how many partitions that was not known, though they have an owner and records to read. Partitions whose
+    consumers commit rarely or have stopped polling, or that a pause holds, are among them; the message of a run of one
+    group names one."""
 
 
-class ResetStatus(RunStatus):
-    """A policy's newest run."""
-
-    id: str
-    phase: ResetPhase
+class ResetStatus(RunStatus, _NamedRun):
+    """The newest run."""
 
 
 class RunHistory(ResourceModel):
-    """A finished run. ``plan`` is its ConfigMap; ``digest``: SHA-256, in hex, of what that says of the run's request,
-    plan and result. An undo of the run goes by nothing else."""
+    """One finished run."""
 
     id: str
+    """The run's id."""
+
     phase: ResetPhase
+    """How the run ended."""
+
     finished_at: Timestamp | None = None
+    """When the run ended."""
+
     records_replayed: Count | None = None
+    """How many records were read again."""
+
     records_skipped: Count | None = None
+    """How many records were never read."""
+
     plan: str | None = None
+    """The ConfigMap that holds the run's plan."""
+
     digest: str | None = None
+    """SHA-256, in hex, of the request, the plan and the result. An undo of the run uses a ConfigMap with this digest
+    only."""

@@ -6,9 +6,9 @@ that is loaded), and each release adds more, so a list of the forbidden ones is 
 looked at one by one: numbers, sizes, times and switches, and to which nodes pods may go. None can name code, a class, a
 file, an image, an account, a volume or an address.
 
-The CRD has the same rules in CEL, so that the API server refuses what the operator would refuse; a test holds the two
-equal. An administrator may add names (``TIDEGATE_SPARK_ALLOWED_CONF``, ``spark.allowedConf`` of the chart, which adds
-them to the CRD's rule as well). He is trusted: what such a name lets its users do is not judged here.
+The CRD's rules are made of it, so that the API server refuses what the operator would refuse. An administrator may add
+names (``TIDEGATE_SPARK_ALLOWED_CONF``, ``spark.allowedConf`` of the chart, which adds them to the CRD's rule as well).
+He is trusted: what such a name lets its users do is not judged here.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ NODE_SELECTOR: Final = (
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 """Names that end in a node's label; the value is the label's."""
+
+MAX_VALUE: Final = 256
 
 VALUE: Final = Form("values", r"[ -~]{0,256}", "at most 256 printable ASCII characters, and no '${'")
 """Any value, whatever the setting, also of those that an administrator allowed. Spark replaces ``${...}`` in values."""

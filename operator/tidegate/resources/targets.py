@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    StrictBool,
-    StrictInt,
-    model_validator,
-)
+from pydantic import Field, StrictBool, StrictInt
 
-from tidegate.resources.base import (
-    ConnectionRef,
+from tidegate.resources.base import ConnectionRef, ResourceModel
+from tidegate.resources.durations import parse_duration
+from tidegate.resources.fields import (
     GroupId,
     PositiveDuration,
-    ResourceModel,
     ResourceName,
     SecretKey,
     Timestamp,
-    matching,
-    problem,
-    unique,
+    cel_is_timestamp,
 )
-from tidegate.resources.durations import parse_duration
+from tidegate.resources.rules import cel_exactly_one, described, matching, must, rule, unique
 from tidegate.resources.snapshots import SnapshotStorage
 
 RunId = Annotated[
@@ -44,10 +36,13 @@ class Empty(ResourceModel):
 
 
 class ConfigMapTarget(ResourceModel):
-    """A ConfigMap's key that holds the CSV which ``kafka-consumer-groups --export`` writes."""
+    """A key of a ConfigMap, and so a text."""
 
     name: ResourceName
+    """The name of the ConfigMap."""
+
     key: SecretKey
+    """The ConfigMap's key that holds the text."""
 
 
 class NoMatch(StrEnum):
@@ -65,36 +60,55 @@ class SchemaFormat(StrEnum):
 
 
 class ValueSchema(ResourceModel):
-    """A ConfigMap's key that says what values hold: for ``Json``, columns and types as Spark's SQL writes them."""
+    """What records' values hold."""
 
     config_map: ConfigMapTarget
+    """The ConfigMap's key with the schema."""
+
     format: SchemaFormat = SchemaFormat.JSON
-
-
-def _without_variables(where: str) -> str:
-    if "${" in where:
-        raise problem("must not have '${', which stands for variables of Spark: a condition reads the record alone")
-    return where
+    """How values are encoded. For Json the schema is a list of columns as in Spark SQL, such as status INT, customer
+    STRUCT<id: STRING>; a value that is not JSON gives null."""
 
 
 class RecordTarget(ResourceModel):
-    """The first record for which ``where`` (Spark SQL over the record's columns) holds.
+    """The first record for which ``where`` holds; or what follows the last one."""
 
-    ``from_`` and ``until`` bound the records looked at, by their timestamps; ``after``: behind the last one instead.
-    """
+    where: Annotated[
+        str,
+        Field(min_length=1, max_length=4096),
+        must(
+            lambda where: "${" not in where,
+            "!self.contains('${')",
+            "must not have '${', which stands for variables of Spark: a condition reads the record alone",
+        ),
+    ]
+    """A condition in Spark SQL over the record's topic, partition, offset, timestamp, key and value (both binary:
+    string(value) is the text), headers (an array of key and value), and record, the value parsed by valueSchema. It may
+    read nothing else."""
 
-    where: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_variables)]
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
-    until: Timestamp | None = None
-    after: StrictBool = False
-    no_match: NoMatch = NoMatch.KEEP
-    value_schema: ValueSchema | None = None
+    """Only records at or after this time are searched."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.from_ is not None and self.until is not None and self.from_ >= self.until:
-            raise problem("from must be before until: exchange them or remove one")
-        return self
+    until: Timestamp | None = None
+    """Only records before this time are searched."""
+
+    after: StrictBool = False
+    """Resumes after the last record that matches the condition, past it, instead of at the first one."""
+
+    no_match: NoMatch = NoMatch.KEEP
+    """What happens to a partition in which no record is found: Keep leaves its offset as it is, End sets it to the end
+    of the log, with Fail there is no plan."""
+
+    value_schema: ValueSchema | None = None
+    """The structure of the records' values, for the column record in where."""
+
+    @rule(
+        f"!has(self.from) || !has(self.until) || !{cel_is_timestamp('self.from')} || "
+        f"!{cel_is_timestamp('self.until')} || timestamp(self.from) < timestamp(self.until)",
+        "from must be before until: exchange them or remove one",
+    )
+    def _in_order(self) -> bool:
+        return self.from_ is None or self.until is None or self.from_ < self.until
 
 
 MatchKey = Annotated[
@@ -104,6 +118,7 @@ MatchKey = Annotated[
         "must be timestamp, key, value, or header:<name> with a name of at most 249 characters",
         most=256,
     ),
+    described("One part of a record, which is timestamp, key, value, or header:<name>."),
 ]
 
 MirrorAlias = Annotated[
@@ -117,27 +132,39 @@ MirrorAlias = Annotated[
 
 
 class ClusterTarget(ResourceModel):
-    """Where a group of another cluster stands, translated by records that are the same in ``match``.
-
-    ``window``: how much time around that place is compared at least. ``alias``: MirrorMaker 2's of the other cluster.
-    """
+    """Where a group of another cluster stands, translated by records that are the same in ``match``."""
 
     connection_ref: ConnectionRef
+    """The KafkaConnection of this namespace for the other cluster."""
+
     group: GroupId
+    """The id of the group on the other cluster."""
+
     match: Annotated[
         tuple[MatchKey, ...],
         Field(min_length=1, max_length=16),
-        unique(str, "must not repeat an entry: remove the second one"),
+        unique("must not repeat an entry: remove the second one"),
     ]
+    """What identifies a record: two records are the same if all of the entries are equal."""
+
     window: PositiveDuration = parse_duration("1h")
+    """The time around the group's position that is compared in both clusters, at least. It has to be longer than the
+    timestamps of a topic's records may be out of order."""
+
     alias: MirrorAlias | None = None
+    """MirrorMaker 2's alias of the other cluster. Topics are first looked up as <alias>.<topic>, and its checkpoints
+    are read."""
 
 
 class SnapshotTarget(ResourceModel):
-    """Where the group stood in a snapshot: the newest one that was read to its end by ``at``; absent: the newest."""
+    """Where the group stood in a snapshot."""
 
     from_: Annotated[SnapshotStorage, Field(alias="from")]
+    """Where the snapshots are, as in spec.snapshots.to. Exactly one member is set."""
+
     at: Timestamp | None = None
+    """The newest snapshot whose offsets had all been read by this time is used. Without this field, the newest of
+    all."""
 
 
 class TargetKind(StrEnum):
@@ -167,15 +194,17 @@ class TargetKind(StrEnum):
         return self in (TargetKind.RECORD, TargetKind.CLUSTER)
 
 
-def _not_zero(value: int) -> int:
-    if value == 0:
-        raise problem("must not be 0: a positive number goes forward, a negative one back")
-    return value
-
-
 _INT64: Final = 2**63 - 1
 
-ShiftRecords = Annotated[StrictInt, Field(ge=-_INT64, le=_INT64), AfterValidator(_not_zero)]
+ShiftRecords = Annotated[
+    StrictInt,
+    Field(ge=-_INT64, le=_INT64),
+    must(
+        lambda records: records != 0,
+        "self != 0",
+        "must not be 0: a positive number goes forward, a negative one back",
+    ),
+]
 
 Offset = Annotated[StrictInt, Field(ge=0, le=_INT64)]
 
@@ -184,26 +213,52 @@ class ResetTo(ResourceModel):
     """Where the group is sent: exactly one member is set, and :attr:`kind` names it."""
 
     earliest: Empty | None = None
-    latest: Empty | None = None
-    offset: Offset | None = None
-    timestamp: Timestamp | None = None
-    duration: PositiveDuration | None = None
-    shift_by: ShiftRecords | None = None
-    config_map: ConfigMapTarget | None = None
-    group: GroupId | None = None
-    undo: RunId | None = None
-    record: RecordTarget | None = None
-    cluster: ClusterTarget | None = None
-    snapshot: SnapshotTarget | None = None
+    """To the first record that is still in the log. It is written as an empty object."""
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if len(self._set()) != 1:
-            raise problem(
-                "must have exactly one of earliest, latest, offset, timestamp, duration, shiftBy, configMap, group, "
-                "undo, record, cluster, snapshot: keep one and remove the others"
-            )
-        return self
+    latest: Empty | None = None
+    """To the end of the log at the time of the plan. It is written as an empty object."""
+
+    offset: Offset | None = None
+    """To this offset, in every partition."""
+
+    timestamp: Timestamp | None = None
+    """To the first record at or after this time, such as 2026-11-20T14:00:00Z; to the end of the log where there is
+    none."""
+
+    duration: PositiveDuration | None = None
+    """To the first record of the last period of this length, such as 6h, counted back from the plan."""
+
+    shift_by: ShiftRecords | None = None
+    """By this many records from the committed offset, forward, or back if negative."""
+
+    config_map: ConfigMapTarget | None = None
+    """To the offsets that a ConfigMap of this namespace lists, in the CSV that kafka-consumer-groups exports."""
+
+    group: GroupId | None = None
+    """To the committed offsets of this other group of the same cluster."""
+
+    undo: RunId | None = None
+    """To the committed offsets that the group had before an earlier reset: a policy names it by the id of its own run,
+    an OffsetReset by the name of another OffsetReset of its namespace, group and connection."""
+
+    record: RecordTarget | None = None
+    """To the first record of each partition that matches a condition. It is found by Spark."""
+
+    cluster: ClusterTarget | None = None
+    """To the equivalent position of a group in another cluster, translated by records that both clusters have, and
+    never past a record that the group has not read. Duplicates are possible; the plan counts them. It is found by
+    Spark."""
+
+    snapshot: SnapshotTarget | None = None
+    """To the group's committed offsets in a snapshot that spec.snapshots of some policy has written. It is read by
+    Spark."""
+
+    @rule(
+        cel_exactly_one(TargetKind),
+        f"must have exactly one of {', '.join(TargetKind)}: keep one and remove the others",
+    )
+    def _exactly_one(self) -> bool:
+        return len(self._set()) == 1
 
     def _set(self) -> tuple[TargetKind, ...]:
         fields = type(self).model_fields

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 ACCEPTED: Final = "must be an RFC 3339 date-time with a zone, from 1970 on, such as 2026-11-20T14:00:00Z"
-"""What every refusal says. The CRDs' CEL rules carry the same words."""
+"""What every refusal says, here and by the CRDs' CEL rules."""
 
 PATTERN: Final = (
     r"[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
 """Whole text, RE2 and Python alike; the 30th of February is found when it is parsed."""
+
+MAX_LENGTH: Final = 40
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 LIST: Final = ROOT / "dev" / "prose" / "words.toml"
-GENERATED: Final = {"consumergrouppause.md", "kafkaconnection.md", "offsetresetpolicy.md"}
+GENERATED: Final = {"consumergrouppause.md", "kafkaconnection.md", "offsetreset.md", "offsetresetpolicy.md"}
 PAGES: Final = sorted(
     page
     for page in (

@@ -72,5 +72,5 @@ def test_written_as_kubernetes_writes_it() -> None:
 
 def test_a_long_message_is_cut_and_a_reason_is_a_word() -> None:
     assert len(reset(NOW, status=True, message="x" * 40_000)[0].message) == conditions.MAX_MESSAGE
-    with pytest.raises(ValidationError, match="PascalCase"):
+    with pytest.raises(ValidationError, match="reason"):
         with_condition((), "Reset", True, reason="not a word", message="", generation=1, now=NOW)

@@ -1,0 +1,170 @@
+"""Types of fields that several kinds have. Durations become ``timedelta`` and timestamps aware ``datetime`` here and
+nowhere else."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema
+
+from tidegate.resources import durations, partitions, timestamps
+from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, must, problem, topic
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def _to_timedelta(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise problem(durations.ACCEPTED)
+    try:
+        return durations.parse_duration(value)
+    except ValueError as error:
+        raise problem(str(error)) from None
+
+
+def _to_datetime(value: Any) -> datetime:
+    # YAML 1.1 readers turn an unquoted timestamp into a datetime of their own.
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    if not isinstance(value, str):
+        raise problem(timestamps.ACCEPTED)
+    try:
+        return timestamps.parse_timestamp(value)
+    except ValueError as error:
+        raise problem(str(error)) from None
+
+
+def cel_is_duration(text: str) -> str:
+    """Whether CEL's ``duration(text)`` can be taken: one that is not has been refused by a rule of its own."""
+    return cel_matches(text, durations.PATTERN)
+
+
+def cel_is_timestamp(text: str) -> str:
+    """Whether CEL's ``timestamp(text)`` can be taken."""
+    return cel_matches(text, timestamps.PATTERN)
+
+
+def cel_at_most_ten_years(text: str) -> str:
+    """Whether ``text`` is a duration that resources can have."""
+    longest = durations.format_duration(durations.MAX)
+    return f"{cel_is_duration(text)} && duration({text}) <= duration('{longest}')"
+
+
+def duration_must(holds: Any, cel: str, message: str) -> Facet:
+    """A rule of a duration, which is judged only where the text is one."""
+    return must(holds, f"!{cel_is_duration('self')} || {cel}", message)
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_to_timedelta),
+    PlainSerializer(durations.format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "maxLength": durations.MAX_LENGTH}, mode="validation"),
+    Facet((Rule(cel_at_most_ten_years("self"), durations.ACCEPTED),)),
+]
+"""A Go-style duration, 0 or longer."""
+
+PositiveDuration = Annotated[
+    Duration,
+    duration_must(lambda value: value > timedelta(0), "duration(self) > duration('0s')", "must be longer than 0s"),
+]
+
+Timestamp = Annotated[
+    datetime,
+    BeforeValidator(_to_datetime),
+    PlainSerializer(timestamps.format_timestamp, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "maxLength": timestamps.MAX_LENGTH}, mode="validation"),
+    WithJsonSchema({"type": "string", "format": "date-time"}, mode="serialization"),
+    Facet(
+        (
+            Rule(
+                f"{cel_is_timestamp('self')} && timestamp(self) >= timestamp('1970-01-01T00:00:00Z')",
+                timestamps.ACCEPTED,
+            ),
+        )
+    ),
+]
+"""An RFC 3339 date-time with a zone."""
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+ResourceName = Annotated[
+    str,
+    matching(
+        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+        "must be the name of a resource in this namespace: lower-case letters, digits, '-' and '.', "
+        "at most 253 characters",
+        most=253,
+    ),
+]
+
+SecretKey = Annotated[
+    str,
+    matching(
+        r"[-._a-zA-Z0-9]+",
+        "must be a key of the Secret or ConfigMap: letters, digits, '-', '_' and '.', at most 253 characters",
+        most=253,
+    ),
+]
+
+TopicPattern = Annotated[
+    str,
+    topic(
+        r"[a-zA-Z0-9._*-]+",
+        "must be a topic name, or a pattern in which '*' stands for any characters: letters, digits, '.', '_' and '-', "
+        "1 to 249 characters",
+        most=249,
+    ),
+    described("A topic's name, or a pattern in which '*' stands for any characters."),
+]
+"""A topic's name, or a pattern with ``*``."""
+
+_GROUP: Final = r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?"
+
+GroupId = Annotated[
+    str,
+    matching(
+        _GROUP,
+        "must be a group id of 1 to 255 characters, without control characters and without spaces at its ends",
+        most=255,
+    ),
+]
+
+GroupPattern = Annotated[
+    str,
+    matching(
+        _GROUP,
+        "must be a group id, or a pattern in which '*' stands for any characters: 1 to 255 characters, without control "
+        "characters and without spaces at its ends",
+        most=255,
+    ),
+    described("A group's id, or a pattern in which '*' stands for any characters."),
+]
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _are_partitions(text: str) -> bool:
+    try:
+        partitions.parse_partitions(text)
+    except ValueError:
+        return False
+    return True
+
+
+PartitionNumbers = Annotated[
+    str,
+    must(
+        _are_partitions,
+        f"{cel_matches('self', partitions.PATTERN)} && self.split(',', {partitions.MAX_PARTS}).all(part, "
+        "int(part.find('^[0-9]+')) <= int(part.find('[0-9]+$')))",
+        partitions.ACCEPTED,
+        maxLength=partitions.MAX_LENGTH,
+    ),
+]
+"""A set of partition numbers such as ``0,3-5``; :func:`tidegate.resources.partitions.parse_partitions` reads it."""
+
+Count = Annotated[StrictInt, Field(ge=0)]

@@ -1,0 +1,157 @@
+"""The kinds of resources: all that their CRDs say besides what the models of their specs and statuses say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.resources.base import SpecModel, StatusModel
+from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_reset import WHOLE_OBJECT, OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What ``kubectl get`` shows; with ``wide`` only by ``-o wide``."""
+
+    name: str
+    type: str
+    description: str
+    path: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One CRD. ``columns``: without the last one, the age. ``rules``: about the whole object."""
+
+    name: str
+    plural: str
+    short_name: str
+    description: str
+    spec: type[SpecModel]
+    status: type[StatusModel]
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...] = ()
+
+
+AGE: Final = Column("Age", "date", "When the resource was created.", ".metadata.creationTimestamp")
+
+_READY: Final = '.status.conditions[?(@.type=="Ready")].status'
+
+KINDS: Final = (
+    Kind(
+        "KafkaConnection",
+        "kafkaconnections",
+        "kconn",
+        "KafkaConnection defines how a Kafka cluster is reached, and which groups and topics the resources of its "
+        "namespace may use through it.",
+        KafkaConnectionSpec,
+        ConnectionStatus,
+        (
+            Column("Ready", "string", "Whether the cluster was reached with these settings.", _READY),
+            Column("Brokers", "integer", "How many brokers the cluster has.", ".status.brokers"),
+            Column(
+                "Resettable",
+                "string",
+                "The kinds of group whose offsets can be reset on these brokers; with a question mark where that is "
+                "not known.",
+                ".status.capabilities.resettable",
+                wide=True,
+            ),
+            Column("Cluster", "string", "The cluster's own id.", ".status.clusterId"),
+        ),
+    ),
+    Kind(
+        "ConsumerGroupPause",
+        "consumergrouppauses",
+        "cgp",
+        "ConsumerGroupPause pauses partitions of one consumer group: their owners read nothing from them and keep "
+        "their position. Deleting it, suspending it, or the time running out resumes them. Single partitions are "
+        "paused by Tidegate's agent in the consumers' processes; the method Scale needs no agent and pauses the whole "
+        "group.",
+        ConsumerGroupPauseSpec,
+        PauseStatus,
+        (
+            Column("Group", "string", "The group whose partitions are paused.", ".spec.group"),
+            Column("Phase", "string", "The phase of the pause.", ".status.phase"),
+            Column("Paused", "string", "How many partitions are paused, of how many.", ".status.paused"),
+            Column("Resumes", "string", "When the partitions resume by themselves.", ".status.resumesAt"),
+            Column("Reason", "string", "Why they are paused.", ".spec.reason"),
+        ),
+    ),
+    Kind(
+        "OffsetResetPolicy",
+        "offsetresetpolicies",
+        "orp",
+        "OffsetResetPolicy defines how one consumer group's offsets are managed: what happens on new partitions, "
+        "which consumers get the settings, whether committed offsets are kept from expiring, and the reset to run "
+        "now, if there is one.",
+        OffsetResetPolicySpec,
+        PolicyStatus,
+        (
+            Column(
+                "Group",
+                "string",
+                "The group whose offsets are managed, or the patterns of a fleet.",
+                ".spec['group','groups']",
+            ),
+            Column("Reset", "string", "The id of the newest run.", ".status.reset.id"),
+            Column("Phase", "string", "The phase of the newest run.", ".status.reset.phase"),
+            Column(
+                "Replayed",
+                "integer",
+                "How many records the group reads again because of the newest run.",
+                ".status.reset.plan.recordsReplayed",
+            ),
+            Column(
+                "Skipped",
+                "integer",
+                "How many records the group skips because of the newest run.",
+                ".status.reset.plan.recordsSkipped",
+            ),
+            Column("Ready", "string", "Whether the state that the resource asks for is reached.", _READY),
+        ),
+    ),
+    Kind(
+        "OffsetReset",
+        "offsetresets",
+        "ors",
+        "OffsetReset moves the committed offsets of one consumer group, or of a fleet of groups, to a target. It runs "
+        "once, as a Job does, and its status says what came of it. It is not meant for Git: what is to stand there is "
+        "an OffsetResetPolicy.",
+        OffsetResetSpec,
+        OffsetResetStatus,
+        (
+            Column(
+                "Group", "string", "The group that is reset, or the patterns of a fleet.", ".spec['group','groups']"
+            ),
+            Column("Phase", "string", "The phase of the reset.", ".status.phase"),
+            Column("Partitions", "integer", "How many partitions the plan has.", ".status.plan.partitions"),
+            Column("Replayed", "integer", "How many records the group reads again.", ".status.plan.recordsReplayed"),
+            Column("Skipped", "integer", "How many records the group skips.", ".status.plan.recordsSkipped"),
+            Column("Way", "string", "The strategy by which the offsets were changed.", ".status.way", wide=True),
+            Column(
+                "Standstill",
+                "string",
+                "The longest time for which a partition was stalled.",
+                ".status.standstill.max",
+                wide=True,
+            ),
+            Column("Finished", "date", "When the reset ended.", ".status.finishedAt", wide=True),
+            Column("Plan", "string", "The ConfigMap with the whole plan.", ".status.plan.configMap", wide=True),
+            Column(
+                "Reason",
+                "string",
+                "Why the reset is complete, has failed, or waits.",
+                '.status.conditions[?(@.type=="Complete")].reason',
+                wide=True,
+            ),
+        ),
+        WHOLE_OBJECT,
+    ),
+)
+"""``make crds`` makes a file of each."""
