@@ -399,6 +399,7 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
         resources.created(smallest("KafkaConnection", "listed")),
         resources.created(smallest("ConsumerGroupPause", "listed")),
         resources.created(smallest("OffsetResetPolicy", "listed")),
+        resources.created(smallest("OffsetReset", "listed")),
     ):
         names = kubectl(apiserver, "get", "-n", namespace, "tidegate", "-o", "name").split()
 

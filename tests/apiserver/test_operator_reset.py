@@ -105,7 +105,7 @@ def test_one_id_runs_once_whatever_happens_to_the_status(
     )
 
     assert group.offsets == AT_50
-    assert "give spec.reset.id a new value" in condition_of(refused, "Reset")["message"]
+    assert "ask for another reset" in condition_of(refused, "Reset")["message"]
     assert condition_of(connected.get_policy(p), "Ready")["reason"] == "Forged"
     assert len(connected.run_documents(p)) == 1
     connected.patch_policy(p, reset={"id": "anew", "to": {"offset": 10}})

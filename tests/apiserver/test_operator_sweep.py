@@ -77,7 +77,7 @@ def test_what_a_killed_operators_reset_holds_is_swept_once_its_policy_is_gone(
     assert own.holders() == {key.holder for key in others}
     told = [message for reason, message in resources.events("kafka") if reason == "HoldsSwept"]
     assert len(told) == 1
-    for named in (group, f"{topic} 0-1", left, "the OffsetResetPolicy of reset one is gone"):
+    for named in (group, f"{topic} 0-1", left, "the resource that asked for reset one is gone"):
         assert named in told[0]
     until(lambda: operator.metric("tidegate_holds_swept_total", kind="reset") == PARTITIONS, "it is counted")
 

@@ -236,6 +236,10 @@ def _use_everything(
     resources.wait_pause("by-agent", "Paused", "1/1")
     resources.wait_phase("direct", "Succeeded")
 
+    # The same as a resource of its own, which is deleted when its time is over.
+    resources.reset("once", group, {"offset": 4}, engine="Direct", topics=[topic], ttlAfterFinished="1s")
+    until(lambda: resources.get("offsetresets", "once") is None, "the reset is deleted after its time")
+
     # A run as SparkApplication, whose driver fails, and which is then deleted.
     resources.policy("spark", group, {"id": "two", "to": {"offset": 6}, "engine": "Spark"}, topics=[topic])
     application = until(lambda: _application(resources, "-1"), "a SparkApplication")

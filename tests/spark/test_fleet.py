@@ -100,7 +100,15 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
     assert (result.phase, result.counts.reset) == (Phase.SUCCEEDED, 2), result
     assert [world.at(name) for name in ("a", "b", "secret")] == [AT_10, AT_10, AT_50]
 
-    world.ask(FailurePolicy.ISOLATE, "two", Undo("one", ()), groups=names, undoes="p-one", ends=result.ends)
+    world.ask(
+        FailurePolicy.ISOLATE,
+        "two",
+        Undo("one", ()),
+        groups=names,
+        undoes="p-one",
+        undoes_uid="uid/one",
+        ends=result.ends,
+    )
     undone = world.go("two")
 
     assert undone is not None

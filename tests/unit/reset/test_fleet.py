@@ -366,7 +366,8 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     assert names == ("payments-a", "payments-c")
 
     assert earlier.result is not None
-    fleet = FleetRequest(("payments-*",), FailurePolicy.ALL, groups=names, ends=earlier.result.ends)
+    undoes_uid, ends = earlier.request.run_uid, earlier.result.ends
+    fleet = FleetRequest(("payments-*",), FailurePolicy.ALL, groups=names, undoes_uid=undoes_uid, ends=ends)
     world.create("two", Undo("one", ()), fleet=fleet)
     result = world.execute(run_id="two", undone="one")
 

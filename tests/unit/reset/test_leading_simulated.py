@@ -15,7 +15,9 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
-from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kafka.model import Group, GroupState, TopicPartition
+from tidegate.reset.applying.rounds import Outcome, Round
+from tidegate.reset.applying.sequences import Sequences
 from tidegate.reset.model import Phase, RunResult, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
     GO,
@@ -289,6 +291,30 @@ def test_every_commit_that_was_kept_back_is_found_not_only_the_first(
     result = execute(world)
 
     assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
+@pytest.mark.parametrize("sends_after_s", [0.02, 0.1, 0.2])
+@pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
+def test_a_commit_that_was_kept_back_is_found_also_where_another_partition_is_to_be_done_again(
+    kind: Kind, sends_after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next round its owner would be far ahead, which cannot be told from progress."""
+    world = _world_by_hand(kind, tmp_path)
+    for consumer in world.consumers:
+        consumer.sends_after_s = sends_after_s
+    carry_out = Sequences.carry_out
+
+    def unsure_of_the_first(self: Sequences, way: Way, round_: Round, group: Group) -> Outcome:
+        outcome = carry_out(self, way, round_, group)
+        return replace(outcome, unsure=outcome.unsure | {RESET[0]}) if round_.number == 1 else outcome
+
+    monkeypatch.setattr(Sequences, "carry_out", unsure_of_the_first)
+
+    result = execute(world)
+
+    assert result.phase is Phase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=result.rounds)
 

@@ -96,9 +96,12 @@ class RoundRunner:
         if known_at_once and not outcome.not_held:
             self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
         overwritten = self._watch.overwritten_while_empty(pending, earlier, outcome.emptied)
-        if may_come_late and not (outcome.not_held | overwritten):
-            overwritten = self._watch.committed_late(pending)
-            self._state.kept_position |= bool(overwritten) and choice.way is Way.BARRIER
+        held = pending - outcome.not_held - overwritten
+        if may_come_late and held:
+            # Also where others are done again: by the next round an owner may have gone on to beyond the target.
+            late = self._watch.committed_late(held)
+            self._state.kept_position |= bool(late) and choice.way is Way.BARRIER
+            overwritten |= late
         if not (outcome.not_held | overwritten):
             if not known_at_once:
                 self._journal.tell_round(Phase.VERIFYING, pending, choice, ())

@@ -79,10 +79,16 @@ class TargetWatch:
         Where the group cannot be led, who reads that fast would be reset again and again.
         """
         asks = way in (Way.BARRIER, Way.HANDOVER) and self._late_rounds < MOST_LATE_ROUNDS
-        return asks and keeps_commits_back(group)
+        return asks and (keeps_commits_back(group) or self._commits_on_its_way_back(way, group))
+
+    def _commits_on_its_way_back(self, way: Way | None, group: Group) -> bool:
+        """Whether an application that commits late may do so after its client has rejoined and before that fetches
+        where to begin: nothing holds the members of a KIP-848 group meanwhile, and an owner that begins at its own
+        commit never steps back. Once it has begun, a late commit shows by the next one, which does."""
+        return way is Way.HANDOVER and group.type is GroupType.CONSUMER and self._hold_s > 0
 
     def committed_late(self, pending: Partitions) -> Partitions:
-        """Look until clients that keep commits back while they join have sent them; which partitions have old ones.
+        """Look until what may come late has come; which partitions have old commits.
 
         Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next has
         nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led with
