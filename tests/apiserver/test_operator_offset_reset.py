@@ -129,6 +129,12 @@ def test_its_spec_can_be_changed_until_it_has_begun(shared: Resources, kubectl: 
     assert group.offsets == AT_10
 
 
+def test_one_that_undoes_itself_is_refused(kubectl: Kubectl, group: Group) -> None:
+    body = asked(group, {"undo": "itself"}) | {"metadata": {"name": "itself"}}
+
+    assert "spec.to.undo must name another" in kubectl("create", "-f-", given=body, fails=True)
+
+
 def test_a_name_that_no_run_can_have_is_refused(kubectl: Kubectl, group: Group) -> None:
     body = asked(group, {"offset": 10}) | {"metadata": {"name": "a.b"}}
 

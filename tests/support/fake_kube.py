@@ -116,7 +116,8 @@ class FakeKube:
     def remove(self, kind: Kind, body: Object) -> None:
         with self._lock:
             newest = self._objects.get((kind.plural, namespace_of(body), name_of(body)))
-            if newest is not None and uid_of(newest) == uid_of(body):
+            known = body["metadata"]
+            if newest is not None and all(newest["metadata"][k] == known[k] for k in ("uid", "resourceVersion")):
                 self.delete(kind, namespace_of(body), name_of(body), "2026-01-01T00:00:00Z")
 
     def record(self, body: Object, happening: KubeEvent) -> None:

@@ -115,7 +115,7 @@ class KubeClient:
 
     def remove(self, kind: Kind, body: Object) -> None:
         namespace, name = namespace_of(body), name_of(body)
-        with contextlib.suppress(NotFound, Conflict):  # a Conflict: the name is another object's by now
+        with contextlib.suppress(NotFound, Conflict):  # a Conflict: it was changed, or is another by now
             self._call(
                 f"delete {kind.kind} {namespace}/{name}",
                 self._objects.delete_namespaced_custom_object,
@@ -124,7 +124,10 @@ class KubeClient:
                 namespace,
                 kind.plural,
                 name,
-                body={"preconditions": {"uid": uid_of(body)}, "propagationPolicy": "Background"},
+                body={
+                    "preconditions": {"uid": uid_of(body), "resourceVersion": body["metadata"]["resourceVersion"]},
+                    "propagationPolicy": "Background",
+                },
             )
 
     def record(self, body: Object, happening: KubeEvent) -> None:

@@ -93,8 +93,7 @@ class Kube(Protocol):
         ...
 
     def remove(self, kind: Kind, body: Object) -> None:
-        """Delete this very object, whatever became of it since it was read; none that has its name now. One that is
-        gone is none to delete."""
+        """Delete the object as it was read. Nothing happens where it was changed since, is gone, or is another."""
         ...
 
     def record(self, body: Object, happening: KubeEvent) -> None:

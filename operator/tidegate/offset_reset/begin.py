@@ -22,6 +22,7 @@ from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     CONNECTIONS,
+    RESETS,
     NotFound,
     Object,
     label_of,
@@ -30,7 +31,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.requesters import REQUESTING, requester_of
+from tidegate.offset_reset.requesters import REQUESTING, requester_of, status_is_readable
 from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
     FailurePolicy,
@@ -62,7 +63,7 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun
-from tidegate.resources.conditions import STALLED, is_true
+from tidegate.resources.conditions import RESET, STALLED, find_condition, is_true
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
@@ -117,7 +118,8 @@ class Beginning:
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         other = self._runs.other(body, reset)
         path = requester_of(body).path
-        waits = _suspended(body) or _connection_to_wait_for(spec.connection_ref.name, live)
+        suspended = _suspended(body) if current is None else None
+        waits = suspended or _connection_to_wait_for(spec.connection_ref.name, live)
         refusal = None if live is None else _not_allowed(spec, reset, live, path)
         if reset.to.cluster is not None:
             waits = waits or _connection_to_wait_for(reset.to.cluster.connection_ref.name, other)
@@ -131,6 +133,9 @@ class Beginning:
         engine = self._engine(spec, reset, live, other, path)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
+        waits = await self._undone_to_wait_for(body, reset)
+        if waits is not None:
+            return Start(waits_for=waits)
         target = await self._target(body, spec, reset)
         if isinstance(target, Refusal):
             return Start(refusal=target)
@@ -281,13 +286,23 @@ class Beginning:
         if earlier is None:
             return undo_not_found(run_id, requester_of(body).path)
         asked, _ = requester_of(earlier).spec(earlier)
-        if asked is None or asked.connection_ref != spec.connection_ref or asked.group_patterns != spec.group_patterns:
+        if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
             return Refusal(
                 UNDO_OF_OTHER_GROUP,
                 f"{path}: reset {run_id} was not of {_whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
                 "name the group and the connection that it was of",
             )
         return earlier
+
+    async def _undone_to_wait_for(self, body: Object, reset: ResetSpec) -> Refusal | None:
+        """Why an ``OffsetReset`` that undoes another has to wait; a policy's runs follow one another anyway."""
+        run_id, requester = reset.to.undo, requester_of(body)
+        earlier = await self._runs.earlier(body, run_id) if run_id is not None and requester.kind == RESETS else None
+        if earlier is None or is_settled(requester.status(earlier), _wanted(earlier)):
+            return None
+        return Refusal(
+            reasons.UNDONE_NOT_ENDED, f"{requester.path}.to.undo: OffsetReset {run_id} has not ended: it waits for that"
+        )
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:
@@ -392,6 +407,15 @@ def _not_allowed_over_there(cluster: ClusterTarget, other: Live, path: str) -> R
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
 
 
+def _wanted(body: Object) -> ResetSpec | None:
+    spec, _ = requester_of(body).spec(body)
+    return spec.reset if spec is not None else None
+
+
+def _same_groups(one: OffsetResetPolicySpec, other: OffsetResetPolicySpec) -> bool:
+    return one.group == other.group and set(one.groups or ()) == set(other.groups or ())
+
+
 def _whose(spec: OffsetResetPolicySpec) -> str:
     return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
 
@@ -400,7 +424,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     """What another resource wants.
 
     ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
-    or its plan waits to be approved.
+    its plan waits to be approved, or it waits for the reset that it undoes.
     """
     requester = requester_of(body)
     spec, _ = requester.spec(body)
@@ -411,20 +435,28 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
     if not cluster_id:
         return None
+    if not status_is_readable(body) and requester.kind == RESETS:
+        return _held(body, spec, cluster_id)
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
-        leaves = refused or body["metadata"].get("deletionTimestamp") or requester.is_suspended(body)
+        said = find_condition(status.conditions, RESET)
+        waits = said is not None and said.reason == reasons.UNDONE_NOT_ENDED
+        leaves = refused or waits or body["metadata"].get("deletionTimestamp") or requester.is_suspended(body)
         if wanted is None or is_settled(status, wanted) or leaves:
             return None
     elif awaits_approval(current):
         return None
+    return replace(_held(body, spec, cluster_id), under_way=current is not None)
+
+
+def _held(body: Object, spec: OffsetResetPolicySpec, cluster_id: str) -> Claim:
     return Claim(
         uid=uid_of(body),
-        holder=f"{requester.kind.kind} {label_of(body)}",
+        holder=f"{requester_of(body).kind.kind} {label_of(body)}",
         created=_created(body),
         cluster_id=cluster_id,
         groups=spec.group_patterns,
-        under_way=current is not None,
+        under_way=True,
     )
 
 

@@ -9,12 +9,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
+from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.names import overlap
 from tidegate.kube.loop import Pass
 from tidegate.kube.ports import (
+    RESETS,
+    EventType,
+    KubeEvent,
     NotFound,
     Object,
     label_of,
@@ -26,7 +31,7 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.offset_reset.parts import Memories, Memory, Parts
-from tidegate.offset_reset.requesters import requester_of
+from tidegate.offset_reset.requesters import requester_of, status_is_readable
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.supervise import Supervision
 from tidegate.reset.document import StoreFailure
@@ -65,6 +70,9 @@ async def _nothing(_body: Object, _seen: Seen, decision: Decision) -> Decision:
     return decision
 
 
+_UNREADABLE_AGAIN_S: Final = 60.0
+
+
 class ResetPasses:
     """Passes over all resources that ask for resets, of whichever kind: who is in whose way is decided between them."""
 
@@ -74,11 +82,17 @@ class ResetPasses:
         self._runs = Runs(parts)
         self._beginning = Beginning(parts, self._runs)
         self._supervision = Supervision(parts, self._runs, self._memories)
+        self._under_way: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """By resource, the cluster and the groups of its run."""
         parts.metrics.runs_may_end(RUN_ENDS)
 
     async def pass_over(self, body: Object, beside: Beside = _nothing) -> Pass:
         """One pass over the resource, with at most one effect, and what is ``beside`` its reset."""
         requester = requester_of(body)
+        if requester.kind == RESETS and not status_is_readable(body):
+            # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
+            await self._tell_unreadable(body)
+            return Pass(body, _UNREADABLE_AGAIN_S)
         spec, invalid = requester.spec(body)
         status = requester.status(body)
         wanted = spec.reset if spec is not None else None
@@ -91,8 +105,27 @@ class ResetPasses:
                 return await self._pass(body, await self._see(body, spec, invalid, status), beside)
         return await self._pass(body, await self._see(body, spec, invalid, status), beside)
 
+    def is_being_reset(self, live: Live, group: str) -> bool:
+        """Whether a run that this process knows of changes the offsets of the group."""
+        return any(
+            cluster_id == live.cluster_id and any(overlap(group, pattern) for pattern in patterns)
+            for cluster_id, patterns in self._under_way.values()
+        )
+
+    async def _tell_unreadable(self, body: Object) -> None:
+        memory = self._memories.of(body)
+        if reasons.UNREADABLE_STATUS not in memory.told:
+            message = (
+                "this version of Tidegate can't read the status, so nothing is done: run the version that wrote it, or "
+                "create another OffsetReset"
+            )
+            told = KubeEvent(EventType.WARNING, reasons.UNREADABLE_STATUS, message, reasons.UNREADABLE_STATUS)
+            await in_thread(self._parts.executor, self._parts.kube.record, body, told)
+            memory.told.add(reasons.UNREADABLE_STATUS)
+
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
+        self._under_way.pop(uid, None)
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
         self._memories.forget(uid)
@@ -107,7 +140,9 @@ class ResetPasses:
         return fresh if uid_of(fresh) == uid_of(body) else None
 
     async def _pass(self, body: Object, seen: Seen, beside: Beside) -> Pass:
-        decision = await beside(body, seen, decide(seen))
+        decision = decide(seen)
+        self._note_run(body, seen, decision)
+        decision = await beside(body, seen, decision)
         body = await self._say(body, seen, decision)
         memory = self._memories.of(body)
         try:
@@ -126,6 +161,16 @@ class ResetPasses:
             if decision.action is not None:
                 memory.trouble = ""
         return Pass(body, decision.again_after_s)
+
+    def _note_run(self, body: Object, seen: Seen, decision: Decision) -> None:
+        live = (
+            self._parts.live.get(namespace_of(body), seen.spec.connection_ref.name) if seen.spec is not None else None
+        )
+        current = under_way(decision.status)
+        if current is None or awaits_approval(current):
+            self._under_way.pop(seen.uid, None)
+        elif live is not None and seen.spec is not None:
+            self._under_way[seen.uid] = (live.cluster_id, seen.spec.group_patterns)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

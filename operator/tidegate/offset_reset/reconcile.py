@@ -13,6 +13,7 @@ from tidegate.kube.ports import RESETS, Object, label_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.reset.model import Phase
+from tidegate.reset.runs.reasons import FINALIZER
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.threads import in_thread
@@ -33,16 +34,22 @@ class OffsetResetReconciler:
         self._parts = parts
 
     async def reconcile(self, body: Object) -> Pass:
-        left = _left_to_live(body, self._parts.clock)
-        if left is not None and left <= timedelta(0):
-            await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, body)
-            _log.info("%s: deleted, since it ended longer ago than spec.ttlAfterFinished", label_of(body))
-            return Pass(body, _LOOK_AGAIN_S)
+        if self._is_over(body):
+            # What is seen may be old: somebody may have asked for more time since.
+            fresh = await self._passes.refresh(body)
+            if fresh is not None and self._is_over(fresh):
+                await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, fresh)
+                _log.info("%s: deleted, since it ended longer ago than spec.ttlAfterFinished", label_of(body))
+            return Pass(fresh or body, _LOOK_AGAIN_S)
         done = await self._passes.pass_over(body)
         left = _left_to_live(done.body, self._parts.clock)
         if left is None:
             return done
         return replace(done, again_after_s=min(done.again_after_s, max(left.total_seconds(), _SHORTEST_S)))
+
+    def _is_over(self, body: Object) -> bool:
+        left = _left_to_live(body, self._parts.clock)
+        return left is not None and left <= timedelta(0)
 
     async def forget(self, body: Object) -> None:
         self._passes.forget(body)
@@ -55,7 +62,7 @@ def _left_to_live(body: Object, clock: Clock) -> timedelta | None:
     """How much longer it is kept; ``None``: it has not ended, is being deleted, or stays until somebody deletes it."""
     status = read_status(OffsetResetStatus, body)
     ended = status.phase is not None and Phase(status.phase.value).is_final
-    if not ended or status.finished_at is None or body["metadata"].get("finalizers") or _is_going(body):
+    if not ended or status.finished_at is None or _is_kept(body):
         return None
     try:
         ttl = parse_spec(OffsetResetSpec, body).ttl_after_finished
@@ -64,5 +71,7 @@ def _left_to_live(body: Object, clock: Clock) -> timedelta | None:
     return None if ttl is None else status.finished_at + ttl - clock.now()
 
 
-def _is_going(body: Object) -> bool:
-    return bool(body["metadata"].get("deletionTimestamp"))
+def _is_kept(body: Object) -> bool:
+    """Until its run is settled, and where it is being deleted already."""
+    metadata = body["metadata"]
+    return FINALIZER in (metadata.get("finalizers") or ()) or bool(metadata.get("deletionTimestamp"))

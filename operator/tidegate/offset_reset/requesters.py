@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from tidegate.kube.ports import POLICIES, RESETS, Kind, Object, name_of
 from tidegate.reset.model import Phase
 from tidegate.resources.base import InvalidResource, StatusModel, has_readable_status, parse_spec, read_status
-from tidegate.resources.conditions import COMPLETE, FAILED, RESET, Condition, ConditionStatus, find_condition
+from tidegate.resources.conditions import COMPLETE, FAILED, RESET, STALLED, Condition, ConditionStatus, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.reset import ResetStatus, RunHistory, RunStatus
@@ -101,11 +101,18 @@ class _OffsetResets:
     def status_json(self, status: PolicyStatus) -> dict[str, Any]:
         reset = status.reset
         conditions = tuple(_renamed(c, RESET, COMPLETE) for c in status.conditions)
+        stalled = find_condition(conditions, STALLED)
+        if stalled is not None and find_condition(conditions, COMPLETE) is None:
+            conditions = (*conditions, stalled.model_copy(update={"type": COMPLETE, "status": ConditionStatus.FALSE}))
         if reset is None:
             return OffsetResetStatus(observed_generation=status.observed_generation, conditions=conditions).to_json()
         ended = find_condition(conditions, COMPLETE)
         if Phase(reset.phase.value).is_final and ended is not None and ended.status is ConditionStatus.FALSE:
-            conditions = (*conditions, ended.model_copy(update={"type": FAILED, "status": ConditionStatus.TRUE}))
+            since = (
+                ended.last_transition_time if reset.finished_at is None else reset.finished_at.replace(microsecond=0)
+            )
+            failed = {"type": FAILED, "status": ConditionStatus.TRUE, "last_transition_time": since}
+            conditions = (*conditions, ended.model_copy(update=failed))
         kept = next((entry for entry in status.history if entry.id == reset.id), None)
         run = {name: getattr(reset, name) for name in RunStatus.model_fields}
         return OffsetResetStatus(

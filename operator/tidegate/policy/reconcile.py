@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tidegate.connection.live import LiveConnections
+from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import NotLookedAt
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
@@ -16,6 +16,7 @@ from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.feature import Feature, PolicyView
 from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.seen import Seen, under_way
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class PolicyReconciler:
     async def refresh(self, body: Object) -> Object | None:
         return await self._passes.refresh(body)
 
+    def _is_resetting(self, decision: Decision, live: Live, spec: OffsetResetPolicySpec) -> bool:
+        """By itself, or by another resource that asks for resets of its group."""
+        return under_way(decision.status) is not None or self._passes.is_being_reset(live, spec.only_group)
+
     async def _kept(self, body: Object, seen: Seen, decision: Decision) -> Decision:
         """The decision, with what the features did beside it. One that fails does not hold up the reset."""
         spec = seen.spec
@@ -58,7 +63,7 @@ class PolicyReconciler:
             return replace(decision, again_after_s=min(decision.again_after_s, again_after_s))
         for feature in self._features:
             policy = PolicyView(
-                body, spec, decision.status, live, seen.now, resetting=under_way(decision.status) is not None
+                body, spec, decision.status, live, seen.now, resetting=self._is_resetting(decision, live, spec)
             )
             try:
                 kept = await feature.reconcile(policy)

@@ -108,8 +108,8 @@ class OperatorBinding(Binding):
     def checked(self, run: Run, location: str) -> Run:
         if not self.digest:
             raise ForgedRun(
-                f"{location} was there before this run began: it is of an earlier run that is no longer in "
-                "status.history, or somebody else wrote it. Nothing of it is obeyed: ask for another reset"
+                f"{location} was there before this run began: it is of an earlier run that the status "
+                "no longer knows, or somebody else wrote it. Nothing of it is obeyed: ask for another reset"
             )
         found = digest_of(run)
         if run.approved and found != self.approved:

@@ -48,7 +48,7 @@ class Confines:
     def outside(self, group_id: str) -> str:
         """Why a group cannot be one of the fleet; empty: it can."""
         if self.patterns is None or not is_allowed(group_id, self.patterns):
-            return "the policy's groups do not match it"
+            return "the resource's groups do not match it"
         if self.groups is not None and not is_allowed(group_id, self.groups):
             return "the connection does not allow it"
         return "it is Tidegate's own" if is_marker_group(group_id) else ""
@@ -59,7 +59,7 @@ def confined(run: Run, confines: Confines, location: str) -> Run:
     flaw = next(_flaws(run, confines), None)
     if flaw is not None:
         raise ForeignRun(
-            f"{location} is not as this policy's run can be: {flaw}. Nothing of it is obeyed: see who wrote it, and "
+            f"{location} is not as this resource's run can be: {flaw}. Nothing of it is obeyed: see who wrote it, and "
             "remove it"
         )
     request, target = run.request, run.request.target
@@ -89,7 +89,9 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
         if group != confines.group_id:
             yield f"it is about group {group}"
     if (request.fleet is None) != (confines.patterns is None):
-        yield "it is of a fleet" if request.fleet is not None else "it is of one group, and the policy's is of a fleet"
+        yield (
+            "it is of a fleet" if request.fleet is not None else "it is of one group, and the resource's is of a fleet"
+        )
     for name in _groups(run):
         if why := confines.outside(name):
             yield f"it is about group {name}: {why}"
@@ -104,7 +106,7 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
     ):
         yield f"it reads group {over_there} of another cluster, which the connection to that does not allow"
     if confines.hides_values and request.evidence.show_values:
-        yield "it shows what is in records, which the policy does not ask for"
+        yield "it shows what is in records, which the resource does not ask for"
     if confines.topics is not None:
         for topic in sorted(_topics(run)):
             if is_internal(topic) or not is_allowed(topic, confines.topics):

@@ -23,6 +23,9 @@ _NAME_MESSAGE: Final = (
 )
 
 
+_OTHER_MESSAGE: Final = "must name another OffsetReset, not this one"
+
+
 class _Groups(SpecModel):
     connection_ref: ConnectionRef
     """The KafkaConnection of this namespace through which the group is reached."""
@@ -97,10 +100,14 @@ class OffsetResetSpec(ResetOptions, _Groups):
         return self.groups is None or (self.to.kind not in OF_ONE_GROUP and self.evidence is None)
 
     def as_policy(self, name: str) -> OffsetResetPolicySpec:
-        """What is asked for, as a policy would ask for it under the id ``name``. Raises :class:`InvalidResource` for a
-        name that is no id of a run."""
+        """What is asked for, as a policy would ask for it under the id ``name``.
+
+        Raises :class:`InvalidResource` for a name that is no id of a run, and for one that the reset itself undoes.
+        """
         if len(name) > _MAX_NAME or re.fullmatch(_NAME, name) is None:
             raise InvalidResource((Problem("metadata.name", _NAME_MESSAGE),))
+        if self.to.undo == name:
+            raise InvalidResource((Problem("spec.to.undo", _OTHER_MESSAGE),))
         return OffsetResetPolicySpec(
             connection_ref=self.connection_ref,
             group=self.group,
@@ -151,7 +158,12 @@ WHOLE_OBJECT: Final = (
         f"metadata.name {_NAME_MESSAGE}",
     ),
     Rule(
-        f"!has(oldSelf.status) || !has(oldSelf.status.startedAt) || ({_unchanged()})",
+        "!has(self.spec.to.undo) || self.spec.to.undo != self.metadata.name",
+        f"spec.to.undo {_OTHER_MESSAGE}",
+    ),
+    Rule(
+        "!has(oldSelf.status) || (!has(oldSelf.status.startedAt) && !has(oldSelf.status.finishedAt)) "
+        f"|| ({_unchanged()})",
         "spec is immutable once the reset has begun, except suspend and ttlAfterFinished: create another OffsetReset",
     ),
 )

@@ -1,6 +1,7 @@
 """An `OffsetReset`'s passes: it runs once, its status tells all, and it takes turns with what resets the same group."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from support.fake_kube import FakeKube
 from support.policy_world import CREATED, FLEET, T0, FleetWorld, Killed, ResetWorld
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.loop import Reconciler
 from tidegate.kube.ports import POLICIES, RESETS
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
+from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.reconcile import PolicyReconciler
 
 
@@ -27,9 +30,9 @@ class Both(ResetWorld):
         self.clock.sleep(min(done.again_after_s, 1.0))
 
     def reconciler_of(self, parts: Any) -> Reconciler:
-        passes = ResetPasses(parts)
-        self.policies = PolicyReconciler(passes, self.live, ())
-        return OffsetResetReconciler(passes, parts)
+        self.passes_of_both = ResetPasses(parts)
+        self.policies = PolicyReconciler(self.passes_of_both, self.live, ())
+        return OffsetResetReconciler(self.passes_of_both, parts)
 
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.kube.get(RESETS, "ns", name)["status"]
@@ -225,15 +228,136 @@ def test_undo_of_another_groups_reset_is_refused(world: Both) -> None:
     assert world.kafka.committed("refunds")[other] == 5
 
 
-def test_undo_of_what_is_gone_or_not_over_fails_and_says_why(world: Both) -> None:
-    world.ask(suspend=True)
-    world.ask("early", to={"undo": "p"})
+def test_undo_of_what_is_gone_fails_and_says_why(world: Both) -> None:
     world.ask("gone", to={"undo": "never-was"})
 
-    early, gone = world.until_ended("early"), world.until_ended("gone")
-
-    assert (early["phase"], gone["phase"]) == ("Failed", "Failed")
+    assert world.until_ended("gone")["phase"] == "Failed"
     assert "name an OffsetReset of this namespace" in world.is_so("gone", "Failed")["message"]
+    assert world.offset == 50
+
+
+@pytest.mark.parametrize("first", ["p", "back"])
+def test_undo_of_a_reset_that_has_not_ended_waits_for_it_whichever_is_older(world: Both, first: str) -> None:
+    if first == "back":
+        world.ask("back", to={"undo": "p"})
+        world.ask()
+    else:
+        world.ask(suspend=True)
+        world.ask("back", to={"undo": "p"})
+    world.pass_over(RESETS, "back")
+    world.pass_over(RESETS, "back")
+    assert world.is_so("back", "Complete")["reason"] == "UndoneResetNotEnded"
+    assert "Failed" not in world.status("back").get("phase", "")
+
+    world.kube.change(RESETS, "ns", "p", spec={**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": False})
+    world.passes()
+    assert world.offset == 10
+    assert world.until_ended("back")["phase"] == "Succeeded"
+    assert world.offset == 50
+
+
+def test_undo_that_names_itself_is_refused_and_stops_nobody_else(world: Both) -> None:
+    world.ask("evil", to={"undo": "evil"})
+    world.pass_over(RESETS, "evil")
+    assert world.is_so("evil", "Stalled")["reason"] == "InvalidSpec"
+    assert world.is_so("evil", "Complete")["status"] == "False"
+    assert "must name another OffsetReset" in world.is_so("evil", "Complete")["message"]
+
+    world.ask()
+    world.passes()
+    assert world.offset == 10
+
+
+def test_undo_of_one_group_is_not_that_of_a_fleet_of_the_same_name(world: Both) -> None:
+    world.ask()
+    world.passes()
+    spec = {"connectionRef": {"name": "kafka"}, "groups": ["payments"], "to": {"undo": "p"}}
+    world.kube.create(RESETS, "ns", "back", spec, CREATED)
+    world.pass_over(RESETS, "back")
+
+    assert world.is_so("back", "Stalled")["reason"] == "UndoOfOtherGroup"
+
+
+class Noting:
+    """A feature that notes whether its policy's group is being reset."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        self.seen.append(policy.resetting)
+        return FeatureOutcome(policy.status)
+
+    async def forget(self, uid: str) -> None: ...
+
+    async def disconnected(self, uid: str) -> None: ...
+
+
+def test_features_of_a_policy_know_of_a_reset_of_their_group(world: Both) -> None:
+    noting = Noting()
+    world.policies = PolicyReconciler(world.passes_of_both, world.live, (noting,))
+    spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "retention": {}}
+    world.kube.create(POLICIES, "ns", "keeps", spec, CREATED)
+    world.pass_over(POLICIES, "keeps")
+    world.ask()
+    world.pass_over(RESETS, "p")
+    world.pass_over(POLICIES, "keeps")
+    world.until_ended("p")
+    world.pass_over(POLICIES, "keeps")
+
+    assert noting.seen == [False, True, False]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_one_whose_status_is_of_another_version_is_left_alone_and_blocks_its_group(world: Both, stored: bool) -> None:
+    world.ask()
+    world.passes()
+    world.kafka.commit_directly("payments", {T0: 70})
+    body = world.kube.get(RESETS, "ns", "p")
+    FakeKube.replace_status(world.kube, RESETS, body, {**body["status"], "ofTheNextVersion": 1})
+    if not stored:
+        shutil.rmtree(world.folder / "runs")
+    world.restart()
+    world.some_passes(3)
+
+    assert world.offset == 70
+    assert world.status("p")["resultDigest"] == body["status"]["resultDigest"]
+    assert [h.reason for h in world.kube.happenings_of("p")][-1] == "UnreadableStatus"
+    world.ask("other")
+    world.pass_over(RESETS, "other")
+    assert world.is_so("other", "Complete")["reason"] == "WaitingForReset"
+
+
+def test_suspending_does_not_stop_one_that_has_begun(world: Both) -> None:
+    world.ask()
+    world.kube.dies_in = 1
+    with pytest.raises(Killed):
+        world.passes()
+    world.restart()
+    spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
+    world.kube.change(RESETS, "ns", "p", spec=spec)
+
+    world.passes()
+
+    assert world.status("p")["phase"] == "Succeeded"
+
+
+def test_an_approved_plan_that_is_suspended_past_its_deadline_says_so(world: Both) -> None:
+    world.ask(approval="Manual")
+    world.some_passes(8)
+    digest = world.status("p")["digest"]
+    spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
+    world.kube.change(RESETS, "ns", "p", spec=spec, annotations={"tidegate.io/approve": digest})
+    world.some_passes(2)
+    assert world.is_so("p", "Complete")["reason"] == "Suspended"
+
+    world.clock.sleep(1000)
+    world.some_passes(5)
+
+    assert (
+        "its plan was approved, and it could not go ahead (spec.suspend is true"
+        in world.is_so("p", "Failed")["message"]
+    )
     assert world.offset == 50
 
 
@@ -249,18 +373,45 @@ def test_it_is_deleted_some_time_after_its_end_and_not_before(world: Both) -> No
     assert not world.there
 
 
-def test_deleting_it_in_mid_flight_rolls_it_back(world: Both) -> None:
+@pytest.mark.parametrize("change", [{"ttlAfterFinished": "9h"}, {}])
+def test_it_is_kept_where_more_time_was_asked_for_meanwhile(world: Both, change: dict[str, str]) -> None:
+    world.ask(ttlAfterFinished="1h")
+    world.passes()
+    seen = world.kube.get(RESETS, "ns", "p")
+    spec = {n: v for n, v in seen["spec"].items() if n != "ttlAfterFinished"} | change
+    world.kube.change(RESETS, "ns", "p", spec=spec)
+    world.clock.sleep(7200)
+
+    asyncio.run(world.reconciler.reconcile(seen))
+
+    assert world.there
+
+
+def test_somebody_elses_finalizer_keeps_it_from_being_gone_and_not_from_being_deleted(world: Both) -> None:
+    world.ask(ttlAfterFinished="1h")
+    world.passes()
+    world.kube.set_finalizers(RESETS, world.kube.get(RESETS, "ns", "p"), ["example.com/mine"])
+    world.clock.sleep(7200)
+
+    asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "ns", "p")))
+
+    assert world.kube.get(RESETS, "ns", "p")["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.parametrize("steps", range(2, 5))
+def test_deleting_it_in_mid_flight_settles_its_run(world: Both, steps: int) -> None:
     world.ask()
-    world.kube.dies_in = 4
+    world.kube.dies_in = steps
     with pytest.raises(Killed):
         world.passes()
     world.restart()
-    world.kube.delete(RESETS, "ns", "p", CREATED)
+    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
 
     world.passes()
 
     assert not world.there
     assert world.offset == 50
+    assert "Abandoned" not in [h.reason for h in world.kube.happenings_of("p")]
 
 
 def test_a_name_that_cannot_be_a_runs_is_refused(world: Both) -> None:

@@ -551,7 +551,7 @@ def test_groups_have_documents_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("roster", "flaw"),
     [
-        (("payments-a", "orders"), "group orders: the policy's groups do not match it"),
+        (("payments-a", "orders"), "group orders: the resource's groups do not match it"),
         (("payments-a", "payments-secret"), "group payments-secret: the connection does not allow it"),
     ],
 )

@@ -92,6 +92,7 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "NothingToUndo",
             "BadSnapshotStorage",
         ),  # no run begins
-        *("WaitingForConnection", "WaitingForReset", "Suspended"),  # it may begin later
+        *("WaitingForConnection", "WaitingForReset", "Suspended"),
+        *("UndoneResetNotEnded", "UnreadableStatus"),  # it may begin later
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }

@@ -207,7 +207,9 @@ def _go_on(draft: Draft, current: ResetStatus) -> Decision:
         if run.digest not in (seen.approval, current.approved_digest):
             return draft.decide(again_after_s=seen.tick_s)
         if seen.behind is not None:
-            draft.moving(seen.behind.reason, f"reset {current.id} is approved. {seen.behind.message}")
+            message = f"reset {current.id} is approved. {seen.behind.message}"
+            draft.moving(seen.behind.reason, message)
+            draft.reset_is(None, seen.behind.reason, message)
             draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{current.id}/{seen.behind.message}")
             return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_RESET)
         draft.run(approved_digest=run.digest)
@@ -227,7 +229,10 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     alive = seen.runner is not None and seen.runner.status.state is RunnerState.RUNNING
     if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
-    where = "its plan was not approved" if plan_awaits_approval(run) else "it was not over"
+    if seen.behind is not None:
+        where = f"its plan was approved, and it could not go ahead ({seen.behind.message})"
+    else:
+        where = "its plan was not approved" if plan_awaits_approval(run) else "it was not over"
     return TakeOver(DEADLINE_EXCEEDED, f"reset {run.request.run_id} passed its deadline: {where} in time")
 
 

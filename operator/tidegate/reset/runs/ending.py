@@ -172,7 +172,7 @@ def supersede(draft: Draft, current: ResetStatus) -> Decision:
 
 
 def leave(draft: Draft, since: datetime) -> Decision:
-    """The policy is being deleted: settle what is under way, within bounds, then let go."""
+    """The resource is being deleted: settle what is under way, within bounds, then let go."""
     seen, current, run = draft.seen, draft.seen.under_way, draft.seen.run
     if not seen.has_finalizer:
         return draft.decide()
@@ -195,7 +195,7 @@ def leave(draft: Draft, since: datetime) -> Decision:
         return _give_up(draft, current, message)
     if run is None or forged:
         return _unbelieved(draft, current, forged)
-    message = f"the policy was deleted while reset {current.id} was under way"
+    message = f"its resource was deleted while reset {current.id} was under way"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
 
@@ -208,7 +208,7 @@ def _unbelieved(draft: Draft, current: ResetStatus, forged: str) -> Decision:
 
 
 def _give_up(draft: Draft, current: ResetStatus, message: str) -> Decision:
-    """The policy goes with its run in mid-flight, but its consumers shall not stand still for that."""
+    """The resource goes with its run in mid-flight, but its consumers shall not stand still for that."""
     if _is_to_be_halted(draft.seen, current):
         return draft.decide(Halt(briefly=True), again_after_s=0)
     message = f"{message}{_left_closed(draft.seen)}"
@@ -236,7 +236,9 @@ def without_document(draft: Draft, current: ResetStatus) -> Decision:
     start = seen.start
     if start is None or start.request is None:
         why = start and (start.refusal or start.waits_for)
-        draft.moving(why.reason if why else WAITING_FOR_CONNECTION, why.message if why else "waits for its connection")
+        reason, message = (why.reason, why.message) if why else (WAITING_FOR_CONNECTION, "waits for its connection")
+        draft.moving(reason, message)
+        draft.reset_is(None, reason, message)
         return draft.decide(again_after_s=seen.tick_s)
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)

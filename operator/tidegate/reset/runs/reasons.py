@@ -20,6 +20,10 @@ WAITING_FOR_RESET: Final = "WaitingForReset"
 
 SUSPENDED: Final = "Suspended"
 
+UNREADABLE_STATUS: Final = "UnreadableStatus"
+
+UNDONE_NOT_ENDED: Final = "UndoneResetNotEnded"
+
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
