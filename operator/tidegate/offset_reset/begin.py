@@ -38,6 +38,7 @@ from tidegate.reset.model import (
     FleetRequest,
     FromFile,
     FromGroup,
+    Phase,
     RecordSchema,
     SchemaFormat,
     Target,
@@ -298,7 +299,10 @@ class Beginning:
         """Why an ``OffsetReset`` that undoes another has to wait; a policy's runs follow one another anyway."""
         run_id, requester = reset.to.undo, requester_of(body)
         earlier = await self._runs.earlier(body, run_id) if run_id is not None and requester.kind == RESETS else None
-        if earlier is None or is_settled(requester.status(earlier), _wanted(earlier)):
+        if earlier is None:
+            return None
+        known = requester.status(earlier).reset
+        if known is not None and Phase(known.phase.value).is_final:
             return None
         return Refusal(
             reasons.UNDONE_NOT_ENDED, f"{requester.path}.to.undo: OffsetReset {run_id} has not ended: it waits for that"
@@ -405,11 +409,6 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, path
 def _not_allowed_over_there(cluster: ClusterTarget, other: Live, path: str) -> Refusal | None:
     message = group_not_allowed(other.name, other.allow, f"{path}.to.cluster.group", cluster.group)
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
-
-
-def _wanted(body: Object) -> ResetSpec | None:
-    spec, _ = requester_of(body).spec(body)
-    return spec.reset if spec is not None else None
 
 
 def _same_groups(one: OffsetResetPolicySpec, other: OffsetResetPolicySpec) -> bool:
