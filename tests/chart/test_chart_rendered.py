@@ -1,7 +1,6 @@
 """What the chart makes of its values."""
 
 import ast
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, helm, of_kind, one, render, template
+from support.scripts import loaded
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.jobs.settings import SparkSettings
 from tidegate.retention.metrics import RetentionMetrics
@@ -25,12 +25,7 @@ HOOK = "helm.sh/hook"
 
 
 def _generate() -> Any:
-    spec = importlib.util.spec_from_file_location("generate", CHART.parent / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(CHART.parent / "generate.py")
 
 
 @pytest.mark.pure

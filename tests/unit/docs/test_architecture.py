@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from support.scripts import loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "operator" / "tidegate"
@@ -16,13 +17,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 @pytest.fixture(scope="module")
 def drawing() -> ModuleType:
-    path = ROOT / "docs" / "generate_architecture.py"
-    spec = importlib.util.spec_from_file_location("generate_architecture", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "docs" / "generate_architecture.py")
 
 
 def test_the_picture_is_that_of_the_contracts(drawing: ModuleType) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from support.scripts import loaded
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
@@ -21,12 +21,7 @@ REGENERATE = "run: .venv/bin/python docs/generate_reference.py"
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_reference", DOCS / "generate_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(DOCS / "generate_reference.py")
 
 
 def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> None:

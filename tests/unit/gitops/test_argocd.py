@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ import pytest
 import yaml
 from lupa import lua51
 
+from support.scripts import loaded
 from support.written_resources import CUSTOMIZATIONS, argo_files, written
 
 FOLDER: Final = CUSTOMIZATIONS.parents[1]
@@ -120,11 +120,7 @@ def test_the_test_data_are_what_the_operator_writes() -> None:
 
 
 def test_the_config_map_carries_the_scripts_as_they_are() -> None:
-    spec = importlib.util.spec_from_file_location("configmap", FOLDER / "configmap.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(FOLDER / "configmap.py")
 
     text = (FOLDER / "argocd-cm.yaml").read_text()
     assert text == module.text(), "run: python integrations/argocd/configmap.py"

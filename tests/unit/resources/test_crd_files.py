@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +11,7 @@ import pytest
 import yaml
 from pydantic import Field
 
+from support.scripts import loaded
 from tidegate.resources.base import InvalidResource, ResourceModel, SpecModel, parse_spec, parse_update
 from tidegate.resources.fields import Duration, Timestamp
 from tidegate.resources.kinds import KINDS
@@ -23,12 +23,7 @@ NAMES = {kind.name: f"{kind.plural}.tidegate.io.yaml" for kind in KINDS}
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_crds", CRDS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(CRDS / "generate.py")
 
 
 def schema(kind: str) -> dict[str, Any]:

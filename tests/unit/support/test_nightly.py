@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from datetime import date
 from pathlib import Path
@@ -10,18 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from support.scripts import loaded
+
 SOURCE = Path(__file__).resolve().parents[2] / "nightly.py"
 
 
 @pytest.fixture(scope="module")
 def nightly() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("nightly", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["nightly"] = module  # its dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
+    return loaded(SOURCE)
 
 
 def test_all_parts_run_or_those_that_are_named(nightly: ModuleType) -> None:
