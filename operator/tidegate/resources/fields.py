@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema
 
 from tidegate.resources import durations, partitions, timestamps
-from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, must, problem, topic
+from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, must, problem, topic, unique
 
 # --- times ------------------------------------------------------------------------------------------------------------
 
@@ -143,6 +143,20 @@ GroupPattern = Annotated[
     ),
     described("A group's id, or a pattern in which '*' stands for any characters."),
 ]
+
+GroupPatterns = Annotated[
+    tuple[GroupPattern, ...],
+    Field(min_length=1, max_length=20),
+    unique("must not repeat a pattern: remove the second one"),
+]
+"""The groups of a fleet."""
+
+TopicPatterns = Annotated[
+    tuple[TopicPattern, ...],
+    Field(min_length=1, max_length=100),
+    unique("must not repeat a topic: remove the second one"),
+]
+"""The topics of which partitions are reset, or looked after."""
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field, StrictBool
+from pydantic import StrictBool
 
 from tidegate.resources.base import ConnectionRef, InvalidResource, Problem, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
-from tidegate.resources.fields import Duration, GroupId, GroupPattern, TopicPattern
-from tidegate.resources.policy import MAX_GROUP_PATTERNS, OF_ONE_GROUP, OffsetResetPolicySpec
+from tidegate.resources.fields import Duration, GroupId, GroupPatterns, TopicPatterns
+from tidegate.resources.policy import OF_ONE_GROUP, OffsetResetPolicySpec
 from tidegate.resources.reset import ResetOptions, ResetPhase, ResetSpec, RunStatus
-from tidegate.resources.rules import Rule, rule, unique
+from tidegate.resources.rules import Rule, cel_matches, rule
 from tidegate.resources.spark import SparkSpec
+from tidegate.resources.targets import LONGEST_RUN_ID, RUN_ID
 
-_NAME: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_MAX_NAME: Final = 63
 _NAME_MESSAGE: Final = (
     "must have at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit: choose another "
     "name, or use generateName"
 )
-
-
 _OTHER_MESSAGE: Final = "must name another OffsetReset, not this one"
 
 
@@ -33,25 +30,11 @@ class _Groups(SpecModel):
     group: GroupId | None = None
     """The id of the consumer group. Either this field is set, or groups."""
 
-    groups: (
-        Annotated[
-            tuple[GroupPattern, ...],
-            Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
-            unique("must not repeat a pattern: remove the second one"),
-        ]
-        | None
-    ) = None
+    groups: GroupPatterns | None = None
     """Instead of group, a fleet: the groups to reset, as names or patterns with '*', at most 1,000 groups. They are
     looked up when the plan is made."""
 
-    topics: (
-        Annotated[
-            tuple[TopicPattern, ...],
-            Field(min_length=1, max_length=100),
-            unique("must not repeat a topic: remove the second one"),
-        ]
-        | None
-    ) = None
+    topics: TopicPatterns | None = None
     """The topics to reset, as names or patterns with '*'. Without this field, those that the group subscribes to."""
 
 
@@ -104,7 +87,7 @@ class OffsetResetSpec(ResetOptions, _Groups):
 
         Raises :class:`InvalidResource` for a name that is no id of a run, and for one that the reset itself undoes.
         """
-        if len(name) > _MAX_NAME or re.fullmatch(_NAME, name) is None:
+        if len(name) > LONGEST_RUN_ID or re.fullmatch(RUN_ID, name) is None:
             raise InvalidResource((Problem("metadata.name", _NAME_MESSAGE),))
         if self.to.undo == name:
             raise InvalidResource((Problem("spec.to.undo", _OTHER_MESSAGE),))
@@ -154,7 +137,7 @@ def _unchanged() -> str:
 
 WHOLE_OBJECT: Final = (
     Rule(
-        f"self.metadata.name.size() <= {_MAX_NAME} && self.metadata.name.matches('^{_NAME}$')",
+        f"self.metadata.name.size() <= {LONGEST_RUN_ID} && {cel_matches('self.metadata.name', RUN_ID)}",
         f"metadata.name {_NAME_MESSAGE}",
     ),
     Rule(

@@ -17,14 +17,12 @@ from tidegate.resources.features import (
     RetentionSpec,
     RetentionStatus,
 )
-from tidegate.resources.fields import GroupId, GroupPattern, TopicPattern
+from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
-from tidegate.resources.rules import Transition, immutable, rule, unique
+from tidegate.resources.rules import Transition, immutable, rule
 from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.targets import TargetKind
-
-MAX_GROUP_PATTERNS: Final = 20
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     "self.id != oldSelf.id || self == oldSelf",
@@ -45,25 +43,13 @@ class OffsetResetPolicySpec(SpecModel):
     """The id of the consumer group. It cannot be changed. Either this field is set, or groups."""
 
     groups: Annotated[
-        Annotated[
-            tuple[GroupPattern, ...],
-            Field(min_length=1, max_length=MAX_GROUP_PATTERNS),
-            unique("must not repeat a pattern: remove the second one"),
-        ]
-        | None,
+        GroupPatterns | None,
         immutable("make another OffsetResetPolicy for other groups"),
     ] = None
     """Instead of group, a fleet: the groups that one reset is for, as names or patterns with '*', at most 1,000 groups.
     They are looked up when the plan is made. It cannot be changed."""
 
-    topics: (
-        Annotated[
-            tuple[TopicPattern, ...],
-            Field(min_length=1, max_length=100),
-            unique("must not repeat a topic: remove the second one"),
-        ]
-        | None
-    ) = None
+    topics: TopicPatterns | None = None
     """The topics that this policy covers, as names or patterns with '*'. Without this field, those that the group
     subscribes to."""
 

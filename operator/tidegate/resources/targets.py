@@ -20,13 +20,16 @@ from tidegate.resources.fields import (
 from tidegate.resources.rules import cel_exactly_one, described, matching, must, rule, unique
 from tidegate.resources.snapshots import SnapshotStorage
 
+RUN_ID: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+LONGEST_RUN_ID: Final = 63
+
 RunId = Annotated[
     str,
     matching(
-        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+        RUN_ID,
         "must be a run's id: lower-case letters, digits and '-', beginning and ending with a letter or digit, "
         "1 to 63 characters",
-        most=63,
+        most=LONGEST_RUN_ID,
     ),
 ]
 
