@@ -121,8 +121,8 @@ KINDS: Final = (
         "offsetresets",
         "ors",
         "OffsetReset moves the committed offsets of one consumer group, or of a fleet of groups, to a target. It runs "
-        "once, as a Job does, and its status says what came of it. It is not meant for Git: what is to stand there is "
-        "an OffsetResetPolicy.",
+        "once, as a Job does, and its status says what came of it. It does not belong in Git: keep an "
+        "OffsetResetPolicy there.",
         OffsetResetSpec,
         OffsetResetStatus,
         (

@@ -84,7 +84,7 @@ class TargetWatch:
     def _commits_on_its_way_back(self, way: Way | None, group: Group) -> bool:
         """Whether an application that commits late may do so after its client has rejoined and before that fetches
         where to begin: nothing holds the members of a KIP-848 group meanwhile, and an owner that begins at its own
-        commit never steps back. Once it has begun, a late commit shows by the next one, which does."""
+        commit never steps back. A late commit that comes after its fetch is corrected by the owner's next one."""
         return way is Way.HANDOVER and group.type is GroupType.CONSUMER and self._hold_s > 0
 
     def committed_late(self, pending: Partitions) -> Partitions:
