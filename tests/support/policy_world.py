@@ -98,8 +98,7 @@ class World:
         self.mounts_secrets = False
         self.features: tuple[Feature, ...] = ()
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
-        self.parts = self.fresh_parts()
-        self.reconciler = self.reconciler_of(self.parts)
+        self.reconciler = self.fresh_reconciler()
 
     def open_connection(self, name: str, uid: str, connection: Connection, **changed: Any) -> None:
         live = Live(

@@ -31,14 +31,13 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.requesters import REQUESTING, requester_of, status_is_readable
+from tidegate.offset_reset.requesters import read_spec, requester_of, requesters, status_is_readable
 from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
     FailurePolicy,
     FleetRequest,
     FromFile,
     FromGroup,
-    Phase,
     RecordSchema,
     SchemaFormat,
     Target,
@@ -62,7 +61,7 @@ from tidegate.reset.runs.request import (
     undo_not_found,
     undo_target,
 )
-from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
+from tidegate.reset.runs.seen import Start, awaits_approval, has_ended, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun
 from tidegate.resources.conditions import RESET, STALLED, find_condition, is_true
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -134,13 +133,16 @@ class Beginning:
         engine = self._engine(spec, reset, live, other, path)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
-        waits = await self._undone_to_wait_for(body, reset)
+        undone = await self._undone(body, spec, reset)
+        if isinstance(undone, Refusal):
+            return Start(refusal=undone)
+        waits = _undone_to_wait_for(body, undone)
         if waits is not None:
             return Start(waits_for=waits)
-        target = await self._target(body, spec, reset)
+        target = await self._target(body, spec, reset, undone)
         if isinstance(target, Refusal):
             return Start(refusal=target)
-        fleet = await self._fleet(body, spec, reset, live)
+        fleet = await self._fleet(body, spec, reset, live, undone)
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
@@ -197,18 +199,17 @@ class Beginning:
             return Refusal(reason, f"{message}, or use engine Direct" if reason == SPARK_UNAVAILABLE else message)
         return Engine.SPARK
 
-    async def _target(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Target | Refusal:
+    async def _target(
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, undone: Object | None
+    ) -> Target | Refusal:
         to, path = reset.to, requester_of(body).path
         if to.group is not None:
             return FromGroup(to.group)
         if to.undo is not None and spec.groups is not None:
             return Undo(to.undo, ())  # what each group goes back to is in its own document
-        if to.undo is not None:
+        if to.undo is not None and undone is not None:
             try:
-                earlier = await self._undone(body, spec, to.undo)
-                if isinstance(earlier, Refusal):
-                    return earlier
-                return undo_target(to.undo, await self._runs.ended(earlier, to.undo), path)
+                return undo_target(to.undo, await self._runs.ended(undone, to.undo), path)
             except ForgedRun as forged:
                 return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
             except ForeignRun as foreign:
@@ -244,7 +245,7 @@ class Beginning:
             return Refusal(BAD_OFFSETS_FILE, f"{path}.to.configMap: {source}: {bad}")
 
     async def _fleet(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, undone: Object | None
     ) -> FleetRequest | Refusal | None:
         if spec.groups is None:
             return None
@@ -252,18 +253,15 @@ class Beginning:
             FailurePolicy(reset.failure_policy.value) if reset.failure_policy is not None else FailurePolicy.ISOLATE
         )
         fleet = FleetRequest(spec.groups, policy, live.allow.groups)
-        undone, path = reset.to.undo, requester_of(body).path
-        if undone is None:
+        run_id, path = reset.to.undo, requester_of(body).path
+        if run_id is None or undone is None:
             return fleet
         try:
-            asked_by = await self._undone(body, spec, undone)
-            if isinstance(asked_by, Refusal):
-                return asked_by
-            earlier = await self._runs.ended(asked_by, undone)
+            earlier = await self._runs.ended(undone, run_id)
             if earlier is None or earlier.fleet is None:
-                return undo_not_found(undone, path)
+                return undo_not_found(run_id, path)
             ends = dict(earlier.result.ends) if earlier.result is not None else {}
-            runs = self._runs.runs_beneath(asked_by, undone, ends)
+            runs = self._runs.runs_beneath(undone, run_id, ends)
             groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
         except ForgedRun as forged:
             return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
@@ -272,41 +270,30 @@ class Beginning:
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,
-                f"{path}.to.undo: run {undone} has left no group's offsets changed, or has not ended",
+                f"{path}.to.undo: run {run_id} has left no group's offsets changed, or has not ended",
             )
-        undoes = run_name(name_of(asked_by), uid_of(asked_by), undone)
-        undoes_uid = run_uid(uid_of(asked_by), undone)
+        undoes = run_name(name_of(undone), uid_of(undone), run_id)
+        undoes_uid = run_uid(uid_of(undone), run_id)
         return replace(
             fleet, groups=groups, undoes=undoes, undoes_uid=undoes_uid, ends=tuple((g, ends[g]) for g in groups)
         )
 
-    async def _undone(self, body: Object, spec: OffsetResetPolicySpec, run_id: str) -> Object | Refusal:
-        """The resource whose run is to be undone."""
-        path = f"{requester_of(body).path}.to.undo"
+    async def _undone(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Object | Refusal | None:
+        """The resource whose run is to be undone; ``None``: this reset undoes none."""
+        run_id, path = reset.to.undo, requester_of(body).path
+        if run_id is None:
+            return None
         earlier = await self._runs.earlier(body, run_id)
         if earlier is None:
-            return undo_not_found(run_id, requester_of(body).path)
-        asked, _ = requester_of(earlier).spec(earlier)
+            return undo_not_found(run_id, path)
+        asked, _ = read_spec(earlier)
         if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
             return Refusal(
                 UNDO_OF_OTHER_GROUP,
-                f"{path}: reset {run_id} was not of {_whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
-                "name the group and the connection that it was of",
+                f"{path}.to.undo: reset {run_id} was not of {_whose(spec)} through KafkaConnection "
+                f"{spec.connection_ref.name}: name the group and the connection that it was of",
             )
         return earlier
-
-    async def _undone_to_wait_for(self, body: Object, reset: ResetSpec) -> Refusal | None:
-        """Why an ``OffsetReset`` that undoes another has to wait; a policy's runs follow one another anyway."""
-        run_id, requester = reset.to.undo, requester_of(body)
-        earlier = await self._runs.earlier(body, run_id) if run_id is not None and requester.kind == RESETS else None
-        if earlier is None:
-            return None
-        known = requester.status(earlier).reset
-        if known is not None and Phase(known.phase.value).is_final:
-            return None
-        return Refusal(
-            reasons.UNDONE_NOT_ENDED, f"{requester.path}.to.undo: OffsetReset {run_id} has not ended: it waits for that"
-        )
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:
@@ -326,14 +313,7 @@ class Beginning:
             return _not_ready(live.name, "it is just being replaced")
         if snapshot.failure is not None:
             return _not_ready(live.name, "its cluster does not answer")
-        mine = Claim(
-            uid_of(body),
-            f"{requester_of(body).kind.kind} {label_of(body)}",
-            _created(body),
-            live.cluster_id,
-            spec.group_patterns,
-            under_way=False,
-        )
+        mine = _claim_of(body, spec, live.cluster_id, begun=False)
         listing = await self._listed()
         claims = (_claim(other, listing.cluster_ids) for other in listing.requesters)
         first = blocker(mine, (claim for claim in claims if claim is not None))
@@ -354,16 +334,26 @@ class Beginning:
         now = asyncio.get_running_loop().time()
         if self._listing is None or now - self._listing.at_s > _LISTING_S:
             connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
-            requesters = [
-                body
-                for kind in REQUESTING
-                for body in await in_thread(self._parts.executor, self._parts.kube.list, kind)
-            ]
+            asking = await in_thread(self._parts.executor, requesters, self._parts.kube)
             cluster_ids = {
                 (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
             }
-            self._listing = _Listing(now, cluster_ids, tuple(requesters))
+            self._listing = _Listing(now, cluster_ids, tuple(asking))
         return self._listing
+
+
+def _undone_to_wait_for(body: Object, undone: Object | None) -> Refusal | None:
+    """Why an ``OffsetReset`` that undoes another has to wait; a policy's runs follow one another anyway."""
+    requester = requester_of(body)
+    if undone is None or requester.kind != RESETS:
+        return None
+    known = requester.status(undone).reset
+    if known is not None and has_ended(known.phase):
+        return None
+    return Refusal(
+        reasons.UNDONE_NOT_ENDED,
+        f"{requester.path}.to.undo: OffsetReset {name_of(undone)} has not ended: it waits for that",
+    )
 
 
 def _suspended(body: Object) -> Refusal | None:
@@ -426,7 +416,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     its plan waits to be approved, or it waits for the reset that it undoes.
     """
     requester = requester_of(body)
-    spec, _ = requester.spec(body)
+    spec, _ = read_spec(body)
     if spec is None:
         return None
     status = requester.status(body)
@@ -435,7 +425,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     if not cluster_id:
         return None
     if not status_is_readable(body) and requester.kind == RESETS:
-        return _held(body, spec, cluster_id)
+        return _claim_of(body, spec, cluster_id, begun=True)
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
         said = find_condition(status.conditions, RESET)
@@ -445,17 +435,17 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
             return None
     elif awaits_approval(current):
         return None
-    return replace(_held(body, spec, cluster_id), under_way=current is not None)
+    return _claim_of(body, spec, cluster_id, begun=current is not None)
 
 
-def _held(body: Object, spec: OffsetResetPolicySpec, cluster_id: str) -> Claim:
+def _claim_of(body: Object, spec: OffsetResetPolicySpec, cluster_id: str, *, begun: bool) -> Claim:
     return Claim(
         uid=uid_of(body),
         holder=f"{requester_of(body).kind.kind} {label_of(body)}",
         created=_created(body),
         cluster_id=cluster_id,
         groups=spec.group_patterns,
-        under_way=True,
+        under_way=begun,
     )
 
 

@@ -31,13 +31,10 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.offset_reset.parts import Memories, Memory, Parts
-from tidegate.offset_reset.requesters import requester_of, status_is_readable
+from tidegate.offset_reset.requesters import read_spec, requester_of, status_is_readable
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.supervise import Supervision
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import (
-    Phase,
-)
 from tidegate.reset.runs import actions, reasons
 from tidegate.reset.runs.actions import (
     AddFinalizer,
@@ -53,7 +50,7 @@ from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.request import (
     run_name,
 )
-from tidegate.reset.runs.seen import Seen, awaits_approval, history_of, is_settled, run_id_of, under_way
+from tidegate.reset.runs.seen import Seen, awaits_approval, has_ended, history_of, is_settled, run_id_of, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.resources.conditions import RESET, find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -89,18 +86,19 @@ class ResetPasses:
     async def pass_over(self, body: Object, beside: Beside = _nothing) -> Pass:
         """One pass over the resource, with at most one effect, and what is ``beside`` its reset."""
         requester = requester_of(body)
+        deleting = body["metadata"].get("deletionTimestamp")
         if requester.kind == RESETS and not status_is_readable(body):
             # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
             await self._tell_unreadable(body)
             return Pass(body, _UNREADABLE_AGAIN_S)
-        spec, invalid = requester.spec(body)
+        spec, invalid = read_spec(body)
         status = requester.status(body)
         wanted = spec.reset if spec is not None else None
         self._beginning.want(body, spec, active=run_id_of(status, wanted) is not None)
         current = under_way(status)
         begins = wanted is not None and current is None and not is_settled(status, wanted)
         may_go_ahead = current is not None and current.approved_digest is None and reasons.APPROVE in _annotations(body)
-        if (begins or may_go_ahead) and not body["metadata"].get("deletionTimestamp"):
+        if (begins or may_go_ahead) and not deleting:
             async with self._beginning.admission:
                 return await self._pass(body, await self._see(body, spec, invalid, status), beside)
         return await self._pass(body, await self._see(body, spec, invalid, status), beside)
@@ -113,15 +111,19 @@ class ResetPasses:
         )
 
     async def _tell_unreadable(self, body: Object) -> None:
-        memory = self._memories.of(body)
-        if reasons.UNREADABLE_STATUS not in memory.told:
-            message = (
-                "this version of Tidegate can't read the status, so nothing is done: run the version that wrote it, or "
-                "create another OffsetReset"
-            )
-            told = KubeEvent(EventType.WARNING, reasons.UNREADABLE_STATUS, message, reasons.UNREADABLE_STATUS)
-            await in_thread(self._parts.executor, self._parts.kube.record, body, told)
-            memory.told.add(reasons.UNREADABLE_STATUS)
+        message = (
+            "this version of Tidegate can't read the status, so nothing is done: run the version that wrote it, or "
+            "create another OffsetReset"
+        )
+        await self._tell(
+            body, KubeEvent(EventType.WARNING, reasons.UNREADABLE_STATUS, message, reasons.UNREADABLE_STATUS)
+        )
+
+    async def _tell(self, body: Object, happening: KubeEvent) -> None:
+        told = self._memories.of(body).told
+        if happening.key not in told:
+            await in_thread(self._parts.executor, self._parts.kube.record, body, happening)
+            told.add(happening.key)
 
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
@@ -163,14 +165,13 @@ class ResetPasses:
         return Pass(body, decision.again_after_s)
 
     def _note_run(self, body: Object, seen: Seen, decision: Decision) -> None:
-        live = (
-            self._parts.live.get(namespace_of(body), seen.spec.connection_ref.name) if seen.spec is not None else None
-        )
-        current = under_way(decision.status)
+        current, spec = under_way(decision.status), seen.spec
         if current is None or awaits_approval(current):
             self._under_way.pop(seen.uid, None)
-        elif live is not None and seen.spec is not None:
-            self._under_way[seen.uid] = (live.cluster_id, seen.spec.group_patterns)
+            return
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        if spec is not None and live is not None:
+            self._under_way[seen.uid] = (live.cluster_id, spec.group_patterns)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -226,9 +227,7 @@ class ResetPasses:
     async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
         parts, memory, requester = self._parts, self._memories.of(body), requester_of(body)
         for happening in decision.happenings:
-            if happening.key not in memory.told:
-                await in_thread(self._parts.executor, parts.kube.record, body, happening)
-                memory.told.add(happening.key)
+            await self._tell(body, happening)
         reset = decision.status.reset
         parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
@@ -247,7 +246,7 @@ class ResetPasses:
 
     def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
         reset = decision.status.reset
-        if reset is None or seen.under_way is None or not Phase(reset.phase.value).is_final:
+        if reset is None or seen.under_way is None or not has_ended(reset.phase):
             return
         plan, said = reset.plan, find_condition(decision.status.conditions, RESET)
         self._parts.metrics.run_finished(

@@ -12,8 +12,8 @@ from tidegate.kube.loop import Pass
 from tidegate.kube.ports import RESETS, Object, label_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
-from tidegate.reset.model import Phase
 from tidegate.reset.runs.reasons import FINALIZER
+from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.threads import in_thread
@@ -60,9 +60,11 @@ class OffsetResetReconciler:
 
 def _left_to_live(body: Object, clock: Clock) -> timedelta | None:
     """How much longer it is kept; ``None``: it has not ended, is being deleted, or stays until somebody deletes it."""
+    # Asked twice in each pass, and most never asked for it.
+    if (body.get("spec") or {}).get("ttlAfterFinished") is None or _is_kept(body):
+        return None
     status = read_status(OffsetResetStatus, body)
-    ended = status.phase is not None and Phase(status.phase.value).is_final
-    if not ended or status.finished_at is None or _is_kept(body):
+    if not has_ended(status.phase) or status.finished_at is None:
         return None
     try:
         ttl = parse_spec(OffsetResetSpec, body).ttl_after_finished

@@ -1,4 +1,4 @@
-"""Which resources ask for a reset, and how each of them is read and told of its run. Pure.
+"""Which resources ask for a reset, and how each of them is read and told of its run.
 
 An ``OffsetReset`` asks for one run, whose id is its name; an ``OffsetResetPolicy`` asks in ``spec.reset`` for one after
 another, each with an id of its own.
@@ -7,15 +7,25 @@ another, each with an id of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, Protocol
 
-from tidegate.kube.ports import POLICIES, RESETS, Kind, Object, name_of
-from tidegate.reset.model import Phase
+from tidegate.kube.ports import POLICIES, RESETS, Kind, Kube, Object, name_of
+from tidegate.reset.runs.seen import has_ended, history_entry
 from tidegate.resources.base import InvalidResource, StatusModel, has_readable_status, parse_spec, read_status
-from tidegate.resources.conditions import COMPLETE, FAILED, RESET, STALLED, Condition, ConditionStatus, find_condition
+from tidegate.resources.conditions import (
+    COMPLETE,
+    FAILED,
+    RESET,
+    STALLED,
+    Condition,
+    ConditionStatus,
+    find_condition,
+    with_condition,
+)
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.resources.reset import ResetStatus, RunHistory, RunStatus
+from tidegate.resources.reset import ResetStatus, RunStatus
 
 
 class Requester(Protocol):
@@ -28,8 +38,8 @@ class Requester(Protocol):
     path: str
     status_model: type[StatusModel]
 
-    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
-        """The spec, or what is wrong with it."""
+    def spec(self, body: Object) -> OffsetResetPolicySpec:
+        """Raises ``InvalidResource``."""
         ...
 
     def written(self, body: Object) -> Mapping[str, Any]:
@@ -52,11 +62,8 @@ class _Policies:
     path = "spec.reset"
     status_model: type[StatusModel] = PolicyStatus
 
-    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
-        try:
-            return parse_spec(OffsetResetPolicySpec, body), ""
-        except InvalidResource as invalid:
-            return None, str(invalid)
+    def spec(self, body: Object) -> OffsetResetPolicySpec:
+        return parse_spec(OffsetResetPolicySpec, body)
 
     def written(self, body: Object) -> Mapping[str, Any]:
         return body.get("spec") or {}
@@ -76,11 +83,8 @@ class _OffsetResets:
     path = "spec"
     status_model: type[StatusModel] = OffsetResetStatus
 
-    def spec(self, body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
-        try:
-            return parse_spec(OffsetResetSpec, body).as_policy(name_of(body)), ""
-        except InvalidResource as invalid:
-            return None, str(invalid)
+    def spec(self, body: Object) -> OffsetResetPolicySpec:
+        return parse_spec(OffsetResetSpec, body).as_policy(name_of(body))
 
     def written(self, body: Object) -> Mapping[str, Any]:
         spec = body.get("spec") or {}
@@ -93,7 +97,7 @@ class _OffsetResets:
             return PolicyStatus(observed_generation=status.observed_generation, conditions=conditions)
         run = {name: getattr(status, name) for name in RunStatus.model_fields}
         reset = ResetStatus(id=name_of(body), phase=status.phase, **run)
-        history = (_history(reset, status.result_digest),) if Phase(status.phase.value).is_final else ()
+        history = (history_entry(reset, status.result_digest),) if has_ended(status.phase) else ()
         return PolicyStatus(
             observed_generation=status.observed_generation, reset=reset, history=history, conditions=conditions
         )
@@ -102,17 +106,14 @@ class _OffsetResets:
         reset = status.reset
         conditions = tuple(_renamed(c, RESET, COMPLETE) for c in status.conditions)
         stalled = find_condition(conditions, STALLED)
-        if stalled is not None and find_condition(conditions, COMPLETE) is None:
-            conditions = (*conditions, stalled.model_copy(update={"type": COMPLETE, "status": ConditionStatus.FALSE}))
+        if stalled is not None:
+            conditions = _with(conditions, COMPLETE, False, like=stalled, at=stalled.last_transition_time)
         if reset is None:
             return OffsetResetStatus(observed_generation=status.observed_generation, conditions=conditions).to_json()
         ended = find_condition(conditions, COMPLETE)
-        if Phase(reset.phase.value).is_final and ended is not None and ended.status is ConditionStatus.FALSE:
-            since = (
-                ended.last_transition_time if reset.finished_at is None else reset.finished_at.replace(microsecond=0)
-            )
-            failed = {"type": FAILED, "status": ConditionStatus.TRUE, "last_transition_time": since}
-            conditions = (*conditions, ended.model_copy(update=failed))
+        if has_ended(reset.phase) and ended is not None and ended.status is ConditionStatus.FALSE:
+            at = reset.finished_at or ended.last_transition_time
+            conditions = _with(conditions, FAILED, True, like=ended, at=at)
         kept = next((entry for entry in status.history if entry.id == reset.id), None)
         run = {name: getattr(reset, name) for name in RunStatus.model_fields}
         return OffsetResetStatus(
@@ -129,12 +130,22 @@ class _OffsetResets:
 
 _REQUESTERS: Final[Mapping[str, Requester]] = {POLICIES.kind: _Policies(), RESETS.kind: _OffsetResets()}
 
-REQUESTING: Final = tuple(requester.kind for requester in _REQUESTERS.values())
-"""The kinds that ask for resets."""
-
 
 def requester_of(body: Object) -> Requester:
     return _REQUESTERS[str(body["kind"])]
+
+
+def requesters(kube: Kube) -> list[Object]:
+    """All resources that ask for resets, as the API server has them."""
+    return [body for requester in _REQUESTERS.values() for body in kube.list(requester.kind)]
+
+
+def read_spec(body: Object) -> tuple[OffsetResetPolicySpec | None, str]:
+    """The spec, or what is wrong with it."""
+    try:
+        return requester_of(body).spec(body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
 
 
 def status_is_readable(body: Object) -> bool:
@@ -142,18 +153,20 @@ def status_is_readable(body: Object) -> bool:
     return has_readable_status(requester_of(body).status_model, body)
 
 
-def _history(reset: ResetStatus, digest: str | None) -> RunHistory:
-    plan = reset.plan
-    return RunHistory(
-        id=reset.id,
-        phase=reset.phase,
-        finished_at=reset.finished_at,
-        records_replayed=plan.records_replayed if plan is not None else None,
-        records_skipped=plan.records_skipped if plan is not None else None,
-        plan=plan.config_map if plan is not None else None,
-        digest=digest,
-    )
-
-
 def _renamed(condition: Condition, old: str, new: str) -> Condition:
     return condition.model_copy(update={"type": new}) if condition.type == old else condition
+
+
+def _with(
+    conditions: tuple[Condition, ...], condition_type: str, value: bool, *, like: Condition, at: datetime
+) -> tuple[Condition, ...]:
+    """``conditions`` with one that says the same as ``like`` does."""
+    return with_condition(
+        conditions,
+        condition_type,
+        value,
+        reason=like.reason,
+        message=like.message,
+        generation=like.observed_generation,
+        now=at,
+    )

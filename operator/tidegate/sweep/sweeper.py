@@ -30,7 +30,7 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.offset_reset.requesters import REQUESTING, requester_of, status_is_readable
+from tidegate.offset_reset.requesters import requester_of, requesters, status_is_readable
 from tidegate.reset.runs.request import run_uid
 from tidegate.reset.runs.seen import under_way
 from tidegate.service.metrics import Metrics
@@ -132,15 +132,13 @@ class Sweeper:
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()
         pauses = await in_thread(self._parts.executor, self._parts.kube.list, PAUSES)
-        requesters = [
-            body for kind in REQUESTING for body in await in_thread(self._parts.executor, self._parts.kube.list, kind)
-        ]
-        runs = ((uid_of(body), under_way(requester_of(body).status(body))) for body in requesters)
+        asking = await in_thread(self._parts.executor, requesters, self._parts.kube)
+        runs = ((uid_of(body), under_way(requester_of(body).status(body))) for body in asking)
         return There(
             pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
-            requesters=frozenset(uid_of(body) for body in requesters if _goes_through(body, live)),
+            requesters=frozenset(uid_of(body) for body in asking if _goes_through(body, live)),
             runs=frozenset(run_uid(uid, run.id) for uid, run in runs if run is not None),
-            unsure=frozenset(uid_of(body) for body in requesters if not status_is_readable(body)),
+            unsure=frozenset(uid_of(body) for body in asking if not status_is_readable(body)),
             backfills=backfills,
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.policy_world import CREATED, T0, FleetWorld, Killed, World
+from support.policy_world import CREATED, T0, FleetWorld, Killed, ResetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.errors import RunnerFailure
@@ -40,12 +40,20 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.executor.shutdown()
 
 
-def test_each_effect_follows_the_intent_that_names_it(world: World) -> None:
-    world.ask()
+@pytest.fixture(params=[World, ResetWorld])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Asked for by a policy, or by an `OffsetReset`."""
+    made: World = request.param(tmp_path)
+    yield made
+    made.executor.shutdown()
 
-    world.passes()
 
-    assert world.kube.log == [
+def test_each_effect_follows_the_intent_that_names_it(either: World) -> None:
+    either.ask()
+
+    either.passes()
+
+    assert either.kube.log == [
         "status Pending",
         "finalizer on",
         "create",
@@ -54,43 +62,43 @@ def test_each_effect_follows_the_intent_that_names_it(world: World) -> None:
         "status Succeeded 1",
         "finalizer off",
     ]
-    assert world.offset == 10
-    assert [h.reason for h in world.kube.happenings_of("p")] == ["Pending", "Planning", "Applying", "Succeeded"]
+    assert either.offset == 10
+    assert [h.reason for h in either.kube.happenings_of("p")] == ["Pending", "Planning", "Applying", "Succeeded"]
 
 
-def test_a_finished_reset_is_neither_written_nor_run_again(world: World) -> None:
-    world.ask()
-    world.passes()
-    written = len(world.kube.log)
-    world.kafka.commit_directly("payments", {T0: 70})
+def test_a_finished_reset_is_neither_written_nor_run_again(either: World) -> None:
+    either.ask()
+    either.passes()
+    written = len(either.kube.log)
+    either.kafka.commit_directly("payments", {T0: 70})
 
-    world.passes()
-    world.restart()
-    world.passes()
+    either.passes()
+    either.restart()
+    either.passes()
 
-    assert len(world.kube.log) == written
-    assert world.offset == 70
+    assert len(either.kube.log) == written
+    assert either.offset == 70
 
 
 @pytest.mark.parametrize("steps", range(8))
 def test_a_process_that_dies_before_any_write_or_effect_is_followed_by_one_that_ends_the_run_once(
-    world: World, steps: int
+    either: World, steps: int
 ) -> None:
-    world.ask()
-    world.kube.dies_in = steps
+    either.ask()
+    either.kube.dies_in = steps
     try:
-        world.passes()
+        either.passes()
         assert steps >= 7
     except Killed:
-        world.restart()
-    world.passes()
+        either.restart()
+    either.passes()
 
-    assert world.reset["phase"] == "Succeeded"
-    assert world.offset == 10
-    assert world.kube.log.count("create") == 1
-    reasons = [h.reason for h in world.kube.happenings_of("p")]
+    assert either.reset["phase"] == "Succeeded"
+    assert either.offset == 10
+    assert either.kube.log.count("create") == 1
+    reasons = [h.reason for h in either.kube.happenings_of("p")]
     assert reasons == ["Pending", "Planning", "Applying", "Succeeded"]
-    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+    assert not either.kube.get(either.kind, "ns", "p")["metadata"].get("finalizers")
 
 
 def test_no_job_is_started_before_its_connection_is_open(world: World) -> None:

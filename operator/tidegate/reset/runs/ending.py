@@ -24,7 +24,7 @@ from tidegate.reset.runs.reasons import (
 from tidegate.reset.runs.request import (
     Refusal,
 )
-from tidegate.reset.runs.seen import Seen, may_hold
+from tidegate.reset.runs.seen import Seen, history_entry, may_hold
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import (
     RESET,
@@ -36,7 +36,6 @@ from tidegate.resources.reset import (
     ResetSpec,
     ResetStatus,
     ResetWay,
-    RunHistory,
     StandstillStatus,
 )
 
@@ -137,17 +136,10 @@ def end(
     at = result.finished_at if result is not None else draft.seen.now
     draft.run(phase=phase, finished_at=at)
     reset = draft.status.reset
-    plan = reset.plan if reset is not None else None
-    digest = reset.digest if reset is not None else None
-    entry = RunHistory(
-        id=current.id,
-        phase=phase,
-        finished_at=at,
-        records_replayed=plan.records_replayed if plan is not None else None,
-        records_skipped=plan.records_skipped if plan is not None else None,
-        plan=plan.config_map if plan is not None else None,
-        digest=digest_of_end(digest, result) if digest is not None and result is not None else None,
-    )
+    if reset is None:
+        raise ValueError("there is no run to end")
+    digest = digest_of_end(reset.digest, result) if reset.digest is not None and result is not None else None
+    entry = history_entry(reset, digest)
     history = (entry, *(h for h in draft.status.history if h.id != current.id))[:MAX_HISTORY]
     draft.status = draft.status.model_copy(update={"history": history})
     kind = EventType.NORMAL if phase is ResetPhase.SUCCEEDED else EventType.WARNING

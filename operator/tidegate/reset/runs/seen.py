@@ -94,9 +94,14 @@ class Seen:
         return under_way(self.status)
 
 
+def has_ended(phase: ResetPhase | None) -> bool:
+    """Whether a run in this phase is over; ``None``: it was never told of."""
+    return phase is not None and Phase(phase.value).is_final
+
+
 def under_way(status: PolicyStatus) -> ResetStatus | None:
     reset = status.reset
-    if reset is None or reset.started_at is None or Phase(reset.phase.value).is_final:
+    if reset is None or reset.started_at is None or has_ended(reset.phase):
         return None
     return reset
 
@@ -114,7 +119,7 @@ def may_hold(current: ResetStatus) -> bool:
 def is_settled(status: PolicyStatus, wanted: ResetSpec | None) -> bool:
     """Whether this id has run to its end, by the status."""
     reset = status.reset
-    return reset is not None and wanted is not None and reset.id == wanted.id and Phase(reset.phase.value).is_final
+    return reset is not None and wanted is not None and reset.id == wanted.id and has_ended(reset.phase)
 
 
 def run_id_of(status: PolicyStatus, wanted: ResetSpec | None) -> str | None:
@@ -127,3 +132,17 @@ def run_id_of(status: PolicyStatus, wanted: ResetSpec | None) -> str | None:
 
 def history_of(status: PolicyStatus, run_id: str) -> RunHistory | None:
     return next((entry for entry in status.history if entry.id == run_id), None)
+
+
+def history_entry(reset: ResetStatus, digest: str | None) -> RunHistory:
+    """What is kept of a run that has ended. ``digest``: of how it ended."""
+    plan = reset.plan
+    return RunHistory(
+        id=reset.id,
+        phase=reset.phase,
+        finished_at=reset.finished_at,
+        records_replayed=plan.records_replayed if plan is not None else None,
+        records_skipped=plan.records_skipped if plan is not None else None,
+        plan=plan.config_map if plan is not None else None,
+        digest=digest,
+    )
