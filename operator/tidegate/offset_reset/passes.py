@@ -87,7 +87,7 @@ class ResetPasses:
         """One pass over the resource, with at most one effect, and what is ``beside`` its reset."""
         requester = requester_of(body)
         deleting = body["metadata"].get("deletionTimestamp")
-        if requester.kind == RESETS and not status_is_readable(body):
+        if requester.kind == RESETS and not status_is_readable(body) and not deleting:
             # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
             await self._tell_unreadable(body)
             return Pass(body, _UNREADABLE_AGAIN_S)
