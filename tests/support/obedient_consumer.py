@@ -25,7 +25,9 @@ _POLL_S = 0.05
 
 
 class ObedientConsumer:
-    """Joins at once and reads until it is closed. ``delivered``: offsets by partition, in order."""
+    """Joins at once and reads until it is closed. ``delivered``: offsets by partition, in order. While ``obeys`` is not
+    set it reads on and acks nothing, so that whoever closes its gates waits for it.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str, control_topic: str, **settings: Any) -> None:
         self.group = group
@@ -46,6 +48,8 @@ class ObedientConsumer:
         )
         self._said: dict[TopicPartition, int] = {}
         """Epochs of the closed gates that were acked; −1: open."""
+        self.obeys = threading.Event()
+        self.obeys.set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read)
         self._consumer.subscribe([topic], on_assign=lambda *_: self._said.clear())
@@ -70,7 +74,8 @@ class ObedientConsumer:
     def _read(self) -> None:
         with closing(self._client), closing(self._consumer):
             while not self._stop.is_set():
-                self._obey(self._client.control.read())
+                if self.obeys.is_set():
+                    self._obey(self._client.control.read())
                 message = self._consumer.poll(_POLL_S)
                 if message is None or message.error() is not None:
                     continue
