@@ -6,7 +6,8 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -31,9 +32,11 @@ from tidegate.control.records import (
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import Fenced, Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client import fenced_writer
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import FencedWriter
 
 GROUP = "payments"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -51,6 +54,10 @@ class World(Protocol):
 
     def another(self) -> ControlTopics:
         """Another client of the same topics."""
+        ...
+
+    def process_of(self, operator: str) -> ControlTopics:
+        """Another process of this operator."""
         ...
 
     def ack(self, partition: TopicPartition, ack: Ack) -> None: ...
@@ -77,6 +84,9 @@ class FakeWorld:
 
     def another(self) -> FakeControlTopics:
         return FakeControlTopics(self._topics)
+
+    def process_of(self, operator: str) -> FakeControlTopics:
+        return FakeControlTopics(self._topics, operator)
 
     def ack(self, partition: TopicPartition, ack: Ack) -> None:
         self._control.ack(GROUP, partition.topic, partition.partition, ack)
@@ -105,7 +115,10 @@ class RealWorld:
         return self._control
 
     def another(self) -> ControlTopics:
-        client = KafkaClient(Connection(self.bootstrap, control_topic=self.name))
+        return self.process_of("")
+
+    def process_of(self, operator: str) -> ControlTopics:
+        client = KafkaClient(Connection(self.bootstrap, control_topic=self.name), operator)
         self._clients.append(client)
         return client.control
 
@@ -306,6 +319,145 @@ def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
     speaker.join()
     assert gates.acked(GROUP, P0) is not None
     assert time.monotonic() - began < 10
+
+
+# --- processes of one operator ----------------------------------------------------------------------------------------
+
+
+def test_a_process_that_comes_back_after_another_took_over_writes_nothing_any_more(world: World) -> None:
+    held = key(P0)
+    earlier = world.process_of("uid-1")
+    earlier.ensure()
+    epochs = earlier.hold({held: Hold("INC-4711")})
+    assert earlier.read().holds[held].epoch == epochs[held]
+
+    later = world.process_of("uid-1")
+    later.ensure()
+
+    with pytest.raises(Fenced):
+        earlier.release([held])
+    with pytest.raises(Fenced):
+        earlier.hold({held: Hold("an old reason"), key(P1): Hold()})
+    with pytest.raises(Fenced):
+        earlier.write_clock()
+    with pytest.raises(Fenced):
+        earlier.ensure()
+    for reader in (later, earlier, world.control, world.another()):
+        gates = reader.read()
+        assert {k: (h.epoch, h.hold.reason) for k, h in gates.holds.items()} == {held: (epochs[held], "INC-4711")}
+    later.release([held])
+    assert not world.control.read().holds
+
+
+def test_processes_of_other_operators_and_runs_go_on(world: World) -> None:
+    first, second = world.process_of("uid-1"), world.process_of("uid-2")
+    first.ensure()
+    second.ensure()
+    world.process_of("uid-3").ensure()
+
+    first.hold({key(P0, "first"): Hold()})
+    second.hold({key(P0, "second"): Hold()})
+    world.control.hold({key(P0, "a run's"): Hold()})
+
+    assert {k.holder for k in world.another().read().holds} == {"first", "second", "a run's"}
+
+
+def test_an_operator_writes_all_that_others_do(world: World) -> None:
+    operator = world.process_of("uid-1")
+    operator.ensure()
+    first = operator.hold({key(P0): Hold("", 0)})
+    assert first[key(P0)] > 0
+    many = {PartitionKey(f"topic-{n % 100}", "id", n // 100): PartitionSeen(initial=True) for n in range(12_000)}
+    operator.write_partitions(many)
+    began_ms = operator.write_clock()
+    operator.claim(ClaimKey(GROUP, "a"), claim_of("a"))
+
+    gates = world.another().read()
+
+    assert gates.holds[key(P0)].epoch == first[key(P0)]
+    assert gates.partitions == many
+    assert gates.clock_ms == began_ms
+    assert [c.claim.run for c in gates.claims.queue(GROUP)] == ["a"]
+    operator.withdraw([ClaimKey(GROUP, "a")])
+    assert turns(world.control) == []
+    with pytest.raises(Refused):
+        operator.hold({key(P0): Hold("r" * 1025)})
+    world.lose()
+    with pytest.raises(Unavailable):
+        operator.hold({key(P0): Hold()})
+    operator.ensure()
+    operator.hold({key(P1): Hold()})
+    assert list(world.another().read().holds) == [key(P1)]
+
+
+def test_an_earlier_process_that_stops_in_the_middle_of_a_write_has_written_nothing(
+    real: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has appended its records and freezes before it commits them; meanwhile another process takes over."""
+    held = key(P0)
+    earlier, later = real.process_of("uid-1"), real.process_of("uid-1")
+    earlier.ensure()
+    epochs = earlier.hold({held: Hold()})
+    thawed, frozen = threading.Event(), threading.Event()
+    commit = FencedWriter._end
+
+    def freeze(writer: FencedWriter, *args: Any, **kwargs: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            frozen.set()
+            assert thawed.wait(60)
+        commit(writer, *args, **kwargs)
+
+    monkeypatch.setattr(FencedWriter, "_end", freeze)
+    with ThreadPoolExecutor(1) as process:
+        releasing = process.submit(earlier.release, [held])
+        assert frozen.wait(30)
+        later.ensure()
+        before = later.read().holds[held].epoch
+        thawed.set()
+        with pytest.raises(Fenced):
+            releasing.result(60)
+
+    assert before == epochs[held]
+    assert real.control.read().holds[held].epoch == epochs[held]
+    assert list(real.another().read().holds) == [held]
+
+
+def test_a_process_whose_transaction_the_brokers_have_ended_goes_on(
+    real: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They raise the epoch at the time-out as they do for another process; that there is none is told by how far."""
+    monkeypatch.setattr(fenced_writer, "LASTS_S", 0.5)
+    operator = real.process_of("uid-1")
+    operator.ensure()
+    commit = FencedWriter._end
+    ended: list[bool] = []
+
+    def late(writer: FencedWriter, *args: Any, **kwargs: Any) -> None:
+        if not ended:
+            ended.append(True)
+            until(lambda: is_ended(real), "the brokers have ended the transaction", pause_s=0.5)
+        commit(writer, *args, **kwargs)
+
+    monkeypatch.setattr(FencedWriter, "_end", late)
+
+    epochs = operator.hold({key(P0): Hold()})
+
+    assert ended
+    assert real.control.read().holds[key(P0)].epoch == epochs[key(P0)]
+
+
+def is_ended(real: RealWorld) -> bool:
+    """Whether no transaction is open on the control topic."""
+    consumers = [
+        Consumer({"bootstrap.servers": real.bootstrap, "group.id": "contract", "isolation.level": level})
+        for level in ("read_committed", "read_uncommitted")
+    ]
+    try:
+        partition = ClientTopicPartition(real.name, 0)
+        return len({c.get_watermark_offsets(partition, timeout=10)[1] for c in consumers}) == 1
+    finally:
+        for consumer in consumers:
+            consumer.close()
 
 
 # --- what discovery writes --------------------------------------------------------------------------------------------

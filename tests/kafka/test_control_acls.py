@@ -37,6 +37,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import control_transactional_id
 from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
@@ -88,6 +89,7 @@ class Stage:
     def named(self, text: str) -> str:
         words = {"T": self.control, "T_acks": self.acks, "G": self.group, "O": self.topic}
         words |= {f"tidegate.G{end}": f"tidegate.{self.group}{end}" for end in ("", ".starts")}
+        words["tidegate.control/"] = control_transactional_id("uid", self.control)
         return words.get(text, text)
 
     def make_control_topics(self) -> KafkaClient:
@@ -120,7 +122,7 @@ class Stage:
             transaction.send(self.group, {self.partition: 0})
             transaction.commit()
 
-    def user(self, *rights: Right) -> tuple[KafkaClient, Live]:
+    def user(self, *rights: Right, operator: str = "") -> tuple[KafkaClient, Live]:
         name = self._unique("user")
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         made = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, PASSWORD.encode())])
@@ -150,11 +152,11 @@ class Stage:
             ),
             control_topic=self.control,
         )
-        client = self._opened(connection)
+        client = self._opened(connection, operator)
         return client, Live("uid", "ns", "kafka", "", connection, None, {}, AllowSpec(), client)
 
-    def _opened(self, connection: Connection) -> KafkaClient:
-        client = KafkaClient(connection)
+    def _opened(self, connection: Connection, operator: str = "") -> KafkaClient:
+        client = KafkaClient(connection, operator)
         self.closing.callback(client.close)
         return client
 
@@ -199,6 +201,7 @@ CONTROL = tuple(
     for name in ("T", "T_acks")
     for operation in ("Create", "DescribeConfigs", "Read", "Write")
 )
+FENCING = Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.control/")
 KEEPING = (
     Right("Read", GROUP, "G"),
     Right("Read", TOPIC, "O"),
@@ -209,7 +212,7 @@ KEEPING = (
 
 
 def test_the_documented_rights_are_enough(stage: Stage) -> None:
-    kafka, _ = stage.user(*CONTROL, *KEEPING)
+    kafka, _ = stage.user(*CONTROL, FENCING, *KEEPING, operator="uid")
 
     for act in ACTS.values():
         act(stage, kafka)
@@ -229,6 +232,8 @@ def test_the_documented_rights_are_enough(stage: Stage) -> None:
         (Right("Read", TOPIC, "T_acks"), "", "read holds and acks"),
         (Right("Write", TOPIC, "T"), "", "close a gate"),
         (Right("Write", TOPIC, "T_acks"), "", "take back stale acks"),
+        (FENCING, "", "check control topics"),
+        (FENCING, "", "close a gate"),
         (Right("Read", GROUP, "G"), "", "describe the group"),
         (Right("Read", GROUP, "G"), "", "read its offsets"),
         (Right("Read", GROUP, "G"), "Describe", "give a start"),
@@ -249,10 +254,10 @@ def test_a_missing_right_is_named_and_what_grants_it(missing: Right, left: str, 
         stage.ack(epoch=99 if act == "take back stale acks" else 0)
     if act in ("keep an offset", "read the offsets' log"):
         stage.commit()
-    rights = [right for right in (*CONTROL, *KEEPING) if right != missing]
+    rights = [right for right in (*CONTROL, FENCING, *KEEPING) if right != missing]
     if left:
         rights.append(Right(left, missing.kind, missing.name))
-    kafka, live = stage.user(*rights)
+    kafka, live = stage.user(*rights, operator="uid")
 
     for _ in range(2):  # and not only the first time
         with pytest.raises(NotAuthorized) as caught:

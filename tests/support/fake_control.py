@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ from tidegate.control.records import (
     encode_key,
     encode_value,
 )
-from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, Refused, Unavailable
 
 
 @dataclass
@@ -42,6 +43,8 @@ class FakeTopics:
     heard: bool = False
     unreadable: int = 0
     complaints: tuple[str, ...] = ()
+    epochs: Counter[str] = field(default_factory=Counter)
+    """How many processes of an operator have taken over so far."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     version: int = 0
     """Counts every change, so that a reader can wait for one."""
@@ -53,12 +56,13 @@ class FakeControlTopics:
     `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
     is set. `writes` lists what was written through this client: ("hold", "release", "partition", "clock", "claim" or
     "withdraw", key).
-    `now_ms` is the broker's clock.
+    `now_ms` is the broker's clock. `operator`: as whose newest process it writes; empty: as nobody's.
     """
 
     def __init__(
         self,
         topics: FakeTopics | None = None,
+        operator: str = "",
         *,
         sleep: Callable[[float], None] = time.sleep,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -68,6 +72,9 @@ class FakeControlTopics:
         self.writes: list[tuple[str, Key]] = []
         self._sleep = sleep
         self._now_ms = now_ms
+        self._operator = operator
+        self._epoch = 0
+        """Among the operator's processes; 0: it has not taken over yet."""
         self._seen = 0
         self._exist = False
 
@@ -114,6 +121,7 @@ class FakeControlTopics:
         self._answer()
         with self.topics.lock:
             self.topics.control_exists = self.topics.acks_exist = True
+            self._check_epoch()
             return self.topics.complaints
 
     def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
@@ -193,7 +201,16 @@ class FakeControlTopics:
         if records and not self.topics.control_exists:
             raise Unavailable(f"write {records} record(s): there is no such topic")
 
+    def _check_epoch(self) -> None:
+        """Take over, or be told that a later process has."""
+        if self._operator and not self._epoch:
+            self.topics.epochs[self._operator] += 1
+            self._epoch = self.topics.epochs[self._operator]
+        if self._epoch != self.topics.epochs[self._operator]:
+            raise Fenced("write a record: another process of this operator writes the control topic now")
+
     def _append(self, what: str, key: Key, value: Value, at_ms: int | None = None) -> int:
+        self._check_epoch()
         offset = self.topics.end
         self.topics.end += 1
         self.topics.version += 1

@@ -291,7 +291,8 @@ class ControlLink:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
+                # What an operator could not commit, because another one had taken over, is not there.
+                "isolation.level": "read_committed",
                 "allow.auto.create.topics": False,
                 "enable.partition.eof": True,
                 "fetch.error.backoff.ms": 100,

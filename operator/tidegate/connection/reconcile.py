@@ -67,7 +67,8 @@ class Parts:
     live: LiveConnections
     topics: TopicsOfConnections
     observer: Observer
-    open_kafka: Callable[[Connection], Kafka]
+    open_kafka: Callable[[Connection, str], Kafka]
+    """With the connection's uid, by which a new process of the operator fences an earlier one."""
     executor: Executor
     patient_executor: Executor
     clock: Clock
@@ -165,7 +166,7 @@ class ConnectionReconciler:
             return
         folder = await in_thread(self._parts.executor, parts.files.put, uid, contents)
         connection = connection_in(spec, folder)
-        kafka = await in_thread(self._parts.executor, parts.open_kafka, connection)
+        kafka = await in_thread(self._parts.executor, parts.open_kafka, connection, uid)
         parts.live.put(
             Live(
                 uid=uid,

@@ -13,7 +13,12 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKe
 
 
 class ControlTopics(Protocol):
-    """The control topic and its ack topic on one cluster."""
+    """The control topic and its ack topic on one cluster.
+
+    A client may be a process of an operator. Of an operator's processes only the newest writes: ``ensure`` takes over
+    from earlier ones, as does the first write where that was not called. From then on their writes, and ``ensure``,
+    change nothing and raise ``Fenced``, for good; reading goes on.
+    """
 
     @property
     def exist(self) -> bool:

@@ -59,15 +59,19 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class KafkaClient:
     """Implements ``tidegate.cluster.Kafka``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Raises ``BadConnection`` for settings that either client library refuses."""
+    def __init__(self, connection: Connection, operator: str = "") -> None:
+        """``operator``: the uid of the KafkaConnection, for an operator that reconciles it: of its processes only the
+        newest may write the control topic (``tidegate.control.ports``). Empty for runs and commands.
+
+        Raises ``BadConnection`` for settings that either client library refuses.
+        """
         _try_settings(connection)
         self._connection = connection
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
         self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
-        self._control = KafkaControlTopics(connection, self._wire, self._log_offsets)
+        self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator)
         self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
         probe = KafkaProbe(
             connection.control_topic,

@@ -29,7 +29,8 @@ from tidegate.kafka_client.cluster_requests import create_topics, describe_topic
 from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.control_description import describe_existing, topic_facts
 from tidegate.kafka_client.control_reader import ControlReader
-from tidegate.kafka_client.control_writer import ControlWriter, encoded
+from tidegate.kafka_client.control_writer import Appended, ControlWriter, encoded
+from tidegate.kafka_client.fenced_writer import FencedWriter
 from tidegate.kafka_client.log_offsets import LogOffsets
 from tidegate.kafka_client.wire import Wire
 
@@ -44,7 +45,8 @@ _TOPIC_ALREADY_EXISTS: Final = 36
 class KafkaControlTopics:
     """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets) -> None:
+    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets, operator: str = "") -> None:
+        """``operator``: as whose newest process it writes, see ``control_transactional_id``; empty: as nobody's."""
         self._connection = connection
         self._wire = wire
         self._names = (connection.control_topic, acks_topic(connection.control_topic))
@@ -53,6 +55,7 @@ class KafkaControlTopics:
         self._write_lock = threading.Lock()
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
         self._writer = ControlWriter(connection, self._names, wire)
+        self._fenced = FencedWriter(wire, self._names[0], operator) if operator else None
 
     @property
     def exist(self) -> bool:
@@ -66,6 +69,8 @@ class KafkaControlTopics:
         with self._lock, self._write_lock:
             self._reader.close()
             self._writer.close()
+            if self._fenced is not None:
+                self._fenced.close()
 
     # --- the topics ---------------------------------------------------------------------------------------------------
 
@@ -76,6 +81,9 @@ class KafkaControlTopics:
             if missing:
                 self._create(missing)
                 facts = self._described_facts()
+            if self._fenced is not None:
+                with self._write_lock:
+                    self._fenced.take_over()
             self._forget_stale_acks()
             return complaints(*(facts[name] for name in self._names))
 
@@ -114,11 +122,16 @@ class KafkaControlTopics:
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
         records = dict(encoded(key, hold) for key, hold in holds.items())
         with self._write_lock:
-            appended = self._writer.write(self._names[0], records)
+            appended = self._append(records)
             # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
             first = [key for key, at in appended.items() if at.offset == 0]
-            appended |= self._writer.write(self._names[0], {key: records[key] for key in first})
+            appended |= self._append({key: records[key] for key in first})
         return {key: appended[encode_key(key)].offset for key in holds}
+
+    def _append(self, records: Mapping[bytes, bytes | None]) -> dict[bytes, Appended]:
+        if self._fenced is not None:
+            return self._fenced.write(records)
+        return self._writer.write(self._names[0], records)
 
     def release(self, keys: Iterable[HoldKey]) -> None:
         self._take_back(keys)
@@ -127,7 +140,7 @@ class KafkaControlTopics:
         tombstones = dict(encoded(key, None) for key in keys)
         with self._write_lock:
             if self._names[0] in describe_existing(self._wire, self._names):
-                self._writer.write(self._names[0], tombstones)
+                self._append(tombstones)
 
     def claim(self, key: ClaimKey, claim: Claim) -> None:
         record = dict([encoded(key, claim)])
@@ -137,7 +150,7 @@ class KafkaControlTopics:
                 raise Refused(
                     f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one"
                 )
-            [appended] = self._writer.write(self._names[0], record).values()
+            [appended] = self._append(record).values()
         if appended.at_ms is None:
             raise Refused(f"claim group {key.group}: {self._without_clock}")
 
@@ -152,12 +165,12 @@ class KafkaControlTopics:
         left = iter([encoded(key, seen) for key, seen in records.items()])
         while some := dict(islice(left, _WRITTEN_AT_ONCE)):
             with self._write_lock:
-                self._writer.write(self._names[0], some)
+                self._append(some)
 
     def write_clock(self) -> int:
         key = encode_key(ClockKey())
         with self._write_lock:
-            at_ms = self._writer.write(self._names[0], {key: CLOCK_VALUE})[key].at_ms
+            at_ms = self._append({key: CLOCK_VALUE})[key].at_ms
         if at_ms is None:
             raise Refused(f"read the broker's clock: {self._without_clock}")
         return at_ms

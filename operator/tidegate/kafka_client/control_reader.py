@@ -113,7 +113,8 @@ class ControlReader:
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "earliest",
-                    "isolation.level": "read_uncommitted",
+                    # What a fenced operator could not commit is not there.
+                    "isolation.level": "read_committed",
                     "allow.auto.create.topics": False,
                     "fetch.wait.max.ms": 500,
                     "fetch.error.backoff.ms": 50,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,7 +16,9 @@ from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Fenced
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import FencedWriter
 from tidegate_agent import control
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition
@@ -153,3 +159,37 @@ def test_what_is_said_of_ages_is_read_from_the_start_and_outlives_the_topic(scen
     assert last.discovered == first.discovered
     assert last.clock is not None
     assert last.clock.broker_ms >= broker_ms
+
+
+def test_what_a_process_of_the_operator_could_not_commit_opens_no_gate(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It freezes once it has appended its release; meanwhile another process takes over."""
+    earlier, later = (KafkaClient(Connection(scene.bootstrap, control_topic=scene.topic), "uid") for _ in range(2))
+    thawed, frozen = threading.Event(), threading.Event()
+    commit = FencedWriter._end
+
+    def freeze(writer: FencedWriter, *args: Any, **kwargs: Any) -> None:
+        frozen.set()
+        assert thawed.wait(WITHIN_S)
+        commit(writer, *args, **kwargs)
+
+    with closing(earlier), closing(later), ThreadPoolExecutor(1) as process:
+        earlier.control.ensure()
+        with monkeypatch.context() as frozen_process:
+            frozen_process.setattr(FencedWriter, "_end", freeze)
+            releasing = process.submit(earlier.control.release, [KEY])
+            assert frozen.wait(WITHIN_S)
+        later.control.ensure()
+        thawed.set()
+        with pytest.raises(Fenced):
+            releasing.result(WITHIN_S)
+        before = scene.gate()
+        ticket = scene.link.ask()
+        scene.until(lambda: scene.link.known.answered >= ticket, "the topic is read to its end")
+        after = scene.gate()
+        later.control.release([KEY])
+        scene.until(lambda: scene.gate() is None, "it is open")
+
+    assert before is not None
+    assert after == before

@@ -60,7 +60,7 @@ class World:
         )
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
 
-    def _open(self, connection: Connection) -> FakeKafka:
+    def _open(self, connection: Connection, _uid: str) -> FakeKafka:
         return self.opens(connection)
 
     def _looked(self, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
