@@ -34,8 +34,9 @@ from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka_client import fenced_writer
+from tidegate.kafka_client import control_reader, fenced_writer
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.control import KafkaControlTopics
 from tidegate.kafka_client.fenced_writer import FencedWriter
 
 GROUP = "payments"
@@ -726,16 +727,17 @@ def test_the_topics_are_made_as_they_have_to_be(real: RealWorld) -> None:
 
 
 def test_topics_that_others_made_wrongly_are_named_with_what_mends_them(real: RealWorld) -> None:
-    real.create(real.name, {"cleanup.policy": "delete"}, partitions=2)
+    real.create(real.name, {"cleanup.policy": "delete", "delete.retention.ms": "60000"}, partitions=2)
     real.create(acks_topic(real.name), {"cleanup.policy": "compact,delete"})
 
     found = real.control.ensure()
 
-    assert len(found) == 4
+    assert len(found) == 5
     text = "\n".join(found)
     assert f"{real.name} has 2 partitions" in text
     assert f"--entity-name {real.name} --add-config cleanup.policy=compact" in text
     assert f"--entity-name {real.name} --add-config message.timestamp.type=LogAppendTime" in text
+    assert f"--entity-name {real.name} --add-config delete.retention.ms=7200000" in text
     assert f"--entity-name {acks_topic(real.name)} --add-config cleanup.policy=compact" in text
 
 
@@ -777,6 +779,23 @@ def test_a_control_topic_that_somebody_else_made_anew_is_read_from_its_start(rea
     epoch = real.control.hold({key(P1): Hold()})[key(P1)]
     assert epoch == 1
     assert list(real.control.read().holds) == [key(P1)]
+
+
+def test_topics_that_nobody_read_for_long_are_read_from_their_start(
+    real: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tombstone of a hold may be gone by then."""
+    real.control.ensure()
+    kept = real.control.hold({key(P0): Hold()})
+    client = real.another()
+    assert isinstance(client, KafkaControlTopics)
+    client.read()
+    client._reader._gates.take(key(P1), Hold("released since"), 1)
+    assert set(client.read().holds) == {key(P0), key(P1)}
+
+    monkeypatch.setattr(control_reader, "REREAD_AFTER_S", 0.0)
+
+    assert {k: held.epoch for k, held in client.read().holds.items()} == kept
 
 
 def test_a_compacted_control_topic_is_read_to_its_end(real: RealWorld) -> None:

@@ -41,9 +41,23 @@ _ABSENT_LOOK_S: Final = 1.0
 _REBUILT_S: Final = 10.0
 """How long a control topic that was lost is waited for, to be written anew by those who hold gates: gates that were
 closed stay so, and what was never read stays unread."""
+_AWAY_S: Final = 3600.0
+"""After how long without having read to its end the topic is read from its start: tombstones may be gone that would
+have opened gates. The brokers keep them for at least twice as long (``delete.retention.ms``)."""
 _RETRY_S: Final = 0.5
 _POLL_S: Final = 0.5
 _BATCH: Final = 500
+
+
+def _instant() -> tuple[float, float]:
+    """Now, by two clocks of this machine (seconds): one of them stands while a virtual machine is suspended, the other
+    may be set."""
+    return time.monotonic(), time.time()
+
+
+def _passed(since: tuple[float, float]) -> float:
+    """How long ago that was: too long costs a reading of the topic, too short a gate that never opens."""
+    return max(now - then for now, then in zip(_instant(), since, strict=True))
 
 
 def _clock(message: Any, *, is_live: bool) -> Clock | None:
@@ -71,10 +85,14 @@ class ControlLink:
         self._named: dict[str, int] = {}
         """Topics whose ids are asked for, with the newest question."""
         self._wanted: Topic | None = None
-        self._reading = ""
-        """The id of the topic that ``_position`` and ``_table`` are of."""
-        self._published = ""
-        """The id of the topic that ``known`` is of."""
+        self._round = 0
+        """Counts how often the topic has to be read from its start although it is the same."""
+        self._reading = ("", 0)
+        """The id of the topic that ``_position`` and ``_table`` are of, and the round."""
+        self._published = ("", 0)
+        """The same of ``known``."""
+        self._current: tuple[float, float] | None = None
+        """The newest time as of which what was read is known to have no gaps."""
         self._doubted = False
         self._position = -1
         self._table = GateTable()
@@ -209,6 +227,7 @@ class ControlLink:
             self._acks.poll(0.02 if outstanding else 0)
             if asked == answered and not doubted and time.monotonic() < next_look:
                 continue
+            looked = _instant()
             try:
                 topic = self._look(admin)
                 is_lost = self._is_lost(admin, topic)
@@ -228,10 +247,13 @@ class ControlLink:
                 continue
             with self._changed:
                 self._wanted = topic
+                if self._current is None or _passed(self._current) > _AWAY_S:
+                    self._round += self._current is not None
+                    self._current = looked
                 self._changed.notify_all()
                 read = self._changed.wait_for(self._is_wanted_read, REQUEST_S)
             if read:
-                answered = asked
+                answered, self._current = asked, looked
                 self._publish(answered=asked, **self._identified(admin, asked))
                 self._troubles.over("reach", f"control topic {self._topic} is read again")
                 self._troubles.over("gone", f"there is a control topic {self._topic} again: it was read from its start")
@@ -276,7 +298,7 @@ class ControlLink:
     def _is_wanted_read(self) -> bool:
         wanted = self._wanted
         return self._stopped or (
-            wanted is not None and self._published == wanted.topic_id and self._position >= wanted.end
+            wanted is not None and self._published == (wanted.topic_id, self._round) and self._position >= wanted.end
         )
 
     # The reader: takes records.
@@ -300,22 +322,30 @@ class ControlLink:
             },
             logger=client_log(),
         )
-        reading = ""
+        reading: tuple[str, int] | None = None
+        with self._changed:
+            # Begun again after a failure, the same topic is read from its start.
+            self._round += self._reading[0] != ""
         try:
             while not self._stopped:
-                wanted = self._wanted
-                if wanted is not None and wanted.topic_id != reading:
-                    reading = wanted.topic_id
+                wanted = self._wanted_reading()
+                if wanted is not None and wanted != reading:
+                    reading = wanted
                     consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
                     with self._changed:
-                        self._table, self._position, self._reading = GateTable(), 0, reading
+                        self._table = GateTable(self._table if reading[0] == self._reading[0] else None)
+                        self._position, self._reading = 0, reading
                         self._was_at_end = False
                     self._take([])
                 first = consumer.poll(_POLL_S)
-                if first is not None and self._wanted is not None and self._wanted.topic_id == reading:
+                if first is not None and self._wanted_reading() == reading:
                     self._take([first, *consumer.consume(_BATCH, 0)])
         finally:
             consumer.close()
+
+    def _wanted_reading(self) -> tuple[str, int] | None:
+        with self._changed:
+            return None if self._wanted is None else (self._wanted.topic_id, self._round)
 
     def _take(self, messages: list[Any]) -> None:
         position, was_at_end = self._position, self._was_at_end
@@ -351,9 +381,11 @@ class ControlLink:
                     self._clock = _clock(message, is_live=was_at_end or message.offset() >= end)
         with self._changed:
             self._position = position
-            is_new = self._published != self._reading
-            if is_new and (self._wanted is None or position < self._wanted.end):
-                return  # before its end is reached, holds would seem to be released
+            is_new = self._published[0] != self._reading[0]
+            if self._published != self._reading:
+                if self._wanted is None or position < self._wanted.end:
+                    return  # before its end is reached, holds would seem to be released
+                self._table.read_to_end(position - 1)
             self._published = self._reading
             if is_new:
                 # Their epochs are of the earlier topic; 0 is nobody's.

@@ -64,19 +64,25 @@ class Known:
 
 
 class GateTable:
-    """All holds of one control topic, fed with its records in order."""
+    """All holds of one control topic, fed with its records in order.
 
-    def __init__(self) -> None:
+    ``before``: what an earlier reading of the same topic had come to, where it is read from its start again.
+    """
+
+    def __init__(self, before: GateTable | None = None) -> None:
         self._holds: dict[tuple[str, Partition], dict[str, tuple[int, Hold]]] = {}
         self._gates: dict[tuple[str, Partition], Gate] = {}
-        self._moved: dict[tuple[str, Partition], int] = {}
+        self._moved: dict[tuple[str, Partition], int] = dict(before._moved) if before is not None else {}
+        self._closed_before: frozenset[tuple[str, Partition]] = frozenset()
+        if before is not None:
+            self._closed_before = before._closed_before | before._gates.keys()
 
     def take(self, key: Key, value: Value, offset: int) -> bool:
         """One record at its offset; whether a gate changed. Kinds that are not holds are passed over."""
         if not isinstance(key, HoldKey):
             return False
         where = (key.group, Partition(key.topic, key.partition))
-        self._moved[where] = offset
+        self._moved[where] = max(offset, self._moved.get(where, -1))
         holds = dict(self._holds.get(where, {}))
         if isinstance(value, Hold):
             holds[key.holder] = (offset, value)
@@ -88,6 +94,12 @@ class GateTable:
         else:
             del self._holds[where], self._gates[where]
         return True
+
+    def read_to_end(self, offset: int) -> None:
+        """The topic was read from its start up to this offset. Gates that were closed before and are not now have been
+        opened by records that are gone from the log."""
+        self._moved.update(dict.fromkeys(self._closed_before - self._gates.keys(), offset))
+        self._closed_before = frozenset()
 
     def gates(self) -> Mapping[tuple[str, Partition], Gate]:
         """The closed gates as they are now; later records do not change the result."""

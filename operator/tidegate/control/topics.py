@@ -8,11 +8,19 @@ from typing import Final
 
 ACKS_SUFFIX: Final = "_acks"
 
+_DELETE_RETENTION: Final = "delete.retention.ms"
+
+REREAD_AFTER_S: Final = 3600.0
+"""Who has not read a topic to its end for so long reads it from its start: tombstones may be gone by then."""
+
+LEAST_DELETE_RETENTION_MS: Final = 7_200_000
+"""How long the control topic has to keep tombstones: longer than readers may be away, by clocks that may be set."""
+
 CONTROL_CONFIG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 ACKS_CONFIG: Final = {"cleanup.policy": "compact"}
 EXTRA_CONFIG: Final = {
-    # A tombstone is seen by whoever reads the topic within a day; who comes later finds no hold at all.
-    "delete.retention.ms": "86400000",
+    # A tombstone is seen by whoever reads the topic within a day; who was away for longer reads it from its start.
+    _DELETE_RETENTION: "86400000",
     # Small segments, or compaction never begins on a topic with so little in it.
     "segment.ms": "3600000",
     "min.cleanable.dirty.ratio": "0.1",
@@ -61,4 +69,11 @@ def complaints(control: TopicFacts, acks: TopicFacts) -> tuple[str, ...]:
                     f"topic {topic.name} has {name}={actual or '(none)'}: kafka-configs --alter --entity-type topics "
                     f"--entity-name {topic.name} --add-config {name}={value}"
                 )
+    kept_ms = control.config.get(_DELETE_RETENTION, "")
+    if kept_ms.isdecimal() and int(kept_ms) < LEAST_DELETE_RETENTION_MS:
+        found.append(
+            f"topic {control.name} has {_DELETE_RETENTION}={kept_ms}, so that agents may miss a release: kafka-configs "
+            f"--alter --entity-type topics --entity-name {control.name} --add-config "
+            f"{_DELETE_RETENTION}={LEAST_DELETE_RETENTION_MS}"
+        )
     return tuple(found)

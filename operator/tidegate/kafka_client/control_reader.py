@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from tidegate.control.acks import Acks
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey, Unreadable, decode
+from tidegate.control.topics import REREAD_AFTER_S
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
@@ -48,6 +49,8 @@ class ControlReader:
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
         self._next: dict[tuple[str, int], int] = {}
+        self._current_s = 0.0
+        """As of when both topics were read to their ends (monotonic seconds)."""
         self._end = 0
         """The control topic's log end offset, as it was at some time before now."""
         self._gates = Gates()
@@ -84,6 +87,9 @@ class ControlReader:
         """
         if self._closed:
             raise Unavailable(f"read topic {self._names[0]}: the connection was closed")
+        now_s = time.monotonic()
+        if now_s - self._current_s > REREAD_AFTER_S:
+            self._forget()
         described = describe_existing(self._wire, self._names)
         ids = tuple(topic_id(described[n]) if n in described else "" for n in self._names)
         if ids != self._ids:
@@ -94,6 +100,7 @@ class ControlReader:
             self._catch_up(self._consumer, wait_s)
         elif wait_s > 0:
             time.sleep(min(wait_s, _POLL_S))
+        self._current_s = now_s
 
     def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Read from the start whatever topics there are: they were created, or deleted and created anew."""
