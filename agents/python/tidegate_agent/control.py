@@ -26,9 +26,9 @@ from confluent_kafka.cimpl import (
 
 from tidegate_agent.ack_writer import AckWriter
 from tidegate_agent.ages import Clock, PartitionTable
-from tidegate_agent.gates import Gate, GateTable, Known, Partition
+from tidegate_agent.gates import Gate, GateTable, Known, LimitGate, Partition
 from tidegate_agent.own_clients import client_log, plain
-from tidegate_agent.records import ClockKey, HoldKey, PartitionKey, Unreadable, decode
+from tidegate_agent.records import ClockKey, HoldKey, LimitKey, PartitionKey, Unreadable, decode
 from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, unless_absent
 from tidegate_agent.troubles import Troubles
 
@@ -101,6 +101,8 @@ class ControlLink:
         self._was_at_end = False
         self._kept: dict[tuple[str, Partition], Gate] = {}
         """Gates that were closed by an earlier control topic, and of which this one has not spoken yet."""
+        self._kept_limits: dict[tuple[str, Partition], LimitGate] = {}
+        """The same of limits."""
         self._kept_until = 0.0
         self._lost_at: float | None = None
         """When the control topic was found lost before anything of it had been read."""
@@ -220,7 +222,7 @@ class ControlLink:
             with self._changed:
                 asked, outstanding = self._asked, self._acks.outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    until = min(next_look, self._kept_until) if self._kept else next_look
+                    until = min(next_look, self._kept_until) if self._kept or self._kept_limits else next_look
                     self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
             self._let_go_of_kept()
@@ -374,6 +376,8 @@ class ControlLink:
                 self._table.take(key, value, message.offset())
                 if isinstance(key, HoldKey):
                     self._kept.pop((key.group, Partition(key.topic, key.partition)), None)
+                elif isinstance(key, LimitKey):
+                    self._kept_limits.pop((key.group, Partition(key.topic, key.partition)), None)
                 elif isinstance(key, PartitionKey):
                     self._partitions.take(key, value)
                 elif isinstance(key, ClockKey):
@@ -391,6 +395,8 @@ class ControlLink:
                 # Their epochs are of the earlier topic; 0 is nobody's.
                 table = self._table.gates()
                 self._kept = {g: replace(gate, epoch=0) for g, gate in self._known.gates.items() if g not in table}
+                limits = self._table.limits()
+                self._kept_limits = {g: replace(at, epoch=0) for g, at in self._known.limits.items() if g not in limits}
                 self._kept_until = time.monotonic() + _REBUILT_S
             generation = self._known.generation + (1 if is_new else 0)
             # Before the keeper sees that the end was reached, or its answer would come before what was read.
@@ -399,17 +405,18 @@ class ControlLink:
                 taken=position - 1,
                 generation=generation,
                 moved=self._table.moved(),
+                limits={**self._kept_limits, **self._table.limits()},
                 discovered=self._partitions.view(),
                 clock=self._clock,
             )
 
     def _let_go_of_kept(self) -> None:
         with self._changed:
-            if not self._kept or time.monotonic() < self._kept_until:
+            if not (self._kept or self._kept_limits) or time.monotonic() < self._kept_until:
                 return
-            self._kept = {}
-            gates = self._table.gates()
-        self._publish(gates=gates)
+            self._kept, self._kept_limits = {}, {}
+            gates, limits = self._table.gates(), self._table.limits()
+        self._publish(gates=gates, limits=limits)
 
     def _suspect(self) -> None:
         """The topic may be another one than before: have it looked at now."""

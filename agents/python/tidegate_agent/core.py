@@ -56,11 +56,6 @@ class Core(Lifecycle):
                 state.lost, state.in_hand = lost, lost.in_hand
         return new
 
-    @property
-    def read_to(self) -> tuple[int, int]:
-        """Generation and end of what is known of the control topic."""
-        return self.known.generation, self.known.taken
-
     def revoked(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None] | None = None) -> None:
         """Partitions that are no longer this consumer's, whatever was being done with them.
 
@@ -70,7 +65,7 @@ class Core(Lifecycle):
             state = self._states.pop(partition, None)
             if state is None:
                 continue
-            ends = (state.in_hand, state.position, (delivered or {}).get(partition))
+            ends = (state.in_hand, state.position, state.passed, (delivered or {}).get(partition))
             in_hand = max((end for end in ends if end is not None), default=None)
             lost = Lost(in_hand, self._is_gated(partition, state), self.known.generation, self.known.taken)
             self._lost[partition] = lost
@@ -102,7 +97,7 @@ class Core(Lifecycle):
         if state is not None:
             state.app_sought = True
             state.unplaced = False
-            state.in_hand = state.late_from = None
+            state.in_hand = state.late_from = state.next_at = state.passed = None
             is_moved_back = state.stage is Stage.OPENING and state.step is Step.SEEK and state.target == state.before
             if is_moved_back or state.step in (Step.JUDGE, Step.BEGIN):
                 state.effect = None
@@ -169,9 +164,11 @@ class Core(Lifecycle):
 
     def may_be_withheld(self, partition: Partition) -> bool:
         """Whether records of it may not reach the application, if the client returns some: its gate was not read, or it
-        was said to be paused."""
+        was said to be paused, or it has a limit."""
         state = self._states.get(partition)
-        return state is not None and (state.stage is Stage.UNREAD or state.sealed)
+        if state is None:
+            return False
+        return state.stage is Stage.UNREAD or state.sealed or self._limit(partition) is not None
 
     def is_withheld(self, partition: Partition, offset: int) -> bool:
         """Whether this record may not reach the application now.
@@ -182,7 +179,28 @@ class Core(Lifecycle):
         state = self._states.get(partition)
         if state is None or state.stage is Stage.UNREAD:
             return state is not None
-        return state.sealed and (state.position is None or offset >= state.position)
+        if state.sealed:
+            return state.position is None or offset >= state.position
+        return self._is_beyond(partition, offset)
+
+    def is_beyond_limit(self, partition: Partition, offset: int) -> bool:
+        """Whether this record is not to be delivered for its limit, the gate being open otherwise."""
+        return partition in self._states and self._is_beyond(partition, offset)
+
+    def delivers(self, ends: Mapping[Partition, int]) -> None:
+        """The offsets after records that the application is given now. Needs to be told only of partitions that have a
+        limit, and where the client forgets its position when it is moved back to a record that was withheld."""
+        for partition, end in ends.items():
+            state = self._states.get(partition)
+            if state is not None and self._limit(partition) is not None:
+                state.passed = end
+
+    def withheld(self, offsets: Mapping[Partition, int]) -> None:
+        """The client returned records that are not given to the application; the first one of each."""
+        for partition, offset in offsets.items():
+            state = self._states.get(partition)
+            if state is not None:
+                self._comes_to(partition, state, offset)
 
     def leaked(self, partitions: Iterable[Partition], now: float) -> None:
         """The client returned records of these although they are withheld. It has been told to pause them again."""
@@ -283,7 +301,10 @@ class Core(Lifecycle):
                 continue
             step = state.step
             missing = isinstance(effect, (Position, Committed, Seek, Begin)) and partition not in result
-            if step is Step.PAUSE:
+            if step is Step.LOOK:
+                state.need(None)
+                self._comes_to(partition, state, offsets.get(partition))
+            elif step is Step.PAUSE:
                 self._tell_again(state, now)
                 state.need(Step.POSITION, now + SETTLE_S)
             elif step is Step.BARRIER and missing and now < state.give_up:
@@ -294,14 +315,14 @@ class Core(Lifecycle):
             elif missing and step is not Step.BARRIER:
                 self._again(state, now)
             elif step is Step.POSITION:
-                state.position = offsets[partition]
+                state.position = self._position(state, offsets[partition])
                 state.need(Step.COMMIT if self.client_commits else Step.DRAINED)
             elif step is Step.COMMIT:
                 state.need(Step.DRAINED)
             elif step is Step.DRAINED:
                 self._drained(state, offsets[partition], now)
             elif step is Step.RECHECK:
-                self._rechecked(state, offsets[partition])
+                self._rechecked(state, self._position(state, offsets[partition]))
             elif step is Step.FORGET:
                 state.need(Step.BARRIER)
             elif step is Step.BARRIER:
@@ -328,6 +349,11 @@ class Core(Lifecycle):
     def _is_late(state: PartitionState, offset: int) -> bool:
         """Whether this may be the commit of a record from before the group was reset."""
         return state.late_from is not None and state.in_hand is not None and offset <= state.in_hand
+
+    @staticmethod
+    def _position(state: PartitionState, told: int | None) -> int | None:
+        """The offset after the last record delivered; the client has none once it was moved back."""
+        return state.passed if told is None else told
 
     def _of(self, effect: Effect, partition: Partition) -> PartitionState | None:
         """The state the effect was for, if the partition has not been taken away meanwhile."""
@@ -366,7 +392,7 @@ class Core(Lifecycle):
             return Resume(partitions)
         if step is Step.SEEK:
             return Seek({p: offset for p in partitions if (offset := self._states[p].target) is not None})
-        if step in (Step.POSITION, Step.RECHECK):
+        if step in (Step.POSITION, Step.RECHECK, Step.LOOK):
             return Position(partitions)
         if step is Step.COMMIT:
             return Commit(partitions)
@@ -379,8 +405,10 @@ class Core(Lifecycle):
         return Committed(partitions)
 
     def _ack(self, partition: Partition, state: PartitionState) -> tuple[int, int]:
-        gate = self.known.gate(self.group, partition)
+        gate = self._gate(partition, state)
         if state.stage is Stage.CLOSED and gate is not None:
+            if self.known.gate(self.group, partition) is None:
+                return gate.epoch, -1 if state.next_at is None else state.next_at
             offset = state.committed if state.committed is not None else state.position
             return gate.epoch, -1 if offset is None else offset
         return self.known.open_epoch, -1 if state.target is None else state.target

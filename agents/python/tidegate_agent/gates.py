@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegate_agent.ages import Clock, Discovered
-from tidegate_agent.records import Hold, HoldKey, Key, Value
+from tidegate_agent.records import Hold, HoldKey, Key, Limit, LimitKey, Value
 
 
 class Partition(NamedTuple):
@@ -22,6 +22,16 @@ class Gate:
     """A closed gate. ``epoch``: the newest hold's; ``drain_timeout_s``: of the hold that closed it; why, for people."""
 
     epoch: int
+    drain_timeout_s: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LimitGate:
+    """Where a gate is to close. ``offset``: the lowest of its limits; the rest as of a ``Gate``."""
+
+    epoch: int
+    offset: int
     drain_timeout_s: float
     reasons: tuple[str, ...]
 
@@ -48,6 +58,11 @@ class Known:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     clock: Clock | None = None
     moved: Mapping[tuple[str, Partition], int] = field(default_factory=dict)
+    limits: Mapping[tuple[str, Partition], LimitGate] = field(default_factory=dict)
+
+    def limit(self, group: str, partition: Partition) -> LimitGate | None:
+        """Where the gate is to close, if it is to close somewhere."""
+        return self.limits.get((group, partition))
 
     def gate(self, group: str, partition: Partition) -> Gate | None:
         """The gate if it is closed."""
@@ -72,13 +87,16 @@ class GateTable:
     def __init__(self, before: GateTable | None = None) -> None:
         self._holds: dict[tuple[str, Partition], dict[str, tuple[int, Hold]]] = {}
         self._gates: dict[tuple[str, Partition], Gate] = {}
+        self._limits: dict[tuple[str, Partition], dict[str, tuple[int, Limit]]] = {}
         self._moved: dict[tuple[str, Partition], int] = dict(before._moved) if before is not None else {}
         self._closed_before: frozenset[tuple[str, Partition]] = frozenset()
         if before is not None:
             self._closed_before = before._closed_before | before._gates.keys()
 
     def take(self, key: Key, value: Value, offset: int) -> bool:
-        """One record at its offset; whether a gate changed. Kinds that are not holds are passed over."""
+        """One record at its offset; whether a hold was set or released. Kinds that are of no gate are passed over."""
+        if isinstance(key, LimitKey):
+            self._take_limit(key, value, offset)
         if not isinstance(key, HoldKey):
             return False
         where = (key.group, Partition(key.topic, key.partition))
@@ -95,6 +113,18 @@ class GateTable:
             del self._holds[where], self._gates[where]
         return True
 
+    def _take_limit(self, key: LimitKey, value: Value, offset: int) -> None:
+        where = (key.group, Partition(key.topic, key.partition))
+        limits = {holder: limit for holder, limit in self._limits.pop(where, {}).items() if holder != key.holder}
+        if isinstance(value, Limit):
+            limits[key.holder] = (offset, value)
+        if limits:
+            self._limits[where] = limits
+
+    def limits(self) -> Mapping[tuple[str, Partition], LimitGate]:
+        """Where gates are to close as it is now; later records do not change the result."""
+        return {where: _limit_gate(limits) for where, limits in self._limits.items()}
+
     def read_to_end(self, offset: int) -> None:
         """The topic was read from its start up to this offset. Gates that were closed before and are not now have been
         opened by records that are gone from the log."""
@@ -108,6 +138,13 @@ class GateTable:
     def moved(self) -> Mapping[tuple[str, Partition], int]:
         """The offset of each gate's newest record, open ones too."""
         return dict(self._moved)
+
+
+def _limit_gate(limits: Mapping[str, tuple[int, Limit]]) -> LimitGate:
+    in_order = sorted(limits.values(), key=lambda limited: limited[0])
+    _, lowest = min(in_order, key=lambda limited: limited[1].offset)
+    reasons = tuple(dict.fromkeys(limit.reason for _, limit in in_order if limit.reason))
+    return LimitGate(in_order[-1][0], lowest.offset, lowest.drain_timeout_ms / 1000, reasons)
 
 
 def _gate(holds: Mapping[str, tuple[int, Hold]]) -> Gate:

@@ -10,6 +10,8 @@ A partition's way::
 Before a partition is resumed for the first time, the rule for new partitions (``tidegate_agent.start``), where there is
 one, may say where it begins. Until that is decided it is *unplaced*.
 
+A partition that has come to its *limit* is closed as by a hold, unless one closes it.
+
 A partition that is *sealed* has its commits dropped: from shortly before the ack until it is open again.
 """
 
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate_agent.effects import SendAcks
-from tidegate_agent.gates import Gate, Known, Partition
+from tidegate_agent.gates import Gate, Known, LimitGate, Partition
 from tidegate_agent.partition_state import DRAIN_POLL_S, Lost, PartitionState, Stage, Step
 from tidegate_agent.start import PATIENCE_S, Rule, Verdict, judge
 
@@ -39,6 +41,10 @@ open may still bring one, and a commit that was sent may still be under way."""
 
 UNDELIVERED_PATIENCE_S: Final = 1.0
 """The same where this owner has delivered nothing, and so has nothing under way."""
+
+LOOK_S: Final = 0.25
+"""How often a partition with a limit is asked for its position: behind the last record below it there may be none that
+would tell."""
 
 TELL_AGAIN_S: Final = 1.0
 """How long after a pause or a resume a client that may have dropped it is told once more."""
@@ -89,6 +95,35 @@ class Lifecycle:
         after = taken if generation == self.known.generation else -1
         return self.known.moved_after(self.group, partition, after)
 
+    @property
+    def read_to(self) -> tuple[int, int]:
+        """Generation and end of what is known of the control topic."""
+        return self.known.generation, self.known.taken
+
+    def _limit(self, partition: Partition) -> LimitGate | None:
+        return self.known.limit(self.group, partition)
+
+    def _gate(self, partition: Partition, state: PartitionState) -> Gate | None:
+        """What closes it: holds, or a limit that it has come to."""
+        gate, limit = self.known.gate(self.group, partition), self._limit(partition)
+        if gate is not None or limit is None or state.next_at is None or state.next_at < limit.offset:
+            return gate
+        if self._moved_since(partition, *state.next_known):
+            return None
+        return Gate(limit.epoch, limit.drain_timeout_s, limit.reasons)
+
+    def _is_beyond(self, partition: Partition, offset: int) -> bool:
+        """Whether a record may not be delivered for its limit."""
+        limit = self._limit(partition)
+        return limit is not None and offset >= limit.offset
+
+    def _comes_to(self, partition: Partition, state: PartitionState, offset: int | None) -> bool:
+        """The next record would be at this offset, as far as known; whether that is where it has to stop."""
+        if offset is None or not self._is_beyond(partition, offset):
+            return False
+        state.next_at, state.next_known = offset, self.read_to
+        return True
+
     def _is_over(self, state: PartitionState, now: float) -> bool:
         """Whether draining has lasted long enough."""
         return now >= (state.give_up if self.client_commits and self.client_stores else state.deadline)
@@ -102,7 +137,7 @@ class Lifecycle:
 
     def _consider(self, partition: Partition, state: PartitionState, now: float) -> None:
         """Whether the gate asks for something else than what is being done."""
-        gate = self.known.gate(self.group, partition)
+        gate = self._gate(partition, state)
         if not state.read and self.known.answered >= state.ticket:
             state.read = True
         if state.stage is Stage.UNREAD:
@@ -112,6 +147,8 @@ class Lifecycle:
                 self._begin_closing(state, gate, now)
             elif state.read and state.step is None and not self._is_acked(state):
                 state.need(Step.ACK)
+            elif state.step is None and self._limit(partition) is not None:
+                state.need(Step.LOOK, now + LOOK_S)
         elif state.stage is Stage.DRAINING:
             if gate is None:
                 state.stage = Stage.OPENING
@@ -131,7 +168,7 @@ class Lifecycle:
 
     def _overtake(self, partition: Partition, state: PartitionState, acks: SendAcks, now: float) -> None:
         """Nothing waits for an ack that is on its way: what it says may be out of date already."""
-        gate = self.known.gate(self.group, partition)
+        gate = self._gate(partition, state)
         is_closed = state.stage is Stage.CLOSED
         if (gate is not None) is not is_closed:
             state.effect = None
@@ -152,6 +189,9 @@ class Lifecycle:
             if gate is None:
                 if state.step is None and (state.late_from is not None or self._was_moved(partition, state)):
                     state.stage, state.sealed = Stage.OPENING, True
+                    state.need(Step.TARGET)
+                elif state.step is None and not state.app_sought and self._limit(partition) is not None:
+                    state.stage = Stage.OPENING
                     state.need(Step.TARGET)
                 elif state.step is None:
                     state.need(Step.PLACE if state.unplaced else Step.RESUME)
@@ -226,7 +266,7 @@ class Lifecycle:
             state.app_sought = False
         if state.position is not None and state.timed_out:
             state.in_hand = max(state.position, state.in_hand or 0)
-        gate = self.known.gate(self.group, partition)
+        gate = self._gate(partition, state)
         log.info(
             "group %s: %s-%d is paused at offset %s%s%s",
             self.group,
@@ -264,9 +304,12 @@ class Lifecycle:
     def _aim(self, partition: Partition, state: PartitionState, committed: int | None, now: float) -> None:
         """Where to go on: at the group's offset, as the resetting of it is what closing is for."""
         state.target = committed
-        if committed is None and state.position is None and state.unplaced:
+        keeps_its_place = state.app_sought and committed == state.before
+        if not keeps_its_place and self._comes_to(partition, state, committed):
+            state.need(None)
+        elif committed is None and state.position is None and state.unplaced:
             self._place(partition, state, committed, now)
-        elif committed is None or (state.app_sought and committed == state.before):
+        elif committed is None or keeps_its_place:
             state.target = state.position if committed is None else None
             state.need(Step.RESUME)
         else:
@@ -280,6 +323,9 @@ class Lifecycle:
             state.late_from = state.target
         state.stage, state.sealed, state.timed_out, state.warned = Stage.OPEN, False, False, False
         state.unplaced = False
+        state.next_at = None
+        if state.target is not None:
+            state.passed = None
         if state.read:
             state.need(Step.ACK)
         else:

@@ -36,6 +36,7 @@ class Step(enum.IntEnum):
     PLACE = 12  # committed offset: is there one to begin at?
     ACK = 13
     JUDGE = 14  # no effect: what would decide where to begin may still come
+    LOOK = 15  # position: has it come to its limit?
 
 
 @dataclass
@@ -53,6 +54,12 @@ class PartitionState:
     sealed: bool = False
     read: bool = False
     """Its gate was read since it was assigned."""
+    next_at: int | None = None
+    """The offset of the next record that it would deliver, where that was the limit's or beyond."""
+    next_known: tuple[int, int] = (0, -1)
+    """``read_to`` at that time: once it was held since, the group may have been reset."""
+    passed: int | None = None
+    """The offset after the last record that was delivered below a limit, since it was opened or sought."""
     known: tuple[int, int] = (0, -1)
     """``read_to`` from before the client could ask where to begin."""
     position: int | None = None

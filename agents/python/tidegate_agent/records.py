@@ -59,6 +59,26 @@ class Hold:
 
 
 @dataclass(frozen=True)
+class LimitKey:
+    """One holder's limit on one partition of one group."""
+
+    group: str
+    topic: str
+    partition: int
+    holder: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Deliver the records before this offset, then close the gate. ``reason``: for a person; ``drain_timeout_ms``: how
+    long what was handed out may take to finish."""
+
+    offset: int
+    reason: str = ""
+    drain_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True)
 class AckKey:
     """One partition of one group."""
 
@@ -102,8 +122,8 @@ class ClockKey:
     """The record's LogAppendTime is the broker's time."""
 
 
-Key: TypeAlias = HoldKey | AckKey | PartitionKey | ClockKey
-Value: TypeAlias = Hold | Ack | PartitionSeen | None
+Key: TypeAlias = HoldKey | LimitKey | AckKey | PartitionKey | ClockKey
+Value: TypeAlias = Hold | Limit | Ack | PartitionSeen | None
 
 
 def encode_key(key: Key) -> bytes:
@@ -111,19 +131,22 @@ def encode_key(key: Key) -> bytes:
     if isinstance(key, ClockKey):
         return _json({"kind": "clock"})
     body: dict[str, Any] = {"partition": key.partition, "topic": key.topic}
-    if isinstance(key, HoldKey):
-        return _json({**body, "kind": "hold", "group": key.group, "holder": key.holder})
+    if isinstance(key, (HoldKey, LimitKey)):
+        kind = "hold" if isinstance(key, HoldKey) else "limit"
+        return _json({**body, "kind": kind, "group": key.group, "holder": key.holder})
     if isinstance(key, AckKey):
         return _json({**body, "kind": "ack", "group": key.group})
     return _json({**body, "kind": "partition", "topic_id": key.topic_id})
 
 
-def encode_value(value: Hold | Ack | None) -> bytes | None:
+def encode_value(value: Hold | Limit | Ack | None) -> bytes | None:
     """A value; ``None`` is a tombstone."""
     if value is None:
         return None
     if isinstance(value, Hold):
         return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason})
+    if isinstance(value, Limit):
+        return _json({"drain_timeout_ms": value.drain_timeout_ms, "offset": value.offset, "reason": value.reason})
     return _json({"epoch": value.epoch, "member": value.member, "offset": value.offset})
 
 
@@ -142,9 +165,10 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Key, Value]:
 
 def _key(body: Mapping[str, Any]) -> Key:
     kind = body.get("kind")
-    if kind == "hold":
+    if kind in ("hold", "limit"):
         number = _number(body, "partition", _INT32)
-        return HoldKey(_text(body, "group"), _text(body, "topic"), number, _text(body, "holder"))
+        made = HoldKey if kind == "hold" else LimitKey
+        return made(_text(body, "group"), _text(body, "topic"), number, _text(body, "holder"))
     if kind == "ack":
         return AckKey(_text(body, "group"), _text(body, "topic"), _number(body, "partition", _INT32))
     if kind == "partition":
@@ -158,6 +182,9 @@ def _key(body: Mapping[str, Any]) -> Key:
 def _value(key: Key, body: Mapping[str, Any]) -> Value:
     if isinstance(key, HoldKey):
         return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS))
+    if isinstance(key, LimitKey):
+        offset, drain_timeout_ms = _number(body, "offset", _INT64), _number(body, "drain_timeout_ms", _DRAIN_MS)
+        return Limit(offset, _text(body, "reason"), drain_timeout_ms)
     if isinstance(key, PartitionKey):
         return _seen(body)
     if isinstance(key, AckKey):

@@ -17,6 +17,8 @@ from tidegate.control.records import (
     Hold,
     HoldKey,
     Key,
+    Limit,
+    LimitKey,
     PartitionKey,
     PartitionSeen,
     Value,
@@ -36,6 +38,14 @@ class Held:
     since_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A limit in force; ``epoch`` is the control topic's offset of its record."""
+
+    epoch: int
+    limit: Limit
+
+
 @dataclass(slots=True)
 class Gates:
     """All holds of a cluster, fed with the control topic's records in order, and what discovery has written there.
@@ -51,6 +61,7 @@ class Gates:
     """
 
     holds: dict[HoldKey, Held] = field(default_factory=dict)
+    limits: dict[LimitKey, Limited] = field(default_factory=dict)
     acks: Mapping[AckKey, Ack] = field(default_factory=dict)
     heard: bool = False
     clock_ms: int | None = None
@@ -83,6 +94,11 @@ class Gates:
                     self._by_gate[gate].pop(key, None)
                     if not self._by_gate[gate]:
                         del self._by_gate[gate]
+            case LimitKey():
+                if isinstance(value, Limit):
+                    self.limits[key] = Limited(offset, value)
+                else:
+                    self.limits.pop(key, None)
             case AckKey():
                 pass
             case PartitionKey():
@@ -99,8 +115,17 @@ class Gates:
         """One that goes its own way from here, with these acks."""
         by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
         self._lent = True
-        claims = self.claims.copy()
-        return Gates(dict(self.holds), acks, heard, self.clock_ms, claims, by_gate, self._partitions, True)
+        return Gates(
+            holds=dict(self.holds),
+            limits=dict(self.limits),
+            acks=acks,
+            heard=heard,
+            clock_ms=self.clock_ms,
+            claims=self.claims.copy(),
+            _by_gate=by_gate,
+            _partitions=self._partitions,
+            _lent=True,
+        )
 
     def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
         """Who holds this gate; empty: it is open."""

@@ -84,6 +84,30 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class LimitKey:
+    """One holder's limit on one partition of one group."""
+
+    group: str
+    topic: str
+    partition: int
+    holder: str
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Deliver the records before this offset, then close the gate. ``reason``: for a person; ``drain_timeout_ms``: how
+    long what was handed out may take to finish."""
+
+    offset: int
+    reason: str = ""
+    drain_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class PartitionKey:
     """A partition that was discovered; ``topic_id`` (KIP-516) tells a recreated topic from the one before."""
 
@@ -155,18 +179,18 @@ class Ack:
     member: str
 
 
-Key = HoldKey | PartitionKey | ClockKey | ClaimKey | AckKey
-Value = Hold | PartitionSeen | Claim | Ack | None
+Key = HoldKey | LimitKey | PartitionKey | ClockKey | ClaimKey | AckKey
+Value = Hold | Limit | PartitionSeen | Claim | Ack | None
 
 
 def encode_key(key: Key) -> bytes:
     """The one form of a key."""
     match key:
-        case HoldKey():
+        case HoldKey() | LimitKey():
             body: dict[str, Any] = {
                 "group": key.group,
                 "holder": key.holder,
-                "kind": "hold",
+                "kind": "hold" if isinstance(key, HoldKey) else "limit",
                 "partition": key.partition,
                 "topic": key.topic,
             }
@@ -189,6 +213,8 @@ def encode_value(value: Value) -> bytes | None:
         case Hold():
             said = {"connection": value.connection} if value.connection else {}
             return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason, **said})
+        case Limit():
+            return _json({"drain_timeout_ms": value.drain_timeout_ms, "offset": value.offset, "reason": value.reason})
         case PartitionSeen(initial=True):
             return _json({INITIAL: True})
         case PartitionSeen():
@@ -220,9 +246,10 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Key, Value]:
 def _key(body: Mapping[str, Any]) -> Key:
     kind = body.get("kind")
     match kind:
-        case "hold":
+        case "hold" | "limit":
             number = _number(body, "partition", _INT32)
-            return HoldKey(_text(body, "group"), _text(body, "topic"), number, _text(body, "holder"))
+            made = HoldKey if kind == "hold" else LimitKey
+            return made(_text(body, "group"), _text(body, "topic"), number, _text(body, "holder"))
         case "partition":
             number = _number(body, "partition", MOST_PARTITIONS - 1)
             return PartitionKey(_text(body, "topic"), _text(body, "topic_id"), number)
@@ -240,6 +267,9 @@ def _value(key: Key, body: Mapping[str, Any]) -> Value:
     match key:
         case HoldKey():
             return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS), _connection(body))
+        case LimitKey():
+            offset, drain_timeout_ms = _number(body, "offset", _INT64), _number(body, "drain_timeout_ms", _DRAIN_MS)
+            return Limit(offset, _text(body, "reason"), drain_timeout_ms)
         case PartitionKey():
             return _seen(body)
         case ClockKey():

@@ -12,7 +12,7 @@ from tidegate_agent.ages import Clock, PartitionTable
 from tidegate_agent.core import Core
 from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
 from tidegate_agent.gates import GateTable, Known, Partition
-from tidegate_agent.records import Hold, HoldKey, PartitionKey, PartitionSeen
+from tidegate_agent.records import Hold, HoldKey, Limit, LimitKey, PartitionKey, PartitionSeen
 from tidegate_agent.start import Rule, Start
 
 P0 = Partition("orders", 0)
@@ -126,6 +126,32 @@ class Consumer:
         self.table.take(HoldKey("g", *partition, holder), None, self.taken)
         self._tell()
 
+    def limit(self, partition: Partition, offset: int, holder: str = "h", drain_s: float = 30.0) -> int:
+        self.taken += 1
+        key = LimitKey("g", *partition, holder)
+        self.table.take(key, Limit(offset, "", round(drain_s * 1000)), self.taken)
+        self._tell()
+        return self.taken
+
+    def unlimit(self, partition: Partition, holder: str = "h") -> None:
+        self.taken += 1
+        self.table.take(LimitKey("g", *partition, holder), None, self.taken)
+        self._tell()
+
+    def poll(self, partition: Partition, offsets: Collection[int]) -> None:
+        """A fetched batch comes to the application through an adapter, which moves back to what may not be given."""
+        if partition in self.client.paused:
+            return
+        for offset in offsets:
+            if self.core.is_withheld(partition, offset):
+                self.core.withheld({partition: offset})
+                self.core.leaked([partition], self.now)
+                self.client.seek(partition, offset)
+                return
+            self.core.delivers({partition: offset + 1})
+            self.client.next[partition] = offset
+            self.client.deliver(partition)
+
     def discover(
         self, partition: Partition, seen_ms: int | None = None, *, gone: bool = False, topic_id: str = "id"
     ) -> None:
@@ -169,6 +195,7 @@ class Consumer:
                 dict(self.topic_ids),
                 self.clock,
                 self.table.moved(),
+                self.table.limits(),
             )
         )
 

@@ -16,6 +16,8 @@ from tidegate_agent.records import (
     ClockKey,
     Hold,
     HoldKey,
+    Limit,
+    LimitKey,
     PartitionKey,
     Unreadable,
     decode,
@@ -24,8 +26,8 @@ from tidegate_agent.records import (
 )
 
 VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
-WRITTEN = [vector for vector in VECTORS["readable"] if vector["record"]["kind"] in ("hold", "ack")]
-KINDS = {HoldKey: "hold", PartitionKey: "partition", ClockKey: "clock", AckKey: "ack"}
+WRITTEN = [vector for vector in VECTORS["readable"] if vector["record"]["kind"] in ("hold", "limit", "ack")]
+KINDS = {HoldKey: "hold", LimitKey: "limit", PartitionKey: "partition", ClockKey: "clock", AckKey: "ack"}
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -44,8 +46,8 @@ def test_a_record_of_the_contract_is_read_as_what_it_says(vector: dict[str, Any]
 @pytest.mark.parametrize("vector", WRITTEN, ids=lambda v: v["name"])
 def test_a_record_is_written_as_the_contract_has_it(vector: dict[str, Any]) -> None:
     key, value = decode(_bytes(vector["key"]), _bytes(vector["value"]))
-    assert isinstance(key, (HoldKey, AckKey))
-    assert value is None or isinstance(value, (Hold, Ack))
+    assert isinstance(key, (HoldKey, LimitKey, AckKey))
+    assert value is None or isinstance(value, (Hold, Limit, Ack))
     assert encode_key(key) == _bytes(vector["key"])
     assert decode(encode_key(key), encode_value(value)) == (key, value)
 

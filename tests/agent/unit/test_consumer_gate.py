@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -14,7 +15,7 @@ from tidegate_agent.adapters.consumer_gate import ConsumerGate, transaction_begi
 from tidegate_agent.ages import Clock
 from tidegate_agent.core import Core
 from tidegate_agent.effects import Begin, Committed, Position, Seek, SendAcks
-from tidegate_agent.gates import Gate, Known, Partition
+from tidegate_agent.gates import Gate, Known, LimitGate, Partition
 from tidegate_agent.start import Rule, Start
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
@@ -219,3 +220,20 @@ def test_topics_are_named_only_where_new_partitions_are_told_apart(rule: Rule | 
     client = Client(rule=rule)
     client.assign(P0, P1)
     assert client.link.named == named
+
+
+class Record(NamedTuple):
+    offset: int
+
+
+def test_of_a_batch_in_which_the_limit_lies_only_what_is_before_it_passes(client: Client) -> None:
+    batch = [Record(7), Record(8), Record(9)]
+    client.assign(P0, P1)
+    assert client.gate.below_limit(P0, batch) == 3
+    client.link.known = replace(client.link.known, limits={(client.group, P0): LimitGate(6, 8, 30.0, ())}, taken=6)
+    assert client.gate.below_limit(P1, batch) == 3
+    assert client.gate.below_limit(P0, batch) == 1
+    assert client.woken == 1
+    client.delivered[P0] = client.committed[P0] = 8
+    client.work()
+    assert client.link.acks[P0] == (6, 8)

@@ -17,6 +17,7 @@ from tidegate.control.records import (
     Hold,
     HoldKey,
     Key,
+    LimitKey,
     PartitionKey,
     Unreadable,
     Value,
@@ -27,7 +28,14 @@ from tidegate.control.records import (
 
 VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
 READ = [*VECTORS["readable"], *VECTORS["operators"]]
-KINDS = {HoldKey: "hold", PartitionKey: "partition", ClockKey: "clock", ClaimKey: "claim", AckKey: "ack"}
+KINDS = {
+    HoldKey: "hold",
+    LimitKey: "limit",
+    PartitionKey: "partition",
+    ClockKey: "clock",
+    ClaimKey: "claim",
+    AckKey: "ack",
+}
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -30,7 +30,7 @@ from tidegate_agent import process
 from tidegate_agent.adapters.aiokafka_gatekeeper import Gatekeeper
 from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
-from tidegate_agent.adapters.consumer_gate import Link, Passed, Unreachable, transaction_begins
+from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link, Passed, Unreachable, transaction_begins
 from tidegate_agent.adapters.replacing import named_as, replace_class, replace_part
 from tidegate_agent.adapters.reset_options import OwnOptions, take_out
 from tidegate_agent.gates import Partition
@@ -46,6 +46,7 @@ OpenLink = Callable[[Mapping[str, Any]], Link]
 
 class _PartitionState(TopicPartitionState):  # type: ignore[misc]
     delivered: int | None = None
+    gate: ConsumerGate | None = None
 
     def await_reset(self, strategy: int) -> None:
         self.delivered = None
@@ -61,9 +62,12 @@ class _PartitionState(TopicPartitionState):  # type: ignore[misc]
 
 
 class _FetchResult(FetchResult):  # type: ignore[misc]
+    _partition_records: Any
+
     def __init__(self, tp: TopicPartition, *, assignment: Any, **others: Any) -> None:
         super().__init__(tp, assignment=assignment, **others)
         self._state = assignment.state_value(tp)
+        self._partition = Partition(*tp)
 
     def _update_position(self) -> None:
         # For each record that getone() gives: no slower than what it replaces, which looks the state up each time.
@@ -72,8 +76,27 @@ class _FetchResult(FetchResult):  # type: ignore[misc]
         if getattr(records, "_records_iterator", records) is not None:
             self._state.delivered = records.next_fetch_offset
 
+    def getone(self) -> Any:
+        before = self._state.delivered if self._state is not None else None
+        record = super().getone()
+        return record if record is None or self._below_limit([record], before) else None
+
+    def _below_limit(self, records: list[Any], before: int | None) -> list[Any]:
+        """Those that may be delivered; the rest is fetched again. ``before``: what had been delivered before them."""
+        gate = self._state.gate
+        count = len(records) if gate is None else gate.below_limit(self._partition, records)
+        if count == len(records):
+            return records
+        self._state.seek(records[count].offset)
+        self._state.delivered = records[count - 1].offset + 1 if count else before
+        self._partition_records = None
+        return records[:count]
+
     def getall(self, max_records: int | None = None) -> Any:
+        before = self._state.delivered if self._state is not None else None
         records = super().getall(max_records)
+        if records and len(kept := self._below_limit(records, before)) < len(records):
+            return kept
         if records:
             self._state.delivered = records[-1].offset + 1
         return records

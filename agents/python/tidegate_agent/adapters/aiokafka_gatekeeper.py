@@ -69,6 +69,8 @@ class Gatekeeper:
         assignment = subscription.assignment if subscription is not None else None
         lost = self._delivered(self._partitions(self._assignment))
         self._assignment = assignment
+        for partition in self._partitions(assignment):
+            self._state(partition).gate = self.gate
         for partition in self.gate.reassign(lost, self._partitions(assignment)):
             self._state(partition).pause()
         self.wake()

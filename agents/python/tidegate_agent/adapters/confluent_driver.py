@@ -96,6 +96,7 @@ class Driver(ConsumerOffsets):
         """Of what the client returned that which may reach the application; the rest is read again in its time."""
         # Without a lock first: what was not withheld when it came was delivered in time.
         if not self._withheld(messages):
+            self._note_delivered(messages)
             return messages
         # The driver may be opening one of them at this moment.
         with self.calls(_LET_OUT_S) as held:
@@ -107,6 +108,10 @@ class Driver(ConsumerOffsets):
                 back = {partition: self._leaked[partition][0] for partition in map(key_of, withheld)}
                 if self.core.client_stores:
                     self._note_highest({partition: self._leaked[partition][1] for partition in back})
+                rest = [m for m in messages if m.error() is not None or key_of(m) not in back]
+                below = [m for m in messages if m.error() is None and self._is_below_limit(m, back)]
+                self._note_delivered([*rest, *below])
+                self.core.withheld(back)
                 self.core.leaked(back, time.monotonic())
             if not back:
                 return messages
@@ -119,7 +124,22 @@ class Driver(ConsumerOffsets):
                 # Otherwise the driver may have sought the place to go on from already.
                 self._move(consumer, back)
         self._wake.set()
-        return [m for m in messages if m.error() is not None or key_of(m) not in back]
+        given = {id(m) for m in (*rest, *below)}
+        return [m for m in messages if id(m) in given]
+
+    def _is_below_limit(self, message: Any, back: Mapping[Partition, int]) -> bool:
+        """Whether it is of a batch in which the limit lies, and comes before it."""
+        partition = key_of(message)
+        return (
+            partition in back
+            and message.offset() < back[partition]
+            and self.core.is_beyond_limit(partition, back[partition])
+        )
+
+    def _note_delivered(self, messages: list[Any]) -> None:
+        with self._state:
+            if self.core.known.limits:
+                self.core.delivers({key_of(m): m.offset() + 1 for m in messages if m.error() is None})
 
     def _withheld(self, messages: list[Any]) -> list[Any]:
         return [m for m in messages if m.error() is None and self.core.is_withheld(key_of(m), m.offset())]

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,6 +42,13 @@ class Link(Protocol):
         done: Callable[[bool], None],
         /,
     ) -> None: ...
+
+
+class Record(Protocol):
+    """A record of any client."""
+
+    @property
+    def offset(self) -> int: ...
 
 
 class Unreachable:
@@ -141,6 +148,25 @@ class ConsumerGate:
         with self._lock:
             for partition in partitions:
                 self.core.app_sought(partition)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def below_limit(self, partition: Partition, records: Sequence[Record]) -> int:
+        """How many of these, in the order of their offsets, may be handed to the application.
+
+        The rest is to be fetched again: the client's position is to be moved back to the first of it.
+        """
+        if not self.link.known.limits:
+            return len(records)
+        with self._lock:
+            self.core.know(self.link.known)
+            is_beyond = self.core.is_beyond_limit
+            count = next((n for n, record in enumerate(records) if is_beyond(partition, record.offset)), len(records))
+            if count < len(records):
+                self.core.withheld({partition: records[count].offset})
+        if count < len(records):
+            self.wake()
+        return count
 
     # --- commits ------------------------------------------------------------------------------------------------------
 

@@ -139,6 +139,8 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
 
         def poll(self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True) -> Any:
             records = super().poll(timeout_ms, max_records, update_offsets)
+            if records and self._gatekeeper is not None:
+                records = self._gatekeeper.below_limits(records, has_moved=update_offsets)
             if update_offsets and self._gatekeeper is not None:
                 for (topic, partition), batch in records.items():
                     self._gatekeeper.note(topic, partition, batch[-1].offset)

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Final
 
 import kafka.errors as errors
@@ -192,6 +193,21 @@ class Gatekeeper:
         """Also called on the I/O thread, for commits."""
         states = {p: self._subscription.assignment.get(p) for p in partitions}
         return {p: state.delivered if state is not None else None for p, state in states.items()}
+
+    def below_limits(self, records: Mapping[Any, list[Any]], *, has_moved: bool) -> dict[Any, list[Any]]:
+        """Those that may be handed to the application; the rest is fetched again. ``has_moved``: whether the positions
+        are after these records already."""
+        kept = {}
+        for tp, batch in records.items():
+            count = self.gate.below_limit(Partition(*tp), batch)
+            if count:
+                kept[tp] = batch[:count]
+            state = self._subscription.assignment.get(tp)
+            if count < len(batch) and has_moved and state is not None:
+                before = state.delivered
+                self._subscription.seek(tp, batch[count].offset)
+                state.delivered = before
+        return kept
 
     def note(self, topic: str, partition: int, offset: int) -> None:
         """This record was handed to the application."""

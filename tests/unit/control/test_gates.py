@@ -1,0 +1,20 @@
+"""What the control topic's records add up to for an operator, beside holds and acks."""
+
+from __future__ import annotations
+
+from tidegate.control.gates import Gates, Limited
+from tidegate.control.records import Limit, LimitKey
+
+KEY = LimitKey("payments", "orders", 3, "replay/5f/rehearsal")
+
+
+def test_a_limit_is_in_force_from_its_newest_record_until_its_tombstone() -> None:
+    gates = Gates()
+    gates.take(KEY, Limit(100), 5)
+    gates.take(KEY, Limit(200, "further"), 7)
+    copied = gates.copy({}, heard=False)
+    gates.take(KEY, None, 8)
+
+    assert copied.limits == {KEY: Limited(7, Limit(200, "further"))}
+    assert not gates.limits
+    assert not copied.holds, "a limit holds nothing by itself"
