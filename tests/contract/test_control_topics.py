@@ -25,8 +25,11 @@ from tidegate.control.records import (
     ClaimKey,
     Hold,
     HoldKey,
+    Outcome,
     PartitionKey,
     PartitionSeen,
+    Run,
+    RunKey,
     encode_key,
     encode_value,
 )
@@ -595,6 +598,37 @@ def test_a_claim_that_nobody_could_read_is_not_written(world: World) -> None:
     with pytest.raises(Refused):
         world.control.claim(ClaimKey(GROUP, "no/id"), claim_of("r"))
     assert turns(world.control) == []
+
+
+# --- runs that were executed ------------------------------------------------------------------------------------------
+
+RUN = RunKey("shop", "payments", "replay-1")
+
+
+def test_a_run_that_was_executed_is_known_to_everybody(world: World) -> None:
+    world.control.ensure()
+    assert not world.control.read().runs
+    begun, ended = Run("5f/replay-1", 1_000), Run("5f/replay-1", 1_000, Outcome.SUCCEEDED, 2_000, "sha256:5f0c")
+    other = RunKey("shop", "payments", "replay-2")
+
+    world.control.note_runs({RUN: begun, other: begun})
+    before = world.control.read()
+    world.control.note_runs({RUN: ended, other: None})
+
+    assert before.runs == {RUN: begun, other: begun}
+    assert world.control.read().runs == world.another().read().runs == {RUN: ended}
+    assert not world.control.read().holds
+
+
+def test_a_run_that_nobody_could_read_is_not_written(world: World) -> None:
+    with pytest.raises(Unavailable):
+        world.control.note_runs({RUN: Run("u", 1)})
+    world.control.ensure()
+    with pytest.raises(Refused, match="id must be"):
+        world.control.note_runs({RUN: Run("u", 1), RunKey("shop", "payments", "a/b"): Run("u", 1)})
+    with pytest.raises(Refused, match="finished_ms must be"):
+        world.control.note_runs({RUN: Run("u", 1, Outcome.FAILED)})
+    assert not world.control.read().runs
 
 
 # --- what nobody can read, and topics that go -------------------------------------------------------------------------

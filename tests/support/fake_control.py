@@ -20,6 +20,8 @@ from tidegate.control.records import (
     Key,
     PartitionKey,
     PartitionSeen,
+    Run,
+    RunKey,
     Unreadable,
     Value,
     decode,
@@ -54,8 +56,8 @@ class FakeControlTopics:
     """Implements `tidegate.control.ports.ControlTopics`. Thread-safe.
 
     `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
-    is set. `writes` lists what was written through this client: ("hold", "release", "partition", "clock", "claim" or
-    "withdraw", key).
+    is set. `writes` lists what was written through this client: ("hold", "release", "partition", "clock", "claim",
+    "withdraw" or "run", key).
     `now_ms` is the broker's clock. `operator`: as whose newest process it writes; empty: as nobody's.
     """
 
@@ -162,6 +164,14 @@ class FakeControlTopics:
             for key, seen in records.items():
                 self._append("partition", key, seen)
 
+    def note_runs(self, records: Mapping[RunKey, Run | None]) -> None:
+        self._answer()
+        self._check(records)
+        with self.topics.lock:
+            self._need_control(len(records))
+            for key, run in records.items():
+                self._append("run", key, run)
+
     def write_clock(self) -> int:
         self._answer()
         with self.topics.lock:
@@ -189,7 +199,10 @@ class FakeControlTopics:
 
     @staticmethod
     def _check(
-        records: Mapping[HoldKey, Hold] | Mapping[PartitionKey, PartitionSeen | None] | Mapping[ClaimKey, Claim],
+        records: Mapping[HoldKey, Hold]
+        | Mapping[PartitionKey, PartitionSeen | None]
+        | Mapping[ClaimKey, Claim]
+        | Mapping[RunKey, Run | None],
     ) -> None:
         try:
             for key, value in records.items():

@@ -21,6 +21,8 @@ from tidegate.control.records import (
     LimitKey,
     PartitionKey,
     PartitionSeen,
+    Run,
+    RunKey,
     Value,
 )
 from tidegate.kafka.model import TopicPartition
@@ -56,12 +58,15 @@ class Gates:
     ``clock_ms``: the broker's time when the newest ``clock`` record was written, epoch milliseconds; ``None``: there is
     none, or its time was not the broker's.
 
+    ``runs``: the resets that are known to have been executed, as their newest records say.
+
     ``acks``: those that are believed, of the groups that were asked about (``control.acks``); ``heard``: whether any
     agent of any group has ever said anything.
     """
 
     holds: dict[HoldKey, Held] = field(default_factory=dict)
     limits: dict[LimitKey, Limited] = field(default_factory=dict)
+    runs: dict[RunKey, Run] = field(default_factory=dict)
     acks: Mapping[AckKey, Ack] = field(default_factory=dict)
     heard: bool = False
     clock_ms: int | None = None
@@ -99,6 +104,11 @@ class Gates:
                     self.limits[key] = Limited(offset, value)
                 else:
                     self.limits.pop(key, None)
+            case RunKey():
+                if isinstance(value, Run):
+                    self.runs[key] = value
+                else:
+                    self.runs.pop(key, None)
             case AckKey():
                 pass
             case PartitionKey():
@@ -118,6 +128,7 @@ class Gates:
         return Gates(
             holds=dict(self.holds),
             limits=dict(self.limits),
+            runs=dict(self.runs),
             acks=acks,
             heard=heard,
             clock_ms=self.clock_ms,

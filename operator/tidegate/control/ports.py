@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen
+from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen, Run, RunKey
 
 
 class ControlTopics(Protocol):
@@ -87,6 +87,14 @@ class ControlTopics(Protocol):
 
     def withdraw(self, keys: Iterable[ClaimKey]) -> None:
         """Write tombstones. Withdrawing what was not claimed does nothing, nor does it without a control topic."""
+        ...
+
+    def note_runs(self, records: Mapping[RunKey, Run | None]) -> None:
+        """Write that resets were executed; ``None`` takes back what was said of one.
+
+        Raises ``Refused``, with nothing written, where one is not of the contract, and ``Unavailable`` also when the
+        answer is missing: writing again is harmless.
+        """
         ...
 
     def close(self) -> None: ...

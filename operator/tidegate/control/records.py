@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from tidegate.kafka.model import TopicPartition
@@ -48,6 +49,11 @@ _FORMS: Final = {
     "reason": (re.compile(r"(?s:.){0,1024}"), "at most 1024 characters"),
     "claim": (re.compile(r"[a-zA-Z0-9-]{1,64}"), "1 to 64 letters, digits and '-'"),
     "run": (re.compile(r"(?s:.){1,1024}"), "1 to 1024 characters"),
+    "namespace": (re.compile(r"[a-z0-9-]{1,63}"), "a namespace's name: 1 to 63 lowercase letters, digits and '-'"),
+    "policy": (re.compile(r"[a-z0-9.-]{1,253}"), "a resource's name: 1 to 253 lowercase letters, digits, '-' and '.'"),
+    "id": (re.compile(r"[a-zA-Z0-9._-]{1,253}"), "1 to 253 letters, digits, '.', '_' and '-'"),
+    "uid": (re.compile(r"[^\x00-\x1f\x7f]{1,255}"), "1 to 255 characters, none of them a control character"),
+    "digest": (re.compile(r"[a-zA-Z0-9:+/=_-]{0,255}"), "at most 255 letters, digits, ':', '+', '/', '=', '_' and '-'"),
 }
 """By a text's name what it may be, and that in words."""
 
@@ -154,6 +160,38 @@ class Claim:
     renews_ms: int | None = None
 
 
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """A reset that a policy asked for by an id; also once the policy is gone, or another one has its name."""
+
+    namespace: str
+    policy: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """That this reset was executed. Times are epoch milliseconds by the writer's clock.
+
+    ``uid``: the run's. ``outcome``, ``finished_ms``, ``digest``: once it is over, of how it ended; ``digest`` names
+    what it ended with, as the writer of the run makes it.
+    """
+
+    uid: str
+    started_ms: int
+    outcome: Outcome | None = None
+    finished_ms: int | None = None
+    digest: str = ""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class AckKey:
     """One partition of one group."""
@@ -179,8 +217,8 @@ class Ack:
     member: str
 
 
-Key = HoldKey | LimitKey | PartitionKey | ClockKey | ClaimKey | AckKey
-Value = Hold | Limit | PartitionSeen | Claim | Ack | None
+Key = HoldKey | LimitKey | PartitionKey | ClockKey | ClaimKey | RunKey | AckKey
+Value = Hold | Limit | PartitionSeen | Claim | Run | Ack | None
 
 
 def encode_key(key: Key) -> bytes:
@@ -200,6 +238,8 @@ def encode_key(key: Key) -> bytes:
             body = {"kind": "clock"}
         case ClaimKey():
             body = {"claim": key.claim, "group": key.group, "kind": "claim"}
+        case RunKey():
+            body = {"id": key.id, "kind": "run", "namespace": key.namespace, "policy": key.policy}
         case AckKey():
             body = {"group": key.group, "kind": "ack", "partition": key.partition, "topic": key.topic}
     return _json(body)
@@ -222,6 +262,16 @@ def encode_value(value: Value) -> bytes | None:
         case Claim():
             renewal = {} if value.epoch is None else {"epoch": value.epoch, "renews_ms": value.renews_ms}
             return _json({"lease_ms": value.lease_ms, "reason": value.reason, "run": value.run, **renewal})
+        case Run():
+            return _json(
+                {
+                    "digest": value.digest,
+                    "finished_ms": value.finished_ms,
+                    "outcome": value.outcome,
+                    "started_ms": value.started_ms,
+                    "uid": value.uid,
+                }
+            )
         case Ack():
             return _json({"epoch": value.epoch, "member": value.member, "offset": value.offset})
 
@@ -257,6 +307,8 @@ def _key(body: Mapping[str, Any]) -> Key:
             return ClockKey()
         case "claim":
             return ClaimKey(_text(body, "group"), _text(body, "claim"))
+        case "run":
+            return RunKey(_text(body, "namespace"), _text(body, "policy"), _text(body, "id"))
         case "ack":
             return AckKey(_text(body, "group"), _text(body, "topic"), _number(body, "partition", _INT32))
         case _:
@@ -276,6 +328,8 @@ def _value(key: Key, body: Mapping[str, Any]) -> Value:
             return None
         case ClaimKey():
             return _claim(body)
+        case RunKey():
+            return _run(body)
         case AckKey():
             epoch, offset = _number(body, "epoch", _INT64), _number(body, "offset", _INT64, least=-1)
             return Ack(epoch, offset, _text(body, "member"))
@@ -294,6 +348,17 @@ def _claim(body: Mapping[str, Any]) -> Claim:
     if body.get("epoch") is None:
         return Claim(run, reason, lease_ms)
     return Claim(run, reason, lease_ms, _number(body, "epoch", _INT64), _number(body, "renews_ms", _INT64))
+
+
+def _run(body: Mapping[str, Any]) -> Run:
+    uid, started_ms = _text(body, "uid"), _number(body, "started_ms", _INT64)
+    if body.get("outcome") is None:
+        return Run(uid, started_ms)
+    try:
+        outcome = Outcome(body["outcome"])
+    except ValueError:
+        raise Unreadable(f"outcome must be one of {', '.join(Outcome)}, not {_shown(body['outcome'])}") from None
+    return Run(uid, started_ms, outcome, _number(body, "finished_ms", _INT64), _text(body, "digest"))
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:

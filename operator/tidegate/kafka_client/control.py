@@ -19,6 +19,8 @@ from tidegate.control.records import (
     Key,
     PartitionKey,
     PartitionSeen,
+    Run,
+    RunKey,
     encode_key,
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, acks_topic, complaints
@@ -166,6 +168,11 @@ class KafkaControlTopics:
         while some := dict(islice(left, _WRITTEN_AT_ONCE)):
             with self._write_lock:
                 self._append(some)
+
+    def note_runs(self, records: Mapping[RunKey, Run | None]) -> None:
+        encoded_records = dict(encoded(key, run) for key, run in records.items())
+        with self._write_lock:
+            self._append(encoded_records)
 
     def write_clock(self) -> int:
         key = encode_key(ClockKey())

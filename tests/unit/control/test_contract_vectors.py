@@ -19,6 +19,7 @@ from tidegate.control.records import (
     Key,
     LimitKey,
     PartitionKey,
+    RunKey,
     Unreadable,
     Value,
     decode,
@@ -34,6 +35,7 @@ KINDS = {
     PartitionKey: "partition",
     ClockKey: "clock",
     ClaimKey: "claim",
+    RunKey: "run",
     AckKey: "ack",
 }
 

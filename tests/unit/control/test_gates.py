@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.control.gates import Gates, Limited
-from tidegate.control.records import Limit, LimitKey
+from tidegate.control.records import Limit, LimitKey, Outcome, Run, RunKey
 
 KEY = LimitKey("payments", "orders", 3, "replay/5f/rehearsal")
 
@@ -18,3 +18,14 @@ def test_a_limit_is_in_force_from_its_newest_record_until_its_tombstone() -> Non
     assert copied.limits == {KEY: Limited(7, Limit(200, "further"))}
     assert not gates.limits
     assert not copied.holds, "a limit holds nothing by itself"
+
+
+def test_of_a_run_the_newest_record_counts_and_a_tombstone_forgets_it() -> None:
+    gates, key = Gates(), RunKey("shop", "payments", "replay-1")
+    gates.take(key, Run("5f/replay-1", 1_000), 5)
+    gates.take(key, Run("5f/replay-1", 1_000, Outcome.SUCCEEDED, 2_000, "sha256:5f0c"), 6)
+    copied = gates.copy({}, heard=False)
+    gates.take(key, None, 7)
+
+    assert copied.runs == {key: Run("5f/replay-1", 1_000, Outcome.SUCCEEDED, 2_000, "sha256:5f0c")}
+    assert not gates.runs
