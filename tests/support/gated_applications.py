@@ -30,7 +30,8 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
 from devstack.processes import eventually
-from tidegate.control.records import Ack, Hold, HoldKey
+from support.limits import write_limit
+from tidegate.control.records import Ack, Hold, HoldKey, LimitKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
@@ -344,6 +345,11 @@ class Scene:
 
     def release(self, partition: int = 0, *, holder: str = "test") -> None:
         self.control.release([HoldKey(self.group, self.topic, partition, holder)])
+
+    def limit(self, offset: int | None, partition: int = 0) -> int:
+        """Of the holder "test"; ``None`` removes it. The record's offset in the control topic."""
+        key = LimitKey(self.group, self.topic, partition, "test")
+        return write_limit(self.bootstrap, self.settings.control_topic, key, offset)
 
     def acked(self, epoch: int, partition: int = 0, *, seconds: float = PATIENCE_S) -> Ack:
         """The ack of this epoch or a later one, once it is there."""

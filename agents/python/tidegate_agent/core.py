@@ -209,6 +209,10 @@ class Core(Lifecycle):
             if state is not None:
                 self._tell_again(state, now)
 
+    def passed(self) -> dict[Partition, int]:
+        """As ``delivers`` was told, of the partitions that were not sought since."""
+        return {partition: state.passed for partition, state in self._states.items() if state.passed is not None}
+
     def owned(self) -> tuple[Partition, ...]:
         return tuple(self._states)
 

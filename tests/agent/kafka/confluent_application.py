@@ -13,7 +13,8 @@ from confluent_kafka import DeserializingConsumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from devstack.processes import eventually
-from tidegate.control.records import Ack, Hold, HoldKey
+from support.limits import write_limit
+from tidegate.control.records import Ack, Hold, HoldKey, LimitKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Partition
 from tidegate.kafka_client.client import KafkaClient
@@ -241,6 +242,11 @@ class Scene:
 
     def release(self, *partitions: int, holder: str = "test") -> None:
         self.control.release([self.key(p, holder) for p in partitions])
+
+    def limit(self, partition: int, offset: int | None) -> int:
+        """The record's epoch; ``None`` removes it."""
+        key = LimitKey(self.group, self.topic, partition, "test")
+        return write_limit(self.bootstrap, self.settings.control_topic, key, offset)
 
     def acked(self, partition: int, epoch: int | None = None) -> Ack | None:
         return self.control.read([self.group]).acked(self.group, Partition(self.topic, partition), epoch)

@@ -97,6 +97,31 @@ def test_a_paused_partition_stands_still_goes_on_where_it_was_and_then_where_it_
     assert application.error is None
 
 
+@pytest.mark.parametrize(
+    ("protocol", "style", "commit"),
+    [("range", "poll", "sync"), ("cooperative", "consume", "sync"), ("kip-848", "poll", "store")],
+)
+def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(
+    scene: Scene, protocol: str, style: str, commit: str
+) -> None:
+    application = scene.application(protocol=protocol, style=style, commit=commit)
+    application.wait_flowing(0, 1)
+    limit = application.offsets(0)[-1] + 40
+
+    ack = scene.wait_acked(0, epoch=scene.limit(0, limit))
+    closed = time.time()
+    application.wait_flowing(1, since=closed + 0.7)
+
+    assert ack.offset == limit
+    assert application.offsets(0)[-1] == limit - 1
+    assert scene.committed(0) == limit
+    scene.limit(0, None)
+    application.wait_flowing(0, since=closed)
+    assert is_whole(application.offsets(0))
+    assert is_whole(application.offsets(1))
+    assert application.error is None
+
+
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 20.0)
     application = scene.application()

@@ -75,6 +75,26 @@ def test_a_paused_partition_stands_still_and_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize(("kind", "style"), STYLES)
+def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(scene: Scene, kind: str, style: str) -> None:
+    application = scene.application(kind, style=style, commit="auto")
+    scene.flowing()
+    limit = scene.offsets()[-1] + 40
+    ack = scene.acked(scene.limit(limit))
+    closed_at = time.monotonic()
+    for _ in range(3):
+        scene.flowing(1)
+    assert ack.offset == limit
+    assert scene.offsets()[-1] == limit - 1
+    assert scene.offsets(0, closed_at) == []
+    assert scene.committed() == limit
+    scene.limit(None)
+    scene.flowing(0)
+    application.stop()
+    assert is_whole(scene.offsets(0))
+    assert is_whole(scene.offsets(1))
+
+
+@pytest.mark.parametrize(("kind", "style"), STYLES)
 @pytest.mark.parametrize("commit", ["auto", "manual"])
 def test_a_reset_while_paused_is_where_it_goes_on(scene: Scene, kind: str, style: str, commit: str) -> None:
     application = scene.application(kind, style=style, commit=commit)

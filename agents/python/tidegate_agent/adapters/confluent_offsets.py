@@ -229,6 +229,8 @@ class ConsumerOffsets:
             free = [p for p in self.core.owned() if p not in self.core.sealed()]
         found = {p: offset for p, offset in self.positions(consumer, free).items() if offset is not None}
         with self._state:
+            # Moved back to a record at its limit, a partition has no position, and what is before it may be committed.
+            found = self.core.passed() | found
             found = {p: offset for p, offset in found.items() if p not in self.core.sealed()}
             for partition in found:
                 self._is_settled(partition)
