@@ -106,9 +106,12 @@ def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(
 ) -> None:
     application = scene.application(protocol=protocol, style=style, commit=commit)
     application.wait_flowing(0, 1)
-    limit = application.offsets(0)[-1] + 40
+    limit = scene.pause(0).offset + 40
+    epoch = scene.limit(0, limit)
+    scene.release(0)  # which is read after the limit
 
-    ack = scene.wait_acked(0, epoch=scene.limit(0, limit))
+    assert eventually(lambda: (ack := scene.acked(0, epoch)) is not None and ack.offset >= limit, 90)
+    ack = scene.wait_acked(0, epoch=epoch)
     closed = time.time()
     application.wait_flowing(1, since=closed + 0.7)
 

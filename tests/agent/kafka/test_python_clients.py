@@ -78,8 +78,11 @@ def test_a_paused_partition_stands_still_and_goes_on_where_it_was(
 def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(scene: Scene, kind: str, style: str) -> None:
     application = scene.application(kind, style=style, commit="auto")
     scene.flowing()
-    limit = scene.offsets()[-1] + 40
-    ack = scene.acked(scene.limit(limit))
+    limit = scene.close_gate().offset + 40
+    epoch = scene.limit(limit)
+    scene.release()  # which is read after the limit
+    scene.until(lambda: scene.acked(epoch).offset >= limit, "the limit is reached")
+    ack = scene.acked(epoch)
     closed_at = time.monotonic()
     for _ in range(3):
         scene.flowing(1)
