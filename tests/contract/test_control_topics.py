@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -33,6 +34,7 @@ from tidegate.control.records import (
     encode_key,
     encode_value,
 )
+from tidegate.control.runs import begin, executed
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, Refused, Unavailable
@@ -618,6 +620,49 @@ def test_a_run_that_was_executed_is_known_to_everybody(world: World) -> None:
     assert before.runs == {RUN: begun, other: begun}
     assert world.control.read().runs == world.another().read().runs == {RUN: ended}
     assert not world.control.read().holds
+
+
+def test_a_reset_is_begun_once_whoever_asks_and_its_run_may_ask_again(world: World) -> None:
+    world.control.ensure()
+    mine, other = Run("5f/replay-1", 1_000), Run("77/replay-1", 2_000)
+    assert executed(world.control, RUN) is None
+
+    assert begin(world.control, RUN, mine) == mine
+    assert begin(world.another(), RUN, other) == mine
+    assert begin(world.another(), RUN, replace(mine, started_ms=3_000)) == mine
+
+    ended = replace(mine, outcome=Outcome.FAILED, finished_ms=4_000)
+    world.control.note_runs({RUN: ended})
+    assert begin(world.another(), RUN, other) == ended
+    assert executed(world.another(), RUN) == ended
+    assert executed(world.control, replace(RUN, policy="invoices")) is None
+
+
+def test_of_resets_that_begin_at_once_one_run_has_the_id(world: World) -> None:
+    world.control.ensure()
+    clients = {f"{n}/replay-1": world.another() for n in range(4)}
+    barrier = threading.Barrier(len(clients))
+
+    def begun(uid: str, control: ControlTopics) -> Run:
+        assert executed(control, RUN) is None
+        barrier.wait(30)
+        return begin(control, RUN, Run(uid, 1_000))
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        answers = [answer.result(60) for answer in [pool.submit(begun, *client) for client in clients.items()]]
+
+    assert len(set(answers)) == 1
+    assert executed(world.another(), RUN) == answers[0]
+
+
+def test_a_process_that_was_replaced_begins_no_reset(world: World) -> None:
+    earlier, later = world.process_of("c-1"), world.process_of("c-1")
+    earlier.ensure()
+    later.ensure()
+    with pytest.raises(Fenced):
+        begin(earlier, RUN, Run("5f/replay-1", 1_000))
+    assert executed(earlier, RUN) is None
+    assert begin(later, RUN, Run("5f/replay-1", 1_000)).started_ms == 1_000
 
 
 def test_a_run_that_nobody_could_read_is_not_written(world: World) -> None:

@@ -58,7 +58,7 @@ class Gates:
     ``clock_ms``: the broker's time when the newest ``clock`` record was written, epoch milliseconds; ``None``: there is
     none, or its time was not the broker's.
 
-    ``runs``: the resets that are known to have been executed, as their newest records say.
+    ``runs``: the resets that are known to have been executed (``control.runs``).
 
     ``acks``: those that are believed, of the groups that were asked about (``control.acks``); ``heard``: whether any
     agent of any group has ever said anything.
@@ -105,10 +105,7 @@ class Gates:
                 else:
                     self.limits.pop(key, None)
             case RunKey():
-                if isinstance(value, Run):
-                    self.runs[key] = value
-                else:
-                    self.runs.pop(key, None)
+                self._take_run(key, value if isinstance(value, Run) else None)
             case AckKey():
                 pass
             case PartitionKey():
@@ -120,6 +117,14 @@ class Gates:
                     self._partitions.pop(key, None)
             case ClockKey():
                 self.clock_ms = at_ms
+
+    def _take_run(self, key: RunKey, run: Run | None) -> None:
+        known = self.runs.get(key)
+        if run is None:
+            self.runs.pop(key, None)
+        elif known is None or run.uid == known.uid or run.outcome is not None:
+            self.runs[key] = run
+        # Else somebody begins what another has begun before: the log's order decides whose it is.
 
     def copy(self, acks: Mapping[AckKey, Ack], *, heard: bool) -> Gates:
         """One that goes its own way from here, with these acks."""

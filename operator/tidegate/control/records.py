@@ -170,7 +170,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunKey:
-    """A reset that a policy asked for by an id; also once the policy is gone, or another one has its name."""
+    """A reset that a policy asks for by an id: ``metadata.namespace`` and ``metadata.name`` of the policy, and the id.
+
+    Names, never Kubernetes uids: a policy that is deleted and restored, or applied in another Kubernetes cluster, has
+    other uids, and must not execute an id again. So one id of policies that have one name in two Kubernetes clusters,
+    and use one control topic, is one reset, and the first to begin executes it.
+    """
 
     namespace: str
     policy: str
@@ -181,7 +186,8 @@ class RunKey:
 class Run:
     """That this reset was executed. Times are epoch milliseconds by the writer's clock.
 
-    ``uid``: the run's. ``outcome``, ``finished_ms``, ``digest``: once it is over, of how it ended; ``digest`` names
+    ``uid``: the run's, chosen before it begins and the same for every process of the run, which knows its own record by
+    it. ``outcome``, ``finished_ms``, ``digest``: once it is over, of how it ended; ``digest`` names
     what it ended with, as the writer of the run makes it.
     """
 

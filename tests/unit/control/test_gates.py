@@ -29,3 +29,19 @@ def test_of_a_run_the_newest_record_counts_and_a_tombstone_forgets_it() -> None:
 
     assert copied.runs == {key: Run("5f/replay-1", 1_000, Outcome.SUCCEEDED, 2_000, "sha256:5f0c")}
     assert not gates.runs
+
+
+def test_of_runs_that_begin_under_one_key_the_first_has_it_and_an_outcome_always_counts() -> None:
+    gates, key = Gates(), RunKey("shop", "payments", "replay-1")
+    mine, other = Run("mine", 1_000), Run("other", 1_001)
+    gates.take(key, mine, 5)
+    gates.take(key, other, 6)
+    assert gates.runs == {key: mine}
+
+    # As it looks to who reads the topic after compaction has removed the first.
+    compacted, ended = Gates(), Run("mine", 1_000, Outcome.FAILED, 2_000)
+    compacted.take(key, other, 6)
+    for each in (gates, compacted):
+        each.take(key, ended, 7)
+        each.take(key, other, 8)
+        assert each.runs == {key: ended}
