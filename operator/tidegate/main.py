@@ -21,6 +21,7 @@ from tidegate.kube.uninstall_client import Named
 from tidegate.offset_reset import handlers as reset_handlers
 from tidegate.pause import handlers as pause_handlers
 from tidegate.policy import handlers as policy_handlers
+from tidegate.running import Replaced
 from tidegate.service.logs import OneLine
 from tidegate.service.settings import BadSettings, Settings
 from tidegate.uninstall import Leave, uninstall
@@ -74,7 +75,7 @@ async def _served(kube: KubeClient) -> None:
 
 
 async def run(settings: Settings) -> None:
-    """Run until told to stop (SIGTERM, SIGINT)."""
+    """Run until told to stop (SIGTERM, SIGINT). Raises ``Replaced`` where another process took this one's place."""
     operator = build(settings)
     registry = kopf.OperatorRegistry()
     connection_handlers.register(registry, operator.connections)
@@ -93,7 +94,16 @@ async def run(settings: Settings) -> None:
         # Here and not only below: kopf waits five seconds for whatever still runs on the loop when it has ended.
         await operator.stop()
 
+    ended = asyncio.Event()
+
+    async def give_way() -> None:
+        await operator.replaced.wait()
+        # At once, and not only when kopf has ended: nothing more is to be done in another process's place.
+        await operator.stop()
+        ended.set()
+
     await operator.start()
+    giving_way = asyncio.create_task(give_way(), name="give way")
     try:
         await _served(operator.kube)
         await kopf.operator(
@@ -102,14 +112,19 @@ async def run(settings: Settings) -> None:
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
             standalone=True,
+            stop_flag=ended,
         )
     finally:
+        if not operator.replaced.is_set():
+            giving_way.cancel()
         await operator.stop()
+    if operator.replaced.is_set():
+        raise Replaced(operator.why_replaced)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. 0: told to stop, or everything was let go of as far as that was possible; 1: nothing is known, do it
-    again; 2: the settings or the cluster can't be used.
+    again; 2: the settings or the cluster can't be used; 3: another process of this operator has taken this one's place.
     """
     asked = _arguments(arguments)
     try:
@@ -130,6 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KubeFailure as failure:
         _log.error("%s", failure)
         return 1
+    except Replaced as replaced:
+        _log.error("ended: %s", replaced)
+        return 3
     except (NoCluster, FilesFailure, OSError) as error:
         _log.error("%s", error)
         return 2

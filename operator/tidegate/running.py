@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
@@ -25,6 +25,10 @@ from tidegate.service.settings import Settings
 from tidegate.sweep.sweeper import Sweeper
 
 _log = logging.getLogger("tidegate")
+
+
+class Replaced(Exception):
+    """Another process of this operator has taken this one's place, which has stopped its work and has to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,11 @@ class Operator:
     freshness: health.Freshness
     watchdog: asyncio.Task[None] | None = None
     sweeping: asyncio.Task[None] | None = None
+    replaced: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once nothing is done any more because another process has taken this one's place."""
+    why_replaced: str = ""
     stopped: bool = False
+    _stopping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
         self.servers.start()
@@ -116,11 +124,26 @@ class Operator:
             self.settings.metrics_access,
         )
 
+    def give_way(self, why: str) -> None:
+        """Another process has taken this one's place: take no further step, fail the health check, and have
+        ``replaced`` waited for. On the event loop. What is under way in threads is stopped by ``stop``."""
+        _log.error("%s; this process stops its work and ends", why)
+        self.freshness.replaced(why)
+        self.why_replaced = why
+        for loop in (self.pauses, self.policies, self.resets, self.connections):
+            loop.halt()
+        if self.sweeping is not None:
+            self.sweeping.cancel()
+        self.replaced.set()
+
     async def stop(self) -> None:
-        """Stop in the order in which parts use one another; bounded. Idempotent."""
-        if self.stopped:
-            return
-        self.stopped = True
+        """Stop in the order in which parts use one another; bounded. Idempotent; a second caller waits for it."""
+        async with self._stopping:
+            if not self.stopped:
+                self.stopped = True
+                await self._stop()
+
+    async def _stop(self) -> None:
         for task in (self.watchdog, self.sweeping):
             if task is not None:
                 task.cancel()

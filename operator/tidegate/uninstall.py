@@ -43,7 +43,7 @@ from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import PAUSED, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
-from tidegate.running import Operator
+from tidegate.running import Operator, Replaced
 from tidegate.service.settings import Settings
 from tidegate.wiring import build
 
@@ -89,7 +89,8 @@ class _Client(LeavingClient):
 
 async def uninstall(settings: Settings, leave: Leave) -> bool:
     """Whether all was let go of, so that nothing stays closed. Raises ``KubeFailure`` where the API server can't be
-    used: then nothing is known, and it has to be done again."""
+    used: then nothing is known, and it has to be done again; and ``Replaced`` where an operator that still runs took
+    over: it would undo what is done here."""
     clock = SystemClock()
     since = clock.now()
     clients: list[_Client] = []
@@ -108,6 +109,8 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
         await operator.sweeper.sweep(settle_s=0)
     finally:
         await operator.stop()
+    if operator.replaced.is_set():
+        raise Replaced(operator.why_replaced)
     for what, why in sorted(left.items()):
         _log.error("LEFT BEHIND: %s: %s", what, why)
     if left:
@@ -153,12 +156,14 @@ async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[
     loop = asyncio.get_running_loop()
     until = loop.time() + limit_s
     held = begun
-    while held and loop.time() < until:
+    while held and loop.time() < until and not operator.replaced.is_set():
         await asyncio.sleep(_LOOK_S)
         try:
             held = [(kind, body) for kind in loops for body in await _held(kube, kind)]
         except KubeFailure as failure:
             _log.warning("%s; again in %.1f s", failure, _LOOK_S)
+    if operator.replaced.is_set():
+        raise Replaced(operator.why_replaced)
     left = {_what(body): f"it was not let go of within {limit_s:.0f} s" for _, body in held}
     left |= {what: why for what, why in kube.warnings.items() if what in {_what(body) for _, body in begun}}
     for each in loops.values():

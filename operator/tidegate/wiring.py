@@ -39,6 +39,7 @@ from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
@@ -133,7 +134,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     shared = _shared(settings, open_kube)
     wake = _Wake()
     direct, runners = _runners(shared, wake)
-    connections = _connections(shared)
+    place = _Place()
+    connections = _connections(shared, WriterProcess(place.lost))
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
@@ -147,7 +149,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     policies, resets = _resetting(shared, runners, features)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
-    return Operator(
+    place.operator = Operator(
         settings=settings,
         metrics=shared.metrics,
         servers=_servers(settings, freshness, shared.metrics, TokenAccess(shared.kube, shared.clock.monotonic)),
@@ -167,6 +169,21 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         patient_executor=shared.patient_executor,
         freshness=freshness,
     )
+    return place.operator
+
+
+class _Place:
+    """Tells the operator, from any thread, that another process has taken its place: what finds that out is built
+    before it."""
+
+    def __init__(self) -> None:
+        self.operator: Operator | None = None
+        self._events = asyncio.get_running_loop()
+
+    def lost(self, why: str) -> None:
+        if self.operator is not None and not self._events.is_closed():
+            # Before the call that found it out returns: its pass must not write about it.
+            self._events.call_soon_threadsafe(self.operator.give_way, why)
 
 
 class _Wake:
@@ -245,14 +262,14 @@ def _runners(shared: _Shared, wake: _Wake) -> tuple[DirectRunner, dict[Engine, R
     return direct, runners
 
 
-def _connections(shared: _Shared) -> LevelLoop:
+def _connections(shared: _Shared, process: WriterProcess) -> LevelLoop:
     parts = ConnectionParts(
         kube=shared.kube,
         files=shared.files,
         live=shared.live,
         topics=shared.topics,
         observer=shared.observer,
-        open_kafka=KafkaClient,
+        open_kafka=functools.partial(KafkaClient, process=process),
         executor=shared.executor,
         patient_executor=shared.patient_executor,
         clock=shared.clock,

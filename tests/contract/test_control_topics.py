@@ -42,7 +42,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client import control_reader, fenced_writer
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.control import KafkaControlTopics
-from tidegate.kafka_client.fenced_writer import FencedWriter
+from tidegate.kafka_client.fenced_writer import FencedWriter, WriterProcess
 
 GROUP = "payments"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -123,8 +123,8 @@ class RealWorld:
     def another(self) -> ControlTopics:
         return self.process_of("")
 
-    def process_of(self, operator: str) -> ControlTopics:
-        client = KafkaClient(Connection(self.bootstrap, control_topic=self.name), operator)
+    def process_of(self, operator: str, process: WriterProcess | None = None) -> ControlTopics:
+        client = KafkaClient(Connection(self.bootstrap, control_topic=self.name), operator, process)
         self._clients.append(client)
         return client.control
 
@@ -353,6 +353,87 @@ def test_a_process_that_comes_back_after_another_took_over_writes_nothing_any_mo
         assert {k: (h.epoch, h.hold.reason) for k, h in gates.holds.items()} == {held: (epochs[held], "INC-4711")}
     later.release([held])
     assert not world.control.read().holds
+
+
+def test_a_process_with_nothing_to_write_hears_that_it_was_replaced_when_it_asks(world: World) -> None:
+    earlier, later, of_another = world.process_of("uid-1"), world.process_of("uid-1"), world.process_of("uid-2")
+    earlier.confirm()
+    earlier.ensure()
+    of_another.ensure()
+    for _ in range(3):
+        earlier.confirm()
+    epochs = earlier.hold({key(P0): Hold()})
+    later.confirm()
+    earlier.confirm()
+
+    later.ensure()
+
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            earlier.confirm()
+    later.confirm()
+    of_another.confirm()
+    world.control.confirm()
+    assert later.read().holds[key(P0)].epoch == epochs[key(P0)]
+
+
+def test_a_command_writes_beside_an_operator_and_fences_it_as_little_as_it_is_fenced(world: World) -> None:
+    operator, command = world.process_of("uid-1"), world.another()
+    operator.ensure()
+    for number in range(5):
+        operator.hold({key(P0, f"pause/uid-1/{number}"): Hold()})
+        command.ensure()
+        command.hold({key(P1, f"cli/{number}"): Hold()})
+        command.claim(ClaimKey(GROUP, f"c-{number}"), claim_of("reset/cli/1"))
+        command.withdraw([ClaimKey(GROUP, f"c-{number}")])
+    later = world.process_of("uid-1")
+    later.ensure()
+    command.release([key(P0, "pause/uid-1/0")])
+    later.release([key(P1, "cli/0")])
+
+    holders = {k.holder for k in world.another().read().holds}
+    assert holders == {f"{who}/{n}" for who in ("pause/uid-1", "cli") for n in range(1, 5)}
+
+
+def test_a_connection_that_is_opened_anew_goes_on_as_the_same_process(real: RealWorld) -> None:
+    """Its Secret may have changed; passes that still have the earlier client may be in the middle of a write."""
+    told: list[str] = []
+    process = WriterProcess(told.append)
+    before, after = real.process_of("uid-1", process), real.process_of("uid-1", process)
+    before.ensure()
+    with ThreadPoolExecutor(2) as pool:
+        writing = [
+            pool.submit(lambda c=client, w=who: [c.hold({key(P0, f"{w}/{n}"): Hold()}) for n in range(20)])
+            for who, client in (("before", before), ("after", after))
+        ]
+        for written in writing:
+            written.result(60)
+    before.close()
+    after.ensure()
+    after.release([key(P0, "before/0")])
+
+    assert len(real.control.read().holds) == 39
+    assert not told
+
+
+def test_a_process_that_was_replaced_takes_nothing_over_by_a_connection_that_it_opens_anew(real: RealWorld) -> None:
+    """It was frozen, say, while its successor worked, and then sees that the connection's Secret has changed."""
+    told: list[str] = []
+    process = WriterProcess(told.append)
+    earlier, later = real.process_of("uid-1", process), real.process_of("uid-1")
+    earlier.ensure()
+    later.ensure()
+
+    with pytest.raises(Fenced):
+        real.process_of("uid-1", process).ensure()
+
+    assert len(told) == 1
+    assert f"another process of this operator writes topic {real.name} now" in told[0]
+    for client in (earlier, real.process_of("uid-1", process), real.process_of("uid-2", process)):
+        with pytest.raises(Fenced, match="another process of this operator"):
+            client.ensure()
+    later.hold({key(P0): Hold()})
+    assert len(told) == 1
 
 
 def test_processes_of_other_operators_and_runs_go_on(world: World) -> None:

@@ -126,6 +126,12 @@ class FakeControlTopics:
             self._check_epoch()
             return self.topics.complaints
 
+    def confirm(self) -> None:
+        self._answer()
+        with self.topics.lock:
+            if self._epoch:
+                self._check_epoch()
+
     def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
         self._answer()
         waited = 0.0

@@ -28,7 +28,7 @@ from tidegate.connection.status import Trouble
 from tidegate.jobs.mounts import secret_file
 from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Cluster
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.loop import Pass
@@ -54,6 +54,8 @@ _log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 30.0
+_CONFIRM_S: Final = 60.0
+"""How long a process may go without hearing that another one has replaced it. Asking takes a write of the brokers'."""
 
 T = TypeVar("T")
 
@@ -82,6 +84,8 @@ class ConnectionReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._failures: dict[str, int] = {}
+        self._confirmed_s: dict[str, float] = {}
+        """By connection, when it was last asked whether this process may still write the control topic."""
 
     async def reconcile(self, body: Object) -> Pass:
         if body["metadata"].get("deletionTimestamp"):
@@ -98,6 +102,7 @@ class ConnectionReconciler:
         parts.observer.disconnect(uid)
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
+        self._confirmed_s.pop(uid, None)
         if live is not None:
             await in_thread(self._parts.executor, live.kafka.close)
         await in_thread(self._parts.executor, parts.files.remove, uid)
@@ -131,12 +136,29 @@ class ConnectionReconciler:
         if snapshot.cluster is None:
             raise RuntimeError("a look without a failure has a cluster")
         live = self._live(body)
+        if live is not None:
+            await self._confirm(live)
         if live is not None and self._parts.topics.wanted(live.namespace, live.name):
             try:
                 await self._parts.topics.checked(live, snapshot)
             except KafkaFailure as failure:
                 return status.trouble_of(failure)
         return snapshot.cluster
+
+    async def _confirm(self, live: Live) -> None:
+        """Raises ``Fenced`` where another process of the operator has taken over, so that an idle one hears of it."""
+        now_s = self._parts.clock.monotonic()
+        if now_s - self._confirmed_s.get(live.uid, -_CONFIRM_S) < _CONFIRM_S:
+            return
+        try:
+            await in_thread(self._parts.patient_executor, live.kafka.control.confirm)
+        except Fenced:
+            raise
+        except KafkaFailure as failure:
+            # Nothing is known: asked again by the next pass. What is written meanwhile is fenced all the same.
+            _log.debug("%s/%s: %s", live.namespace, live.name, failure)
+            return
+        self._confirmed_s[live.uid] = now_s
 
     async def _capabilities(self, body: Object) -> Capabilities | None:
         """``None``: nothing new. The client remembers them, so that most passes ask nobody."""

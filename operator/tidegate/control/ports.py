@@ -15,9 +15,10 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKe
 class ControlTopics(Protocol):
     """The control topic and its ack topic on one cluster.
 
-    A client may be a process of an operator. Of an operator's processes only the newest writes: ``ensure`` takes over
-    from earlier ones, as does the first write where that was not called. From then on their writes, and ``ensure``,
-    change nothing and raise ``Fenced``, for good; reading goes on.
+    A client may be of a process of an operator. Of an operator's processes only the newest writes: ``ensure`` takes
+    over from earlier ones, as does the first write where that was not called. From then on their writes, ``ensure`` and
+    ``confirm`` change nothing and raise ``Fenced``, for good, also in clients that they open later; reading goes on.
+    Clients of nobody's process, such as those of runs and commands, fence nobody and are never fenced.
     """
 
     @property
@@ -35,6 +36,14 @@ class ControlTopics(Protocol):
 
         Takes back acks of epochs that the control topic has not reached, such as those that were made for an earlier
         one. Raises ``NotAuthorized`` where topics are missing and may not be created.
+        """
+        ...
+
+    def confirm(self) -> None:
+        """Raise ``Fenced`` where another process of this operator has taken over from this client's.
+
+        Without it a process that has nothing to write never hears of that. Does nothing for a client of nobody's, and
+        where nothing was taken over yet.
         """
         ...
 

@@ -38,6 +38,7 @@ from tidegate.kafka_client.cluster_requests import (
 )
 from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.control import KafkaControlTopics
+from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kafka_client.group_descriptions import alive_by_listing, describe_groups
 from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.librdkafka import failure, silent_logger
@@ -59,9 +60,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class KafkaClient:
     """Implements ``tidegate.cluster.Kafka``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, operator: str = "") -> None:
+    def __init__(self, connection: Connection, operator: str = "", process: WriterProcess | None = None) -> None:
         """``operator``: the uid of the KafkaConnection, for an operator that reconciles it: of its processes only the
-        newest may write the control topic (``tidegate.control.ports``). Empty for runs and commands.
+        newest may write the control topic (``tidegate.control.ports``). Empty for runs and commands. ``process``: this
+        process, the same for all of its connections; without it the client counts as a process of its own.
 
         Raises ``BadConnection`` for settings that either client library refuses.
         """
@@ -71,7 +73,7 @@ class KafkaClient:
         self._joiner = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
         self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
-        self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator)
+        self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator, process)
         self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
         probe = KafkaProbe(
             connection.control_topic,

@@ -32,7 +32,7 @@ from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.control_description import describe_existing, topic_facts
 from tidegate.kafka_client.control_reader import ControlReader
 from tidegate.kafka_client.control_writer import Appended, ControlWriter, encoded
-from tidegate.kafka_client.fenced_writer import FencedWriter
+from tidegate.kafka_client.fenced_writer import FencedWriter, WriterProcess
 from tidegate.kafka_client.log_offsets import LogOffsets
 from tidegate.kafka_client.wire import Wire
 
@@ -47,8 +47,16 @@ _TOPIC_ALREADY_EXISTS: Final = 36
 class KafkaControlTopics:
     """Implements ``tidegate.control.ports.ControlTopics``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets, operator: str = "") -> None:
-        """``operator``: as whose newest process it writes, see ``control_transactional_id``; empty: as nobody's."""
+    def __init__(
+        self,
+        connection: Connection,
+        wire: Wire,
+        log_offsets: LogOffsets,
+        operator: str = "",
+        process: WriterProcess | None = None,
+    ) -> None:
+        """``operator``: as whose newest process it writes, see ``control_transactional_id``; empty: as nobody's.
+        ``process``: which of them this is; without it one of its own."""
         self._connection = connection
         self._wire = wire
         self._names = (connection.control_topic, acks_topic(connection.control_topic))
@@ -57,7 +65,7 @@ class KafkaControlTopics:
         self._write_lock = threading.Lock()
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
         self._writer = ControlWriter(connection, self._names, wire)
-        self._fenced = FencedWriter(wire, self._names[0], operator) if operator else None
+        self._fenced = FencedWriter(wire, self._names[0], operator, process or WriterProcess()) if operator else None
 
     @property
     def exist(self) -> bool:
@@ -88,6 +96,11 @@ class KafkaControlTopics:
                     self._fenced.take_over()
             self._forget_stale_acks()
             return complaints(*(facts[name] for name in self._names))
+
+    def confirm(self) -> None:
+        if self._fenced is not None:
+            with self._write_lock:
+                self._fenced.confirm()
 
     def _create(self, names: list[str]) -> None:
         what = f"create topic {' and '.join(names)}"

@@ -8,9 +8,10 @@ producer cannot be begun anew without taking over from whoever came meanwhile; I
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from kafka.record import MemoryRecordsBuilder
 
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthenticated, OutcomeUnknown, Refused, Unavailable
 from tidegate.kafka.rights import Resource, Right, on_topics
+from tidegate.kafka_client.cluster_requests import describe_topics
 from tidegate.kafka_client.codes import UNKNOWN_PARTITION, check
 from tidegate.kafka_client.control_description import describe_existing
 from tidegate.kafka_client.control_writer import Appended
@@ -61,33 +63,89 @@ class _Batch:
     data: bytes
 
 
+@dataclass(slots=True)
+class _Taken:
+    """A transactional id that this process has taken over on one cluster, or is about to.
+
+    It outlives the connection by which it was taken over: one that is opened anew goes on with the same producer, and
+    so cannot take the id from a process that came meanwhile.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held for a whole write: transactions of one producer must not overlap."""
+    producer: Producer | None = None
+    sequence: int = 0
+    in_doubt: bool = False
+    """Whether the last transaction may be open still, or a request on its way."""
+    was_open: bool = False
+    """Whether the coordinator has said that the last transaction is open."""
+
+
+class WriterProcess:
+    """This process, as one of an operator's: what it has taken over, and whether another process has replaced it.
+
+    One for all connections that the process opens. Once it was replaced by way of one of them it writes nothing by any,
+    and takes over nothing more. Thread-safe.
+    """
+
+    def __init__(self, replaced: Callable[[str], None] = lambda _why: None) -> None:
+        """``replaced`` is told why, once, by the thread that finds out and before its call raises ``Fenced``."""
+        self._told = replaced
+        self._lock = threading.Lock()
+        self._taken: dict[tuple[str, str], _Taken] = {}
+        self._why = ""
+
+    @property
+    def why_replaced(self) -> str:
+        """Empty while nothing is known of another process."""
+        return self._why
+
+    def taken(self, cluster_id: str, transactional_id: str) -> _Taken:
+        with self._lock:
+            return self._taken.setdefault((cluster_id, transactional_id), _Taken())
+
+    def replaced(self, why: str) -> None:
+        with self._lock:
+            if self._why:
+                return
+            self._why = why
+        self._told(why)
+
+
 class FencedWriter:
-    """Writes records by key, each call in one transaction. Connects on first use; calls must not overlap.
+    """Writes records by key, each call in one transaction. Connects on first use; thread-safe.
 
     Once another process has taken over, every call raises ``Fenced``, for good: it is for a new process to take over.
     """
 
-    def __init__(self, wire: Wire, name: str, operator: str) -> None:
+    def __init__(self, wire: Wire, name: str, operator: str, process: WriterProcess) -> None:
         """``name``: the control topic's; ``operator``: see ``control_transactional_id``."""
         self._wire = wire
         self._name = name
         self._id = control_transactional_id(operator, name)
         self._needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
-        self._producer: Producer | None = None
-        self._sequence = 0
-        self._in_doubt = False
-        """Whether the last transaction may be open still, or a request of it on its way."""
-        self._was_open = False
-        """Whether the coordinator has said that the last transaction is open."""
-        self._fenced = ""
+        self._process = process
+        self._known: _Taken | None = None
         self._closed = False
 
     def close(self) -> None:
+        """Does not wait: a write that is on its way ends by itself."""
         self._closed = True
 
     def take_over(self) -> None:
-        """Make sure that no earlier process of the operator writes from now on. Raises ``KafkaFailure``s."""
-        self._ready(time.monotonic() + _TIMEOUT_S)
+        """Make sure that no earlier process of the operator writes from now on, and that this one still may. Raises
+        ``KafkaFailure``s."""
+        taken = self._taken()
+        with taken.lock:
+            taken.in_doubt = True
+            self._ready(taken, time.monotonic() + _TIMEOUT_S)
+
+    def confirm(self) -> None:
+        """Raise ``Fenced`` where another process has taken over from this one. Where this one has not taken over yet
+        nobody is asked. Raises ``KafkaFailure``s."""
+        self._refuse()
+        if self._known is not None and self._known.producer is not None:
+            self.take_over()
 
     def write(self, records: Mapping[bytes, bytes | None]) -> dict[bytes, Appended]:
         """Write values by key, all or none.
@@ -98,48 +156,67 @@ class FencedWriter:
         if not records:
             return {}
         what = f"write {len(records)} record(s) to topic {self._name}"
-        deadline = time.monotonic() + _TIMEOUT_S
+        taken = self._taken()
+        with taken.lock:
+            return self._write(taken, records, what, time.monotonic() + _TIMEOUT_S)
+
+    def _write(
+        self, taken: _Taken, records: Mapping[bytes, bytes | None], what: str, deadline: float
+    ) -> dict[bytes, Appended]:
         while True:
-            producer = self._ready(deadline)
+            producer = self._ready(taken, deadline)
             leader = self._leader(what)
             try:
-                return self._transaction(producer, leader, records, what, deadline)
+                return self._transaction(taken, producer, leader, records, what, deadline)
             except (Fenced, Unavailable, OutcomeUnknown) as failure:
                 # Brokers raise the epoch as well where they end a transaction at its time-out: _ready tells.
                 is_over = time.monotonic() >= deadline or isinstance(failure, NotAuthenticated)
                 if is_over and not isinstance(failure, Fenced):
-                    self._abort()
+                    self._abort(taken)
                     raise Unavailable(str(failure)) from failure
             except KafkaFailure:
-                self._abort()
+                self._abort(taken)
                 raise
             time.sleep(_PAUSE_S)
 
     # --- who we are ---------------------------------------------------------------------------------------------------
 
-    def _ready(self, deadline: float) -> Producer:
-        """The producer, with nothing open. Raises ``Fenced`` where another process has taken over."""
+    def _taken(self) -> _Taken:
+        self._refuse()
+        if self._known is None:
+            cluster = describe_topics(self._wire, [], what=f"tell which cluster has topic {self._name}")
+            self._known = self._process.taken(cluster.cluster_id or "", self._id)
+        return self._known
+
+    def _refuse(self) -> None:
+        """Raise what keeps this writer from writing at all."""
         if self._closed:
             raise Unavailable(f"write to topic {self._name}: the connection was closed")
-        if self._fenced:
-            raise Fenced(self._fenced)
-        if self._producer is not None and not self._in_doubt:
-            return self._producer
-        try:
-            self._producer = self._initialized(self._producer, deadline)
-        except Fenced as fenced:
-            self._fenced = f"{fenced}: another process of this operator writes topic {self._name} now"
-            raise Fenced(self._fenced) from fenced
-        self._sequence, self._in_doubt, self._was_open = 0, False, False
-        return self._producer
+        if self._process.why_replaced:
+            raise Fenced(f"write to topic {self._name}: {self._process.why_replaced}")
 
-    def _initialized(self, known: Producer | None, deadline: float) -> Producer:
+    def _ready(self, taken: _Taken, deadline: float) -> Producer:
+        """The producer, with nothing open. Raises ``Fenced`` where another process has taken over."""
+        self._refuse()
+        if taken.producer is not None and not taken.in_doubt:
+            return taken.producer
+        try:
+            taken.producer = self._initialized(taken, deadline)
+        except Fenced as fenced:
+            why = f"{fenced}: another process of this operator writes topic {self._name} now"
+            self._process.replaced(why)
+            raise Fenced(why) from fenced
+        taken.sequence, taken.in_doubt, taken.was_open = 0, False, False
+        return taken.producer
+
+    def _initialized(self, taken: _Taken, deadline: float) -> Producer:
+        known = taken.producer
         if known is None:
             return self._init(-1, -1, deadline)
         try:
             return self._init(known.producer_id, known.epoch, deadline)
         except Fenced:
-            if not self._was_open:
+            if not taken.was_open:
                 raise
         # A transaction that the broker ended at its time-out raised the epoch by one. Another process would have
         # raised it by two: once to end the transaction, and once for itself.
@@ -174,18 +251,24 @@ class FencedWriter:
     # --- one transaction ----------------------------------------------------------------------------------------------
 
     def _transaction(
-        self, producer: Producer, leader: int, records: Mapping[bytes, bytes | None], what: str, deadline: float
+        self,
+        taken: _Taken,
+        producer: Producer,
+        leader: int,
+        records: Mapping[bytes, bytes | None],
+        what: str,
+        deadline: float,
     ) -> dict[bytes, Appended]:
         if leader < 0:
             raise Unavailable(f"{what}: its leader is being elected")
-        self._in_doubt = True
+        taken.in_doubt = True
         self._begin(producer, what, deadline)
-        self._was_open = True
+        taken.was_open = True
         appended: dict[bytes, Appended] = {}
-        for batch in self._batches(producer, records):
+        for batch in self._batches(taken, producer, records):
             appended |= self._append(leader, batch, what)
         self._end(producer, deadline, committed=True)
-        self._in_doubt = self._was_open = False
+        taken.in_doubt = taken.was_open = False
         return appended
 
     def _leader(self, what: str) -> int:
@@ -227,24 +310,24 @@ class FencedWriter:
         )
         check(code_of(answer), what, self._needs, *on_topics("Write", [self._name]))
 
-    def _batches(self, producer: Producer, records: Mapping[bytes, bytes | None]) -> Iterator[_Batch]:
+    def _batches(self, taken: _Taken, producer: Producer, records: Mapping[bytes, bytes | None]) -> Iterator[_Batch]:
         left = iter(records.items())
         while some := list(islice(left, _RECORDS)):
             while some:
-                batch = self._batch(producer, some)
+                batch = self._batch(taken, producer, some)
                 del some[: len(batch.keys)]
                 yield batch
 
-    def _batch(self, producer: Producer, records: list[tuple[bytes, bytes | None]]) -> _Batch:
+    def _batch(self, taken: _Taken, producer: Producer, records: list[tuple[bytes, bytes | None]]) -> _Batch:
         """As many of these as fit. Thousands of records of discovery hardly differ, and every agent reads them all: so
         they are compressed."""
         builder = MemoryRecordsBuilder(_MAGIC, _GZIP, _BATCH_BYTES)
         now_ms = time.time_ns() // 1_000_000
-        taken = [key for key, _ in takewhile(lambda record: builder.append(now_ms, *record) is not None, records)]
-        builder.set_producer_state(producer.producer_id, producer.epoch, self._sequence, True)
+        fitting = [key for key, _ in takewhile(lambda record: builder.append(now_ms, *record) is not None, records)]
+        builder.set_producer_state(producer.producer_id, producer.epoch, taken.sequence, True)
         builder.close()
-        self._sequence += len(taken)
-        return _Batch(tuple(taken), bytes(builder.buffer()))
+        taken.sequence += len(fitting)
+        return _Batch(tuple(fitting), bytes(builder.buffer()))
 
     def _append(self, leader: int, batch: _Batch, what: str) -> dict[bytes, Appended]:
         topic_class = ProduceRequest.TopicProduceData
@@ -296,11 +379,11 @@ class FencedWriter:
         )
         check(answer.error_code, what, self._needs)
 
-    def _abort(self) -> None:
+    def _abort(self, taken: _Taken) -> None:
         """So that readers need not wait for its time-out. Where that fails, they do, or the next write sees to it."""
-        if self._producer is not None and self._was_open:
+        if taken.producer is not None and taken.was_open:
             try:
-                self._end(self._producer, time.monotonic() + self._wire.BROKER_TIMEOUT_S, committed=False)
+                self._end(taken.producer, time.monotonic() + self._wire.BROKER_TIMEOUT_S, committed=False)
             except KafkaFailure:
                 return
-            self._was_open = False
+            taken.was_open = False

@@ -122,12 +122,17 @@ class LevelLoop:
         """The objects as they were last seen, without those that are gone."""
         return [item.body for item in self._items.values() if not item.gone]
 
-    async def stop(self) -> None:
-        """End all workers; a call that is on its way in a thread is not waited for."""
+    def halt(self) -> list[asyncio.Task[None]]:
+        """Begin to end all workers, which make no further step; a call that is on its way in a thread goes on."""
         self._stopping = True
         tasks = [item.task for item in self._items.values() if item.task is not None]
         for task in tasks:
             task.cancel()
+        return tasks
+
+    async def stop(self) -> None:
+        """End all workers; a call that is on its way in a thread is not waited for."""
+        tasks = self.halt()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._items.clear()
 

@@ -2,7 +2,7 @@
 
 A watch can die unseen (kopf with narrow rights; a stream that hangs): the operator looks alive and does nothing. So our
 resources are listed outside kopf, and one whose generation stays unobserved too long fails the check. So does a
-listing, or an event loop, that has not come round for as long.
+listing, or an event loop, that has not come round for as long; and a process that another one has replaced, for good.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Freshness:
         self._listed_at = monotonic()
         self._failure = ""
         self._begun = False
+        self._replaced = ""
 
     @property
     def begun(self) -> bool:
@@ -49,6 +50,11 @@ class Freshness:
     def begin(self) -> None:
         with self._lock:
             self._begun = True
+
+    def replaced(self, why: str) -> None:
+        """Another process has taken this one's place: it fails the check until it ends."""
+        with self._lock:
+            self._replaced = why
 
     def listed(self, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> int:
         """Take in a listing of all our resources; returns how many are unobserved."""
@@ -78,7 +84,8 @@ class Freshness:
         with self._lock:
             stale = [name for since, name in self._since.values() if now - since > self._limit_s]
             quiet_s, failure = now - self._listed_at, self._failure
-        problems = [f"{name} was not observed within {self._limit_s:.0f} s" for name in sorted(stale)[:_SHOWN]]
+            problems = [self._replaced] if self._replaced else []
+        problems += [f"{name} was not observed within {self._limit_s:.0f} s" for name in sorted(stale)[:_SHOWN]]
         if len(stale) > _SHOWN:
             problems.append(f"and {len(stale) - _SHOWN} more")
         if quiet_s > self._limit_s:

@@ -71,6 +71,18 @@ def test_a_listing_that_does_not_come_round_fails_the_check_and_says_why() -> No
     assert freshness.problems() == ["our resources were not listed for 31 s: list offsetresetpolicies: 403"]
 
 
+def test_a_process_that_was_replaced_fails_the_check_for_good_and_is_not_ready() -> None:
+    freshness = Freshness(30, Time())
+    freshness.listed([])
+    freshness.begin()
+
+    freshness.replaced("another process writes topic __tidegate now")
+    freshness.listed([])
+
+    assert freshness.problems() == ["another process writes topic __tidegate now"]
+    assert health_route(freshness)({}).status == ready_route(freshness)({}).status == HTTPStatus.SERVICE_UNAVAILABLE
+
+
 def test_the_check_is_open_to_anybody_and_names_nobody() -> None:
     time = Time()
     freshness = Freshness(30, time)
