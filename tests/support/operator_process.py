@@ -99,6 +99,22 @@ class OperatorProcess:
         self._process = None
         return code
 
+    def freeze(self) -> None:
+        """As a node that is suspended; `thaw` lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def ended(self, timeout_s: float) -> int:
+        """The exit code of an operator that ends by itself."""
+        assert self._process is not None
+        code = self._process.wait(timeout_s)
+        self._process = None
+        return code
+
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -125,6 +125,29 @@ def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(
     assert application.error is None
 
 
+def test_with_automatic_commits_no_record_is_delivered_from_a_limit_on_and_none_is_lost_to_this_consumer(
+    scene: Scene,
+) -> None:
+    """The committed offset is past the limit by what the last poll took: agents/contract/README.md says so."""
+    application = scene.application(protocol="range", style="consume", commit="auto")
+    application.wait_flowing(0, 1)
+    limit = scene.pause(0).offset + 40
+    epoch = scene.limit(0, limit)
+    scene.release(0)  # which is read after the limit
+
+    assert eventually(lambda: (ack := scene.acked(0, epoch)) is not None and ack.offset >= limit, 90)
+    closed = time.time()
+    application.wait_flowing(1, since=closed + 0.7)
+
+    assert application.offsets(0)[-1] == limit - 1
+    assert scene.committed(0) >= limit
+    scene.limit(0, None)
+    application.wait_flowing(0, since=closed)
+    assert is_whole(application.offsets(0))
+    assert is_whole(application.offsets(1))
+    assert application.error is None
+
+
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 20.0)
     application = scene.application()
