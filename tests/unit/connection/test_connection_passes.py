@@ -18,7 +18,7 @@ from tidegate.connection.observer import Observer, Snapshot
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
 from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
@@ -216,6 +216,36 @@ def test_other_words_for_the_same_are_not_worth_a_write(world: World) -> None:
     world.kafka.refuses = frozenset({GroupKind.STREAMS})
     world.look()
     assert capabilities(world).resettable == "empty, classic, consumer"
+
+
+def test_once_a_minute_it_asks_whether_another_process_has_replaced_this_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    answers: list[KafkaFailure | None] = [Unavailable("nobody answers"), None, None, Fenced("another process")]
+
+    def confirm() -> None:
+        asked.append(world.clock.monotonic())
+        if (failure := answers.pop(0)) is not None:
+            raise failure
+
+    monkeypatch.setattr(world.kafka.control, "confirm", confirm)
+    began = world.clock.monotonic()
+
+    for _ in range(3):  # the first is not answered, the second is, the third is too soon
+        world.look()
+        world.clock.sleep(20)
+    assert world.metric("tidegate_connection_up") == 1
+    for _ in range(4):
+        world.look()
+        world.clock.sleep(20)
+    before = world.body["metadata"]["resourceVersion"]
+    world.kafka.refuses = frozenset(GroupKind)
+    with pytest.raises(Fenced):
+        world.look()
+
+    assert [at - began for at in asked] == [0, 20, 80, 140]
+    assert world.body["metadata"]["resourceVersion"] == before, "it goes on in the other process's place"
 
 
 def test_no_series_outlives_its_connection(world: World) -> None:

@@ -129,6 +129,40 @@ def test_after_a_conflict_it_reads_again_at_once() -> None:
     asyncio.run(story())
 
 
+def test_once_it_is_halted_no_pass_makes_a_further_step_and_none_begins() -> None:
+    """Also the pass that waits for the very call which finds out that there is nothing more to do here."""
+
+    async def story() -> None:
+        steps: list[str] = []
+
+        async def writes(body: Object) -> Pass:
+            found_out = asyncio.get_running_loop().run_in_executor(None, fenced)
+            steps.append("asked")
+            try:
+                await found_out
+            finally:
+                steps.append("ended")
+            steps.append("wrote")
+            return Pass(body, 60)
+
+        reconciler = Scripted(writes)
+        loop = loop_of(reconciler)
+        events = asyncio.get_running_loop()
+
+        def fenced() -> None:
+            events.call_soon_threadsafe(loop.halt)
+
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: steps[1:] == ["ended"])
+        loop.notice("MODIFIED", body_of(2))
+        loop.notice("ADDED", body_of(1, "other"))
+        await loop.stop()
+        assert steps == ["asked", "ended"]
+        assert reconciler.seen == ["1"]
+
+    asyncio.run(story())
+
+
 def test_failures_and_defects_are_tried_again() -> None:
     async def story() -> None:
         reconciler = Scripted(unavailable, defect, rest)
