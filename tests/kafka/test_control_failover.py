@@ -1,4 +1,5 @@
-"""Three brokers, and the one that leads the control topic, or the ack topic, dies while partitions are paused."""
+"""Three brokers, and the one that leads the control topic, or the ack topic, or that coordinates the operator's writes,
+dies while partitions are paused."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.offset_records import partition_of
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import control_transactional_id
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
 
@@ -34,18 +37,20 @@ class Scene:
     """The operator's client and an agent's link, on control topics of their own with three replicas."""
 
     def __init__(self, kafka: KafkaCluster, topic: str) -> None:
-        self.topics = {"control": topic, "acks": f"{topic}_acks"}
+        self.topics = {"control": topic, "acks": f"{topic}_acks", "transactions": "__transaction_state"}
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         connection = Connection(kafka.bootstrap, control_topic=topic, control_replication_factor=3)
-        self.client = KafkaClient(connection)
+        self.client = KafkaClient(connection, "uid")
         self.client.control.ensure()
         self.link = ControlLink({"bootstrap.servers": kafka.bootstrap}, topic, self.topics["acks"])
         self.gates = Gates()
 
     def leader(self, which: str) -> int:
-        """Of the topic's first partition."""
+        """Of the topic's only partition, or of that which has the operator's transactional id."""
         topic = self.topics[which]
-        leader: int = self.admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader
+        partitions = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        name = control_transactional_id("uid", self.topics["control"])
+        leader: int = partitions[partition_of(name, len(partitions))].leader
         return leader
 
     def hold(self, partition: int) -> int:
@@ -105,7 +110,7 @@ def scene(kafka3: KafkaCluster, unique: Unique) -> Iterator[Scene]:
     scene.close()
 
 
-@pytest.mark.parametrize("which", ["control", "acks"])
+@pytest.mark.parametrize("which", ["control", "acks", "transactions"])
 def test_a_pause_outlives_whoever_leads_its_topics(scene: Scene, kafka3: KafkaCluster, which: str) -> None:
     """No gate opens, nothing that was said is lost, and what is said next is heard before the broker is back."""
     first = scene.hold(0)
