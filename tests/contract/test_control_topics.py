@@ -719,6 +719,19 @@ def test_a_reset_is_begun_once_whoever_asks_and_its_run_may_ask_again(world: Wor
     assert executed(world.control, replace(RUN, policy="invoices")) is None
 
 
+def test_a_run_that_begins_what_another_has_begun_is_not_believed(world: World) -> None:
+    """Both have read that nobody has begun it, and then both have written: the log's order decides."""
+    world.control.ensure()
+    mine, other = Run("5f/replay-1", 1_000), Run("77/replay-1", 2_000)
+    world.control.read()
+    world.control.note_runs({RUN: mine})
+    world.another().note_runs({RUN: other})
+
+    for reader in (world.control, world.another()):
+        assert executed(reader, RUN) == mine
+    assert begin(world.another(), RUN, other) == mine
+
+
 def test_of_resets_that_begin_at_once_one_run_has_the_id(world: World) -> None:
     world.control.ensure()
     clients = {f"{n}/replay-1": world.another() for n in range(4)}
