@@ -30,6 +30,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.fenced_writer import control_transactional_id
 from tidegate.pause.holds import holder
 
 PARTITIONS = 4
@@ -496,8 +497,14 @@ def test_missing_rights_on_the_control_topics_are_named_and_looked_for_again(
 
     for name in (control, acks_topic(control)):
         allow(ResourceType.TOPIC, name, AclOperation.CREATE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS)
+    identity = control_transactional_id(resources.get_connection("kafka")["metadata"]["uid"], control)
+    missing = f"allow the principal Write on transactional-id {identity} "
+    until(lambda: missing in condition_of(resources.get_pause(p), "Stalled").get("message", ""), "fencing is missing")
+
+    allow(ResourceType.TRANSACTIONAL_ID, identity, AclOperation.WRITE)
+    missing = f"allow the principal Write on topic {control} "
     body = until(
-        lambda: "write" in condition_of(b := resources.get_pause(p), "Stalled").get("message", "") and b,
+        lambda: missing in condition_of(b := resources.get_pause(p), "Stalled").get("message", "") and b,
         "Write is missing",
     )
     assert body["status"]["phase"] == "Pending"

@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 30.0
-_CONFIRM_S: Final = 60.0
+_CONFIRM_S: Final = 30.0
 """How long a process may go without hearing that another one has replaced it. Asking takes a write of the brokers'."""
 
 T = TypeVar("T")
