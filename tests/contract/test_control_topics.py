@@ -425,7 +425,7 @@ def test_a_process_that_was_replaced_takes_nothing_over_by_a_connection_that_it_
     later.ensure()
 
     with pytest.raises(Fenced):
-        real.process_of("uid-1", process).ensure()
+        real.process_of("uid-1", process).confirm()
 
     assert len(told) == 1
     assert f"another process of this operator writes topic {real.name} now" in told[0]

@@ -143,8 +143,7 @@ class FencedWriter:
     def confirm(self) -> None:
         """Raise ``Fenced`` where another process has taken over from this one. Where this one has not taken over yet
         nobody is asked. Raises ``KafkaFailure``s."""
-        self._refuse()
-        if self._known is not None and self._known.producer is not None:
+        if self._taken().producer is not None:
             self.take_over()
 
     def write(self, records: Mapping[bytes, bytes | None]) -> dict[bytes, Appended]:
