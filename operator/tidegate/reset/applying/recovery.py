@@ -49,7 +49,10 @@ class Recovery:
         # What is verified was seen to be decided.
         unknown = frozenset(last.pending) if last.phase is not Phase.VERIFYING else NO_PARTITIONS
         if self._commits.hangs(unknown):
-            # Nothing tells how it was decided, but the run means the same as then.
+            # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
+            # if Kafka goes away, or the deadline passes, before this has taken effect.
+            if not self._state.told_before:
+                self._state.before = self._journal.offsets_before()
             offsets = self._journal.offsets_before() if last.putting_back else self._context.plan.targets
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
             self._made_again = True
