@@ -87,7 +87,7 @@ class LateCommits:
         while old != pending:
             self._claim.check()
             seen = self._view.committed(pending)
-            old |= frozenset(p for p in pending if p in seen and self._is_old(p, seen[p]))
+            old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
             now = clock.monotonic()
             if joined_at is None and (self._joins.is_over() or now > limit):
                 joined_at = now
@@ -121,7 +121,7 @@ class LateCommits:
                 if is_new and not (offset is not None and self._is_old(partition, offset)):
                     taking.note_progress(offset)
                 elif is_new and partition not in away:
-                    (maybe if taking.was_taken else surely).add(partition)
+                    (maybe if taking.had_owner else surely).add(partition)
                     del looked_at[partition]
                 elif rests and partition not in missing and taking.has_begun(at):
                     del looked_at[partition]
@@ -146,8 +146,9 @@ class LateCommits:
         return frozenset(missing), NO_PARTITIONS
 
     def _is_old(self, partition: TopicPartition, offset: int) -> bool:
-        replaced = self._state.replaced
-        return partition in replaced and Watched(replaced[partition], self._state.targets[partition], offset).is_old
+        """Ahead of where the group stood, an old position that has passed the target is not told from progress."""
+        before, target = self._state.replaced.get(partition), self._state.targets[partition]
+        return Watched(before, target, offset).overwritten_before_release
 
 
 @dataclass(slots=True)
@@ -155,10 +156,11 @@ class _Taking:
     """How one partition is taken by its next owner, of which it shows who that is, and what is committed.
 
     ``known``: what was committed last that its owner does not begin at, or that is progress from the target.
+    ``had_owner``: whether it had one at an earlier look, so that what is committed may be progress.
     """
 
     known: int | None
-    was_taken: bool = False
+    had_owner: bool = False
     _owner: str | None = None
     _began_by: float = math.inf
     """By then its present owner has asked where to begin."""
@@ -166,12 +168,12 @@ class _Taking:
     def take_up(self, owner: Member | None, seen: int | None, at: float) -> bool:
         """Whether something new is committed that its next owner may begin at."""
         owner_id = owner.member_id if owner is not None else None
+        self.had_owner |= self._owner is not None
         if owner_id != self._owner:
             if self._owner is not None:
                 # The last commit of whoever has given it up.
                 self.known = seen
             self._owner, self._began_by = owner_id, at + BEGINS_S if owner_id is not None else math.inf
-        self.was_taken |= owner_id is not None
         if self.has_begun(at):
             # The owner's next commits replace it.
             self.known = seen
