@@ -286,6 +286,32 @@ STORIES |= {name: partial(_in_flight_is_waited_for, kind) for kind, name in stor
 
 
 @story
+def no_partition_is_counted_as_begun_whose_target_a_late_commit_replaced(bootstrap: str, folder: Path) -> None:
+    """A KIP-848 consumer sends what its application has in hand as soon as it is back, and only then fetches where to
+    begin: nothing holds it meanwhile."""
+    cell = Cell(
+        kind=ClientKind.JAVA,
+        protocol=GroupProtocol.CONSUMER,
+        members=1,
+        commit=CommitMode.WORKER,
+        hold_s=2.0,
+        in_flight_s=2.2,
+    )
+    with Trial(bootstrap, cell, folder) as trial:
+        _until(lambda: min(trial.committed().values()) > 80, 30)
+        committed = trial.committed()
+        # Both ways: ahead, an owner passes its target while it does not yet know that it was made to leave.
+        targets = {p: committed[p] + (6 if n % 2 else -50) for n, p in enumerate(trial.partitions[::2])}
+        request = trial.request(targets)
+        result = trial.execute(request)
+        if result.phase is Phase.SUCCEEDED:
+            verdict = trial.judge(trial.touched_at(request), targets)
+            assert verdict.unfinished <= (result.waiting or 0), f"{result} {verdict}"
+        else:
+            assert result.reason in ("Overwritten", "PlanOutdated"), result
+
+
+@story
 def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
     """The application commits old offsets explicitly, for 3.5 s after the release, and nobody has said so."""
     cell = Cell(

@@ -1182,7 +1182,8 @@ class FakeConsumer:
     no offset (librdkafka, classic groups).
     ``late_commit_s``: its application holds what it has read for so long and then commits it, whatever happened
     since. ``commits_after_join``: while it joins it keeps commits back, and sends them before it asks where to begin
-    (franz-go). ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
+    (franz-go). ``fetches_after_s``: how long after it was given a partition it asks where to begin (KIP-848 groups).
+    ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
     (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a committed
     offset it begins at the log's end (``auto.offset.reset=latest``).
     """
@@ -1214,6 +1215,7 @@ class FakeConsumer:
     commits_after_join: bool = False
     sends_after_s: float = 0.05
     """How long after it has joined it sends what it kept back."""
+    fetches_after_s: float = 0.0
     managed: bool = False
     drain_s: float = 0.0
     begins_at_end: bool = False
@@ -1233,6 +1235,7 @@ class FakeConsumer:
     _running: bool = False
     _kept_back: list[Offsets] = field(default_factory=list)
     """Commits to be sent once it has joined."""
+    _fetches_at_s: float = 0.0
     _closing: dict[TopicPartition, float] = field(default_factory=dict)
     """When each partition that is no longer delivered will be acked."""
     _obeyed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -1470,6 +1473,8 @@ class FakeConsumer:
             self._unstarted -= gone
         others = {p for i, m in group.members.items() if i != self.member_id for p in m.assignment}
         taken = frozenset(target - others)
+        if taken - mine.assignment:
+            self._fetches_at_s = self.kafka.clock.monotonic() + self.fetches_after_s
         self._unstarted |= taken - mine.assignment
         mine.assignment = (mine.assignment - gone) | taken
         self._generation = group.generation
@@ -1479,7 +1484,7 @@ class FakeConsumer:
         self._start_assigned()
 
     def _start_assigned(self) -> None:
-        if self._kept_back:
+        if self._kept_back or self.kafka.clock.monotonic() < self._fetches_at_s:
             return
         for partition in sorted(self._unstarted):
             if self.waits and partition in self.kafka._undecided(self.group_id):

@@ -18,6 +18,7 @@ from support.fake_kafka import FakeKafka
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.marker import marker_group
 from tidegate.reset.model import Phase, Way
+from tidegate.reset.runs import job
 from unit.reset.test_apply_simulated import (  # noqa: F401
     AWAY_S,
     GO_OFTEN,
@@ -111,6 +112,62 @@ def test_so_is_the_commit_of_the_last_round(kind: Kind, told: str, tmp_path: Pat
     assert not world.kafka.pending(GROUP, PARTITIONS)
     world.settle()
     world.check_reset(at_most=1 + result.rounds)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, replace(GO_OFTEN, name="led")], ids=lambda k: k.name)
+def test_what_hangs_past_the_deadline_is_decided_and_then_put_back(kind: Kind, tmp_path: Path) -> None:
+    last = commits_of_a_whole_run(kind, tmp_path / "whole")[-1]
+    world = World(kind, tmp_path / "run")
+    process = Process(last, after=True)
+    hanging_once(world.kafka, lambda: len(process.calls) == last and not process.dead)
+    world.create(deadline=timedelta(seconds=60))
+    before = world.kafka.committed(GROUP)
+    with pytest.raises(Killed):
+        world.execute(process)
+    world.clock.sleep(90)
+    result = job.settle(world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed")
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert "3 committed offset(s) were put back" in result.message
+    after = world.kafka.committed(GROUP)
+    assert all(after[p] >= before[p] for p in RESET)
+    assert not world.kafka.pending(GROUP, PARTITIONS)
+    world.settle()
+    world.check_nothing_missing()
+
+
+@pytest.mark.parametrize("read_by", ["members", "nobody"])
+def test_where_the_group_stood_is_known_although_no_outcome_ever_shows(read_by: str, tmp_path: Path) -> None:
+    """As the coordinator has given the transactional id a new producer id since: then nothing decides what hangs."""
+    world = World(KINDS[0], tmp_path)
+    if read_by == "nobody":
+        for consumer in world.consumers:
+            consumer.close()
+        world.clock.sleep(1)
+    before = world.kafka.committed(GROUP)
+    process = Process()
+    world.create(deadline=timedelta(seconds=60))
+    world.kafka.tells_no_outcome = True
+
+    def die_having_committed(name: str, do: Callable[[], Any]) -> Any:
+        answer = Process.call(process, name, do)
+        if name == COMMIT:
+            process.dead = True
+            raise Killed
+        return answer
+
+    process.call = die_having_committed  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        world.execute(process)
+    for hanging in list(world.kafka._hanging.values()):
+        world.kafka._hanging["of an earlier producer id"].extend(hanging)
+        hanging.clear()
+    world.clock.sleep(6)
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert "3 committed offset(s) were put back" in result.message
+    after = world.kafka.committed(GROUP)
+    assert all(after[p] >= before[p] for p in RESET), after
 
 
 def test_what_is_aborted_to_find_out_leaves_nothing_behind(tmp_path: Path) -> None:

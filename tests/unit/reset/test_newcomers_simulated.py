@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.gates import Reopened, RunGates
 from tidegate.reset.model import Phase, Way
@@ -205,6 +206,25 @@ def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
     result = world.execute()
     assert result is not None
     assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.GATED, 1)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def test_a_group_that_does_not_come_to_rest_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It always tells who owns what, so it is reset all the same: by a successor, which looks at several steps."""
+    world = World(_kind("consumer"), tmp_path)
+    described = world.kafka._described
+    monkeypatch.setattr(
+        world.kafka, "_described", lambda group_id: replace(described(group_id), state=GroupState.RECONCILING)
+    )
+    world.create(deadline=timedelta(minutes=10))
+    with pytest.raises(Killed):
+        world.execute(_Dies("transaction.commit", after=True))
+    followed_s = world.clock.monotonic()
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    assert 60 < world.clock.monotonic() - followed_s < 2 * 60
     world.settle()
     world.check_reset(at_most=2)
 

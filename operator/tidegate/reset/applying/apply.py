@@ -20,6 +20,7 @@ from tidegate.reset.applying.claim import ClaimLost
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import FAILURES, overwritten_by, reason_of
 from tidegate.reset.applying.journal import as_tuple
+from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.round_runner import RoundRunner
@@ -49,8 +50,9 @@ class GroupReset:
         context = RunContext(run, plan, attempt, store, kafka, clock, tuning or Tuning())
         watch = TargetWatch(context)
         self._context = context
-        self._recovery = Recovery(context, watch)
-        self._rounds = RoundRunner(context, watch, self._recovery)
+        late_commits = LateCommits(context)
+        self._recovery = Recovery(context, watch, late_commits)
+        self._rounds = RoundRunner(context, watch, late_commits, self._recovery)
         self._pace = context.pace
         self._clock = context.pace.clock
         self._tuning = context.pace.tuning

@@ -27,6 +27,8 @@ class GroupView:
         self._joins = joins
         self._journal = journal
         self._state = state
+        self._rests = True
+        """Whether the group has come to rest, as far as it was waited for."""
 
     def committed(self, partitions: Partitions) -> Mapping[TopicPartition, int]:
         return self._kafka.committed(self._group_id, list(partitions))
@@ -43,7 +45,10 @@ class GroupView:
             group = self.group(pending)
             # A rebalance in a Barrier is held by ourselves, or by a writer that died: the hold can be taken over.
             held = self._state.way is Way.BARRIER and group.state is GroupState.PREPARING_REBALANCE
-            return held or group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+            rests = held or group.state in (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+            self._rests |= rests
+            # A group that was waited for in vain is not waited for again, at one step after the other.
+            return rests or not (self._rests or group.type is GroupType.CLASSIC or group.hidden(pending))
 
         limit_s = self._pace.tuning.settle_limit_s
         self._pace.check()
@@ -66,4 +71,5 @@ class GroupView:
         hidden = group.hidden(pending)
         if hidden:
             raise NotReady(f"{since}: a member may not have given {min(hidden)} up yet")
+        self._rests = False
         return group

@@ -107,7 +107,7 @@ class Handover:
             self._wait_until_back(rejoins)
             kept = rejoins.kept()
             self._kept_at = self._pace.clock.monotonic() if kept else None
-        return Outcome(overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept)
+        return Outcome(overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept, left=gone)
 
     def wait_for_heartbeat(self) -> bool:
         """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.

@@ -39,6 +39,7 @@ def look_back(context: RunContext) -> LookBack:
     seen = context.view.committed(everything)
     begun = {p for p, target in context.state.targets.items() if seen.get(p, target) > target}
     begun |= context.sequences.went_on & everything
+    begun -= context.state.doubtful
     left = everything - begun
     waiting: dict[TopicPartition, Member | None] = {}
     if left:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState, GroupType
 from tidegate.reset.applying.context import RunContext
+from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.plan_check import check_plan
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
@@ -16,9 +17,10 @@ from tidegate.reset.ways import is_cooperative, keeps_commits_back
 class Recovery:
     """Of one run on one group."""
 
-    def __init__(self, context: RunContext, watch: TargetWatch) -> None:
+    def __init__(self, context: RunContext, watch: TargetWatch, late_commits: LateCommits) -> None:
         self._context = context
         self._watch = watch
+        self._late_commits = late_commits
         self._kafka = context.kafka
         self._group_id = context.group_id
         self._pace = context.pace
@@ -47,7 +49,10 @@ class Recovery:
         # What is verified was seen to be decided.
         unknown = frozenset(last.pending) if last.phase is not Phase.VERIFYING else NO_PARTITIONS
         if self._commits.hangs(unknown):
-            # Nothing tells how it was decided, but the run means the same as then.
+            # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
+            # if Kafka goes away, or the deadline passes, before this has taken effect.
+            if not self._state.told_before:
+                self._state.before = self._journal.offsets_before()
             offsets = self._journal.offsets_before() if last.putting_back else self._context.plan.targets
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
             self._made_again = True
@@ -171,6 +176,9 @@ class Recovery:
 
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""
+        if self._late_commits.may_come_on_return(intent.way, self._view.group(pending)):
+            # Of the partitions that nobody has yet, too.
+            return pending
         # Looked at first, for all may have to be made to leave until the group settles.
         not_left = {m.member_id for m in self._view.group().members} & set(intent.releasing)
         # A rebalance hides who owns what; one of a Barrier is our own hold, which can be taken over.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tidegate.kafka.errors import Unavailable
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import DidNotHold
+from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, Partitions, Round
 from tidegate.reset.applying.steps import JoinNotHeld
@@ -18,8 +19,9 @@ from tidegate.reset.model import Phase, Way
 class RoundRunner:
     """Of one run on one group."""
 
-    def __init__(self, context: RunContext, watch: TargetWatch, recovery: Recovery) -> None:
+    def __init__(self, context: RunContext, watch: TargetWatch, late_commits: LateCommits, recovery: Recovery) -> None:
         self._watch = watch
+        self._late_commits = late_commits
         self._recovery = recovery
         self._choice = WayChoice(context)
         self._state = context.state
@@ -52,6 +54,7 @@ class RoundRunner:
                 self._state.away = None
             except Unavailable as error:
                 interrupted, number = error, self._state.round
+                self._late_commits.note_interruption()
                 pending, overwritten = self._recovery.after_interruption(pending, error)
                 rounds -= number > self._state.round
 
@@ -59,6 +62,7 @@ class RoundRunner:
         """Carry out and verify a round."""
         self._claim.confirm()
         self._state.not_held = NO_PARTITIONS
+        self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
         self._state.gated |= choice.way is Way.GATED
         if self._state.way is None or choice.way is not Way.DIRECT:
@@ -78,6 +82,7 @@ class RoundRunner:
         except JoinNotHeld:
             self._journal.tell_round(Phase.VERIFYING, pending, choice, (), again=pending)
             raise
+        self._late_commits.note_left(group, outcome.left)
         self._state.transaction_open |= bool(outcome.left_open)
         self._state.kept_after_leaving |= bool(outcome.kept)
         self._handed_over -= pending
@@ -91,7 +96,7 @@ class RoundRunner:
             return outcome
         self._state.not_held = outcome.not_held
         # A successor takes what is committed by then for progress: what may come late has to be seen before.
-        may_come_late = self._watch.may_come_late(choice.way, group)
+        may_come_late = self._late_commits.may_come(choice.way, group)
         known_at_once = outcome.emptied is None and not may_come_late
         if known_at_once and not outcome.not_held:
             self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
@@ -99,11 +104,12 @@ class RoundRunner:
         held = pending - outcome.not_held - overwritten
         if may_come_late and held:
             # Also where others are done again: by the next round an owner may have gone on to beyond the target.
-            late = self._watch.committed_late(held)
+            late = self._late_commits.look(held, choice.way, group)
             self._state.kept_position |= bool(late) and choice.way is Way.BARRIER
             overwritten |= late
         if not (outcome.not_held | overwritten):
-            if not known_at_once:
+            # A successor would count what is doubtful as begun, so it has to look anew.
+            if not known_at_once and not self._state.doubtful:
                 self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
             overwritten = self._watch.watch(pending)
             if overwritten and choice.way is Way.BARRIER:

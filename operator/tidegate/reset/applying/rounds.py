@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.model import Standstill
 
@@ -66,6 +66,7 @@ class Outcome:
 
     Why: ``kept`` are those of ``unsure`` that owners kept, or may have, although they were made to leave;
     ``left_open`` those for which an owner may have sent an older offset to a transaction that outlasts the join.
+    ``left``: the owners that were made to leave.
     """
 
     overwritten: Partitions = NO_PARTITIONS
@@ -74,6 +75,7 @@ class Outcome:
     kept: Partitions = NO_PARTITIONS
     left_open: Partitions = NO_PARTITIONS
     emptied: Emptied | None = None
+    left: tuple[Member, ...] = ()
 
     @property
     def not_held(self) -> Partitions:

@@ -44,6 +44,8 @@ class RunState:
     """Partitions whose targets are committed and of which no watch has shown that they hold."""
     not_held: Partitions = NO_PARTITIONS
     """What the sequence of the last round left to the next one."""
+    doubtful: Partitions = NO_PARTITIONS
+    """Partitions whose owner may have begun at an old commit, or reads very fast: what is committed does not tell."""
     away: Away | None = None
     putting_back: tuple[str, str] | None = None
     """The reason and the message for which the run's offsets are being put back."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Final
 
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
@@ -13,11 +12,6 @@ from tidegate.reset.applying.failures import DidNotHold
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Partitions, Round
 from tidegate.reset.applying.timing import DeadlinePassed
 from tidegate.reset.applying.verify import Verdict, Watched
-from tidegate.reset.model import Way
-from tidegate.reset.ways import keeps_commits_back
-
-MOST_LATE_ROUNDS: Final = 2
-"""How often commits that come just after a join are taken for old."""
 
 
 class TargetWatch:
@@ -33,9 +27,7 @@ class TargetWatch:
         self._state = context.state
         self._view = context.view
         self._claim = context.claim
-        self._joins = context.joins
         self._times = context.times
-        self._late_rounds = 0
 
     def overwritten_elsewhere(self, pending: Partitions) -> Partitions:
         """Which partitions of earlier rounds were overwritten while nobody watched them, before another round begins.
@@ -72,52 +64,6 @@ class TargetWatch:
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._state.targets[p] for p in changed}
         return Round(self._state.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
-
-    def may_come_late(self, way: Way | None, group: Group) -> bool:
-        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
-
-        Where the group cannot be led, who reads that fast would be reset again and again.
-        """
-        asks = way in (Way.BARRIER, Way.HANDOVER) and self._late_rounds < MOST_LATE_ROUNDS
-        return asks and (keeps_commits_back(group) or self._commits_on_its_way_back(way, group))
-
-    def _commits_on_its_way_back(self, way: Way | None, group: Group) -> bool:
-        """Whether an application that commits late may do so after its client has rejoined and before that fetches
-        where to begin: nothing holds the members of a KIP-848 group meanwhile, and an owner that begins at its own
-        commit never steps back. A late commit that comes after its fetch is corrected by the owner's next one."""
-        return way is Way.HANDOVER and group.type is GroupType.CONSUMER and self._hold_s > 0
-
-    def committed_late(self, pending: Partitions) -> Partitions:
-        """Look until what may come late has come; which partitions have old commits.
-
-        Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next has
-        nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led with
-        it could not be told from progress any more.
-        """
-        clock, tuning = self._pace.clock, self._tuning
-        limit = clock.monotonic() + self._joins.standstill_s
-        joined_at: float | None = None
-        old = NO_PARTITIONS
-        while old != pending:
-            self._claim.check()
-            seen = self._view.committed(pending)
-            replaced = self._state.replaced
-            old |= frozenset(
-                p
-                for p in pending
-                if p in replaced
-                and Watched(replaced[p], self._state.targets[p], seen.get(p, self._state.targets[p])).is_old
-            )
-            now = clock.monotonic()
-            if joined_at is None and (self._joins.is_over() or now > limit):
-                joined_at = now
-            if joined_at is not None and now >= joined_at + tuning.kept_back_s:
-                break
-            clock.sleep(tuning.look_s)
-        if old:
-            self._late_rounds += 1
-            self._state.kept_after_leaving = True
-        return old
 
     def watch(self, pending: Partitions) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""

@@ -1,0 +1,188 @@
+"""Commits of old positions that come only after owners have let go, and before they have asked where to begin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.reset.applying.context import RunContext
+from tidegate.reset.applying.joins import not_back
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
+from tidegate.reset.applying.verify import Watched
+from tidegate.reset.model import Way
+from tidegate.reset.ways import keeps_commits_back
+
+MOST_LATE_ROUNDS: Final = 2
+"""How often commits that come just after a join, and may be progress, are taken for old."""
+
+BEGINS_S: Final = 0.3
+"""By then an owner that was given a partition has asked where to begin."""
+
+
+class LateCommits:
+    """Of one run on one group."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._clock = context.pace.clock
+        self._tuning = context.pace.tuning
+        self._hold_s = context.hold_s
+        self._state = context.state
+        self._view = context.view
+        self._claim = context.claim
+        self._joins = context.joins
+        self._left: list[tuple[Group, tuple[Member, ...]]] = []
+        """Of each round, the group and those who were made to leave it."""
+        self._all_left_known = not context.journal.intents
+        self._journal = context.journal
+        self._late_rounds = 0
+
+    def may_come(self, way: Way | None, group: Group) -> bool:
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
+        return way in (Way.BARRIER, Way.HANDOVER) and (keeps_commits_back(group) or self.may_come_on_return(way, group))
+
+    def may_come_on_return(self, way: Way | None, group: Group) -> bool:
+        """Whether an application that commits late may do so after its client has rejoined and before its partitions'
+        next owner asks where to begin: nothing holds the members of a KIP-848 group meanwhile, and an owner that begins
+        at an old commit never steps back. A late commit that comes after that is corrected by the owner's next one."""
+        return way is Way.HANDOVER and group.type is GroupType.CONSUMER and self._hold_s > 0
+
+    def note_left(self, group: Group, left: tuple[Member, ...]) -> None:
+        """Take up which members of ``group`` a round has made to leave."""
+        self._left.append((group, left))
+
+    def note_interruption(self) -> None:
+        """Take up that a round was cut off, which may have made members leave."""
+        self._all_left_known = False
+
+    def look(self, pending: Partitions, way: Way, group: Group) -> Partitions:
+        """Look until what may come late has come; which partitions are to be done again, as old offsets were committed.
+
+        ``group``: as it was before the round.
+        """
+        if self.may_come_on_return(way, group):
+            surely, maybe = self._sent_on_return(pending)
+        else:
+            surely, maybe = NO_PARTITIONS, self._kept_back(pending)
+        # Where the group cannot be led, who reads that fast would be reset again and again. It is not counted as begun.
+        if self._late_rounds >= MOST_LATE_ROUNDS:
+            self._state.doubtful |= maybe - surely
+            maybe = NO_PARTITIONS
+        old = surely | maybe
+        if old:
+            self._late_rounds += 1
+            self._state.kept_after_leaving = True
+        return old
+
+    def _kept_back(self, pending: Partitions) -> Partitions:
+        """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next
+        has nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led
+        with it could not be told from progress any more.
+        """
+        clock, tuning = self._clock, self._tuning
+        limit = clock.monotonic() + self._joins.standstill_s
+        joined_at: float | None = None
+        old = NO_PARTITIONS
+        while old != pending:
+            self._claim.check()
+            seen = self._view.committed(pending)
+            old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
+            now = clock.monotonic()
+            if joined_at is None and (self._joins.is_over() or now > limit):
+                joined_at = now
+            if joined_at is not None and now >= joined_at + tuning.kept_back_s:
+                break
+            clock.sleep(tuning.look_s)
+        return old
+
+    def _sent_on_return(self, pending: Partitions) -> tuple[Partitions, Partitions]:
+        """Of KIP-848 members, each of which is back at a heartbeat of its own: only then is taken what it commits.
+
+        Whoever is back first may be given the others' partitions, and has to give them up again as they come. So each
+        partition is looked at until its old owner is back and nothing moves any more. Returns the partitions whose old
+        commits are old for certain, and those whose new owner may read that fast.
+        """
+        clock, tuning = self._clock, self._tuning
+        limit = clock.monotonic() + self._joins.standstill_s
+        looked_at = {p: _Taking(self._state.targets[p]) for p in pending}
+        surely, maybe = set[TopicPartition](), set[TopicPartition]()
+        while looked_at and clock.monotonic() <= limit:
+            self._claim.check()
+            # In this order: what an owner commits as it gives a partition up comes before that shows.
+            now = self._view.group()
+            seen = self._view.committed(frozenset(looked_at))
+            at = clock.monotonic()
+            missing, away = self._returning(now)
+            rests = now.state is GroupState.STABLE
+            for partition, taking in list(looked_at.items()):
+                offset = seen.get(partition)
+                is_new = taking.take_up(now.owner(partition), offset, at)
+                if is_new and not (offset is not None and self._is_old(partition, offset)):
+                    taking.note_progress(offset)
+                elif is_new and partition not in away:
+                    (maybe if taking.had_owner else surely).add(partition)
+                    del looked_at[partition]
+                elif rests and partition not in missing and taking.has_begun(at):
+                    del looked_at[partition]
+            clock.sleep(tuning.look_s)
+        return frozenset(surely), frozenset(maybe)
+
+    def _returning(self, now: Group) -> tuple[Partitions, Partitions]:
+        """Partitions that somebody may yet come back with, and those of which nobody is back who may have an old
+        position to commit."""
+        missing, back = set[TopicPartition](), set[TopicPartition]()
+        for before, left in self._left:
+            away = not_back(now, left, before)
+            for member in left:
+                (missing if member in away else back).update(member.assignment)
+        if self._all_left_known:
+            return frozenset(missing), frozenset(missing - back)
+        # Of rounds that were cut off it is only known who was to leave.
+        here = {m.member_id for m in now.members}
+        for entry in self._journal.intents:
+            if not here.issuperset(entry.releasing):
+                missing.update(entry.pending)
+        return frozenset(missing), NO_PARTITIONS
+
+    def _is_old(self, partition: TopicPartition, offset: int) -> bool:
+        """Ahead of where the group stood, an old position that has passed the target is not told from progress."""
+        before, target = self._state.replaced.get(partition), self._state.targets[partition]
+        return Watched(before, target, offset).overwritten_before_release
+
+
+@dataclass(slots=True)
+class _Taking:
+    """How one partition is taken by its next owner, of which it shows who that is, and what is committed.
+
+    ``known``: what was committed last that its owner does not begin at, or that is progress from the target.
+    ``had_owner``: whether it had one at an earlier look, so that what is committed may be progress.
+    """
+
+    known: int | None
+    had_owner: bool = False
+    _owner: str | None = None
+    _began_by: float = math.inf
+    """By then its present owner has asked where to begin."""
+
+    def take_up(self, owner: Member | None, seen: int | None, at: float) -> bool:
+        """Whether something new is committed that its next owner may begin at."""
+        owner_id = owner.member_id if owner is not None else None
+        self.had_owner |= self._owner is not None
+        if owner_id != self._owner:
+            if self._owner is not None:
+                # The last commit of whoever has given it up.
+                self.known = seen
+            self._owner, self._began_by = owner_id, at + BEGINS_S if owner_id is not None else math.inf
+        if self.has_begun(at):
+            # The owner's next commits replace it.
+            self.known = seen
+        return seen != self.known
+
+    def note_progress(self, seen: int | None) -> None:
+        self.known = seen
+        if self._owner is not None:
+            self._began_by = -math.inf
+
+    def has_begun(self, at: float) -> bool:
+        return at >= self._began_by

@@ -1,0 +1,223 @@
+"""KIP-848 applications that commit old positions while their clients return: nothing holds them meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import FakeConsumer
+from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.reset.model import Phase, RunResult, Way
+from unit.reset.test_apply_simulated import GROUP, RESET, Killed, Kind, Outage, Process, World
+
+CONSUMER = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")
+IN_FLIGHT = timedelta(seconds=6)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A consumer has begun a partition at ``offset``, or read on up to there."""
+
+    at_s: float
+    consumer: FakeConsumer
+    partition: TopicPartition
+    offset: int
+    begins: bool
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[_Read]:
+    """All that consumers read, in order."""
+    seen: list[_Read] = []
+    begin, deliver = FakeConsumer._begin, FakeConsumer._deliver
+
+    def noted_begin(self: FakeConsumer, partition: TopicPartition, committed: int | None) -> None:
+        begin(self, partition, committed)
+        began = self.began[-1]
+        seen.append(_Read(began.at_s, self, partition, began.offset, begins=True))
+
+    def noted_deliver(self: FakeConsumer, partition: TopicPartition, position: int) -> int:
+        following = deliver(self, partition, position)
+        seen.append(_Read(self.kafka.clock.monotonic(), self, partition, following, begins=False))
+        return following
+
+    monkeypatch.setattr(FakeConsumer, "_begin", noted_begin)
+    monkeypatch.setattr(FakeConsumer, "_deliver", noted_deliver)
+    return seen
+
+
+def _skipped(world: World, reads: list[_Read]) -> Mapping[TopicPartition, str]:
+    """Partitions of which records from the target on were not read again, whoever had read them before."""
+    wrong = {}
+    for partition in world.targets:
+        target, reached = world.targets[partition], None
+        wrong[partition] = "never begun at the target"
+        since: set[FakeConsumer] = set()
+        for read in reads:
+            if read.partition != partition or read.at_s <= world.started_s:
+                continue
+            if read.begins:
+                since.add(read.consumer)
+                if read.offset == target:
+                    reached = target
+                    wrong.pop(partition, None)
+                elif reached is not None and read.offset > reached:
+                    wrong[partition] = f"{read.consumer.client_id} began at {read.offset}, read so far {reached}"
+            elif reached is not None and read.consumer in since and partition not in wrong:
+                reached = max(reached, read.offset)
+    return wrong
+
+
+def _check(world: World, reads: list[_Read], result: RunResult) -> None:
+    """What is said to be read from its target is."""
+    assert result.phase is Phase.SUCCEEDED, result
+    untrue = {
+        p: why
+        for p, why in _skipped(world, reads).items()
+        if not any(said.startswith(str(p)) for said in result.unread)
+    }
+    assert not untrue, f"{result}"
+
+
+def _world(folder: Path, settings: Mapping[int, Mapping[str, Any]], *, ahead: int | None = None) -> World:
+    """``ahead``: by how much the targets lie ahead of what is committed."""
+    world = World(CONSUMER, folder)
+    if ahead is not None:
+        committed = world.kafka.committed(GROUP)
+        world.targets = {p: committed[p] + ahead for p in RESET}
+    now = world.clock.monotonic()
+    for number, consumer in enumerate(world.consumers):
+        # No faster than what the reset goes back by until the group is at rest again.
+        consumer.records_per_poll = 1
+        for name, value in settings[number].items():
+            setattr(consumer, name, value)
+        consumer._next_heartbeat_s = min(consumer._next_heartbeat_s, now + consumer.heartbeat_s)
+    return world
+
+
+def _execute(world: World) -> RunResult:
+    result = world.execute()
+    assert result is not None
+    world.settle(30)
+    return result
+
+
+@pytest.mark.parametrize("late_s", [0.02, 0.4, 0.8, 1.6, 2.4, 3.2])
+@pytest.mark.parametrize("holder", [0, 1])
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_an_old_commit_that_an_owner_brings_back_is_found(
+    slow: int, holder: int, late_s: float, reads: list[_Read], tmp_path: Path
+) -> None:
+    """Once: the application had it in hand. One member is back long after the others."""
+    world = _world(tmp_path, {n: {"heartbeat_s": 4.0 if n == slow else 0.5, "fetches_after_s": 0.1} for n in range(3)})
+    consumer = world.consumers[holder]
+    lost = consumer._lost
+    brought: list[float] = []
+
+    def bring() -> None:
+        held = dict(consumer.positions)
+        lost()
+        if not brought:
+            brought.append(world.clock.monotonic())
+            world.clock.after(late_s, lambda: consumer._commit(held))
+
+    consumer._lost = bring  # type: ignore[method-assign]
+    world.create(in_flight=IN_FLIGHT)
+    result = _execute(world)
+    assert result.waiting == 0, result
+    _check(world, reads, result)
+
+
+def _random_settings(numbers: random.Random, **more: list[Any]) -> Mapping[int, Mapping[str, Any]]:
+    choices: dict[str, list[Any]] = {"heartbeat_s": [1.0, 3.0, 5.0], "auto_commit_s": [0.1, 0.3, 1.0, 5.0], **more}
+    settings = {}
+    for consumer in range(3):
+        settings[consumer] = {name: numbers.choice(choices[name]) for name in choices}
+        settings[consumer]["_next_heartbeat_s"] = 12 + numbers.uniform(0, settings[consumer]["heartbeat_s"])
+    return settings
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("ahead", [None, 6])
+def test_no_target_is_said_to_be_read_that_a_late_commit_has_replaced(
+    ahead: int | None, seed: int, reads: list[_Read], tmp_path: Path
+) -> None:
+    """Applications commit for seconds what they have in hand, and some do so each time that they are made to leave."""
+    numbers = random.Random(seed)
+    world = _world(
+        tmp_path,
+        _random_settings(
+            numbers,
+            late_commit_s=[None, 0.01, *(numbers.uniform(0, 5) for _ in range(2))],
+            fetches_after_s=[0.0, 0.1, 0.2],
+            records_per_poll=[1, 2, 3],
+        ),
+        ahead=ahead,
+    )
+    world.create(in_flight=IN_FLIGHT)
+    result = _execute(world)
+    if result.phase is Phase.SUCCEEDED:
+        _check(world, reads, result)
+    else:
+        assert result.reason in ("Overwritten", "PlanOutdated"), result
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_who_reads_fast_is_not_taken_for_one_who_commits_late(seed: int, reads: list[_Read], tmp_path: Path) -> None:
+    numbers = random.Random(seed)
+    world = _world(tmp_path, _random_settings(numbers, records_per_poll=[1, 3, 10]))
+    world.create(in_flight=IN_FLIGHT)
+    result = _execute(world)
+    # Who has read to beyond its old place by the first commit, a moment after it was given the partition, may be.
+    assert (result.rounds <= 2, result.waiting) == (True, 0), result
+    _check(world, reads, result)
+
+
+def test_an_owner_that_does_not_return_is_looked_for_within_max_standstill(tmp_path: Path) -> None:
+    world = _world(tmp_path, {n: {} for n in range(3)})
+    world.create(in_flight=IN_FLIGHT, max_standstill=timedelta(seconds=20))
+    owner = world.consumers[0]
+    owner._lost = owner.crash  # type: ignore[method-assign]
+    result = world.execute()
+    assert result is not None
+    assert result.phase is Phase.SUCCEEDED, result
+    assert 20 <= world.clock.monotonic() - world.started_s <= 20 + 12
+
+
+LATE = {n: {"late_commit_s": (0.02, 1.0, None)[n], "fetches_after_s": 0.1} for n in range(3)}
+
+
+def test_a_writer_may_die_while_it_looks_for_late_commits(reads: list[_Read], tmp_path: Path) -> None:
+    """Its successor does not know who was made to leave, nor what it has seen."""
+    whole = Process()
+    world = _world(tmp_path / "whole", LATE)
+    world.create(in_flight=IN_FLIGHT)
+    world.execute(whole)
+    for step in range(1, len(whole.calls) + 1, 7):
+        reads.clear()
+        world = _world(tmp_path / str(step), LATE)
+        world.create(in_flight=IN_FLIGHT)
+        with contextlib.suppress(Killed):
+            world.execute(Process(step, after=True))
+        world.clock.sleep(2)
+        result = _execute(world)
+        _check(world, reads, result)
+
+
+@pytest.mark.parametrize("begins_at", range(20, 200, 15))
+def test_kafka_may_be_away_while_late_commits_are_looked_for(
+    begins_at: int, reads: list[_Read], tmp_path: Path
+) -> None:
+    world = _world(tmp_path, LATE)
+    world.create(in_flight=IN_FLIGHT)
+    result = world.execute(Outage(world.clock, begins_at, 3.0))
+    assert result is not None
+    world.settle(30)
+    _check(world, reads, result)
