@@ -74,9 +74,9 @@ class OffsetResetSpec(ResetOptions, _Groups):
         return self.groups is not None or self.failure_policy is None
 
     @rule(
-        "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.snapshot) "
+        "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.backup) "
         "&& !has(self.evidence))",
-        "to.cluster, configMap, snapshot and evidence are for one group: use another target, or an OffsetReset with "
+        "to.cluster, configMap, backup and evidence are for one group: use another target, or an OffsetReset with "
         "group for each",
     )
     def _fleet_has_a_target_for_all(self) -> bool:

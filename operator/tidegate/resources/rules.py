@@ -124,6 +124,14 @@ def unique(message: str, *keys: str) -> Facet:
     )
 
 
+def gone(message: str) -> Facet:
+    """Of a field that an earlier version had. Were it unknown, the API server would drop it without a word, and what
+    it asked for would silently not happen any more."""
+    # What is in it is kept, or a strict client would complain of that and not show the message.
+    keywords = {"x-kubernetes-preserve-unknown-fields": True}
+    return must(lambda _: False, "false", message, **keywords)
+
+
 # --- rules of a model's fields with one another -----------------------------------------------------------------------
 
 Check = TypeVar("Check", bound=Callable[[Any], bool])
