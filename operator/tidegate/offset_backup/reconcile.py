@@ -27,6 +27,7 @@ from tidegate.offset_backup.status import (
     Standing,
     Told,
     backed_up,
+    ending,
     refused,
     suspended,
     waiting,
@@ -105,7 +106,7 @@ class BackupReconciler:
             return _Outcome(refused(before, Refusal(INVALID_SPEC, str(invalid))), _IDLE_S)
         if spec.suspend:
             if not await self._withdrawn(body, before):
-                return _Outcome(None, _ACTIVE_S)
+                return _Outcome(ending(before), _ACTIVE_S)
             self._parts.backups.gone(namespace_of(body), name_of(body))
             return _Outcome(suspended(before), _IDLE_S)
         name = spec.connection_ref.name
@@ -124,7 +125,7 @@ class BackupReconciler:
         wanted = wanted_order(view, jobs.spark, jobs.places, has_runner=jobs.runner is not None)
         if isinstance(wanted, Refusal):
             if not await self._withdrawn(body, before):
-                return _Outcome(None, _ACTIVE_S)
+                return _Outcome(ending(before), _ACTIVE_S)
             self._measure(view, None)
             return _Outcome(refused(before, wanted), _IDLE_S)
         memory = await self._attempts.memory(body)
@@ -141,7 +142,7 @@ class BackupReconciler:
         if document is not None and document.is_under_way:
             if not is_same(document.order, wanted):
                 done = await self._withdrawn(view.body, before)
-                return _Outcome(None, 0.0 if done else _ACTIVE_S)
+                return _Outcome(None, 0.0) if done else _Outcome(ending(before), _ACTIVE_S)
             document = await self._attempts.follow(view, memory, document)
             # How it ended is said before anything else is begun.
             return self._said(view, before, memory, wanted, again_after_s=_ACTIVE_S if document.is_under_way else 0.0)

@@ -31,6 +31,7 @@ BACKUP_FAILED: Final = "BackupFailed"
 GROUPS_UNREAD: Final = "GroupsUnread"
 SUSPENDED: Final = "Suspended"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
+ENDING_JOB: Final = "EndingJob"
 INVALID_SPEC: Final = "InvalidSpec"
 
 
@@ -99,17 +100,25 @@ def suspended(before: Before) -> Told:
 
 def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
     """Nothing can be begun without the connection. What was said of the backups stays, until one is late."""
-    status = before.status
-    since, last = status.since or _seconds(before.now), status.last
+    since, last = before.status.since or _seconds(before.now), before.status.last
     says = (WAITING_FOR_CONNECTION, why)
-    said = find_condition(status.conditions, BACKED_UP)
+    verdict = _as_said(before, says)
     if is_late(before.now, spec.schedule, last.due if last is not None else None, since):
         verdict = (ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {why}")
-    elif said is None:
-        verdict = (ConditionStatus.UNKNOWN, *says)
-    else:
-        verdict = (said.status, said.reason, said.message)
     return Told(before.saying(reconciling, verdict, says, since=since))
+
+
+def ending(before: Before) -> Told:
+    """A job that nobody wants any more takes its time to end."""
+    says = (ENDING_JOB, "the job of a backup that is no longer wanted is being ended; nothing is begun before that")
+    return Told(before.saying(reconciling, _as_said(before, says), says))
+
+
+def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatus, str, str]:
+    said = find_condition(before.status.conditions, BACKED_UP)
+    if said is None:
+        return (ConditionStatus.UNKNOWN, *otherwise)
+    return said.status, said.reason, said.message
 
 
 def backed_up(before: Before, spec: OffsetBackupSpec, standing: Standing) -> Told:

@@ -390,6 +390,29 @@ def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, res
     assert world.condition.reason == "FirstBackup"
 
 
+@pytest.mark.parametrize("changed", [{"suspend": True}, {"storage": ELSEWHERE}], ids=["suspended", "changed"])
+def test_while_a_job_does_not_end_the_new_spec_is_known_and_nothing_is_begun(
+    world: World, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spec that stays unobserved would fail the operator's own health check."""
+
+    def fails(_launch: Launch) -> None:
+        raise RunnerFailure("the API server does not answer")
+
+    world.keep(4)
+    world.spec |= changed
+    with monkeypatch.context() as patched:
+        patched.setattr(world.jobs, "stop", fails)
+        world.keep(3)
+    assert world.last.observed_generation == 2
+    assert (world.condition_of("Ready").reason, world.condition.reason) == ("EndingJob", "FirstBackup")
+    assert world.attempts() == ["1"]
+
+    world.keep(4)
+    assert world.attempts() == (["1"] if "suspend" in changed else ["1", "2"])
+    assert world.condition_of("Ready").reason == ("Suspended" if "suspend" in changed else "FirstBackup")
+
+
 def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World) -> None:
     world.kube.dies_in = 0.5
     with pytest.raises(Killed):
