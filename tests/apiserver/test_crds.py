@@ -10,14 +10,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
 from support.kstatus import KStatus, kstatus_of
+from support.operator_process import until
 from tidegate.resources import conditions, parse_spec, read_status
 from tidegate.resources.base import NOT_LOOKED_AT
 from tidegate.resources.kinds import KINDS
@@ -25,6 +28,7 @@ from tidegate.resources.kinds import KINDS
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
 GROUP, VERSION = "tidegate.io", "v1alpha1"
+CRDS = Path(__file__).resolve().parents[2] / "crds"
 STATUS = {kind.name: kind.status for kind in KINDS}
 
 
@@ -462,3 +466,69 @@ def test_kubectl_explains_everything(short_name: str, apiserver: ApiServer) -> N
 
     assert "<no description>" not in explained
     assert "<empty>" not in explained
+
+
+@pytest.fixture
+def earlier(kube_client: Any) -> Iterator[str]:
+    """A copy of a policy's CRD in a group of its own, without the rules on the whole object: the group."""
+    group, definitions = f"e{secrets.token_hex(4)}.tidegate.test", client.ApiextensionsV1Api(kube_client)
+    wanted = _in_group(group)
+    schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["x-kubernetes-validations"]
+    definitions.create_custom_resource_definition(wanted)
+    yield group
+    definitions.delete_custom_resource_definition(wanted["metadata"]["name"])
+
+
+def _in_group(group: str) -> dict[str, Any]:
+    definition: dict[str, Any] = yaml.safe_load((CRDS / f"{PLURALS['OffsetResetPolicy']}.{GROUP}.yaml").read_text())
+    definition["metadata"]["name"] = f"{PLURALS['OffsetResetPolicy']}.{group}"
+    definition["spec"]["group"] = group
+    return definition
+
+
+def test_what_an_earlier_version_took_is_refused_only_where_it_is_new(
+    earlier: str, kube_client: Any, namespace: str
+) -> None:
+    """Status and other changes of resources that are there must get through, or nobody is told."""
+    custom, definitions = client.CustomObjectsApi(kube_client), client.ApiextensionsV1Api(kube_client)
+    where = (earlier, VERSION, namespace, PLURALS["OffsetResetPolicy"])
+    asking = {"snapshots": {"schedule": "1h", "to": {"folder": {"path": "offsets"}}}}
+
+    def policy(name: str, **spec: Any) -> dict[str, Any]:
+        small = smallest("OffsetResetPolicy", name)
+        return {**small, "apiVersion": f"{earlier}/{VERSION}", "spec": {**small["spec"], **spec}}
+
+    def refusal(body: dict[str, Any], call: Any, *arguments: Any) -> str:
+        try:
+            call(*where, *arguments, body)
+        except client.ApiException as error:
+            return str(json.loads(error.body)["message"]) if error.status == 422 else ""
+        return ""
+
+    def is_served() -> bool:
+        try:
+            custom.create_namespaced_custom_object(*where, policy("old", **asking))
+        except client.exceptions.NotFoundException:
+            return False
+        return True
+
+    until(is_served, "the earlier version is served")
+    custom.create_namespaced_custom_object(*where, policy("other"))
+    looked_at = {"status": {"observedGeneration": 1}}
+    for name in ("old", "other"):
+        custom.patch_namespaced_custom_object_status(*where, name, looked_at)
+    version = definitions.read_custom_resource_definition(f"{where[3]}.{earlier}").metadata.resource_version
+    newer = _in_group(earlier)
+    newer["metadata"]["resourceVersion"] = version
+    definitions.replace_custom_resource_definition(newer["metadata"]["name"], newer)
+
+    create = custom.create_namespaced_custom_object
+    says = "spec.snapshots is no longer part of a policy: make an OffsetBackup"
+    number = iter(range(1000))
+    until(lambda: says in refusal(policy(f"new-{next(number)}", **asking), create), "it is refused in new ones")
+    assert says in refusal({"spec": asking}, custom.patch_namespaced_custom_object, "other")
+    custom.patch_namespaced_custom_object_status(*where, "old", {"status": {"observedGeneration": 2}})
+    custom.patch_namespaced_custom_object(*where, "old", {"metadata": {"finalizers": ["tidegate.test/x"]}})
+    custom.patch_namespaced_custom_object(*where, "old", {"metadata": {"finalizers": None}})
+    custom.patch_namespaced_custom_object(*where, "old", {"spec": {"snapshots": None}})

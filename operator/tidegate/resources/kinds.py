@@ -10,7 +10,7 @@ from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import WHOLE_OBJECT, OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.policy import POLICY_AS_A_WHOLE, OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.rules import Rule
 
 
@@ -116,6 +116,7 @@ KINDS: Final = (
             ),
             Column("Ready", "string", "Whether the state that the resource asks for is reached.", _READY),
         ),
+        POLICY_AS_A_WHOLE,
     ),
     Kind(
         "OffsetReset",

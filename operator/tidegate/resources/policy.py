@@ -19,14 +19,19 @@ from tidegate.resources.features import (
 )
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
-from tidegate.resources.rules import Transition, gone, immutable, rule
+from tidegate.resources.rules import Transition, gone, immutable, not_new, rule
 from tidegate.resources.spark import SparkSpec
-from tidegate.resources.targets import TargetKind
+from tidegate.resources.targets import SNAPSHOT_IS_GONE, TargetKind
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     "self.id != oldSelf.id || self == oldSelf",
     "is immutable under one id, since it runs once: give reset.id a new value to run another reset",
     lambda old, new: old["id"] != new["id"] or old == new,
+)
+
+_SNAPSHOTS_ARE_GONE: Final = (
+    "is no longer part of a policy: make an OffsetBackup with this connectionRef, schedule, groups and keep, with to "
+    "as its storage, and remove this field"
 )
 
 OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.BACKUP)
@@ -66,13 +71,7 @@ class OffsetResetPolicySpec(SpecModel):
     """How the committed offsets of a group without members are kept past the brokers' retention of offsets
     (KIP-211)."""
 
-    snapshots: Annotated[
-        dict[str, Any] | None,
-        gone(
-            "is no longer part of a policy: make an OffsetBackup with this connectionRef, schedule, groups and keep, "
-            "with to as its storage, and remove this field"
-        ),
-    ] = None
+    snapshots: Annotated[dict[str, Any] | None, gone(_SNAPSHOTS_ARE_GONE)] = None
     """Not used any more, and refused: create an OffsetBackup instead."""
 
     reset: Annotated[ResetSpec | None, _IMMUTABLE_UNDER_ONE_ID] = None
@@ -150,6 +149,11 @@ class OffsetResetPolicySpec(SpecModel):
             return True
         return reset.to.kind not in OF_ONE_GROUP and reset.evidence is None
 
+
+POLICY_AS_A_WHOLE: Final = (
+    *not_new("has(self.spec.snapshots)", f"spec.snapshots {_SNAPSHOTS_ARE_GONE}"),
+    *not_new("has(self.spec.reset) && has(self.spec.reset.to.snapshot)", f"spec.reset.to.snapshot {SNAPSHOT_IS_GONE}"),
+)
 
 MAX_HISTORY: Final = 10
 

@@ -159,6 +159,11 @@ class ClusterTarget(ResourceModel):
     are read."""
 
 
+SNAPSHOT_IS_GONE: Final = (
+    "has become backup: write to.backup, with the name of an OffsetBackup, or with from as its storage"
+)
+
+
 class BackupTarget(ResourceModel):
     """Where the group stood in a backup."""
 
@@ -267,10 +272,7 @@ class ResetTo(ResourceModel):
     backup: BackupTarget | None = None
     """To the group's committed offsets in a backup that an OffsetBackup has made. It is read by Spark."""
 
-    snapshot: Annotated[
-        dict[str, Any] | None,
-        gone("has become backup: write to.backup, with the name of an OffsetBackup, or with from as its storage"),
-    ] = None
+    snapshot: Annotated[dict[str, Any] | None, gone(SNAPSHOT_IS_GONE)] = None
     """Not used any more, and refused: use backup instead."""
 
     @rule(
