@@ -30,6 +30,7 @@ INT64: Final = 2**63 - 1
 DEFINED: Final = (
     "type",
     "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
     "format",
     "enum",
     "minimum",

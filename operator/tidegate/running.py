@@ -16,7 +16,7 @@ from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import WebhookTrust
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
+from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.service import health
 from tidegate.service.http_server import HttpServer
@@ -91,6 +91,7 @@ class Operator:
     policies: LevelLoop
     resets: LevelLoop
     pauses: LevelLoop
+    backups: LevelLoop
     sweeper: Sweeper
     webhook: Webhook | None
     index: PolicyIndex
@@ -152,6 +153,7 @@ class Operator:
         if self.webhook is not None:
             await self.webhook.stop()
         await self.pauses.stop()
+        await self.backups.stop()
         await self.policies.stop()
         await self.resets.stop()
         await self.connections.stop()
@@ -169,7 +171,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         return [
             (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
-            for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES)
+            for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES, BACKUPS)
         ]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
@@ -178,6 +180,12 @@ class Operator:
         self.index.listed(listed[POLICIES], listed[CONNECTIONS])
         if self.webhook is not None:
             await self.webhook.start()
-        loops = {CONNECTIONS: self.connections, POLICIES: self.policies, RESETS: self.resets, PAUSES: self.pauses}
+        loops = {
+            CONNECTIONS: self.connections,
+            POLICIES: self.policies,
+            RESETS: self.resets,
+            PAUSES: self.pauses,
+            BACKUPS: self.backups,
+        }
         for kind, objects in found:
             await loops[kind].retain({uid_of(body) for body in objects})

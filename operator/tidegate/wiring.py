@@ -45,9 +45,13 @@ from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop, Reconciler
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
+from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.kube.webhooks import WebhookClient
 from tidegate.kube.workloads_client import KubeWorkloads
+from tidegate.offset_backup.attempts import JobParts
+from tidegate.offset_backup.metrics import BackupMetrics
+from tidegate.offset_backup.reconcile import BackupReconciler
+from tidegate.offset_backup.reconcile import Parts as BackupParts
 from tidegate.offset_reset.parts import Parts as ResetParts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
@@ -71,9 +75,6 @@ from tidegate.service.http_server import HttpServer
 from tidegate.service.metrics import Metrics
 from tidegate.service.metrics_access import METRICS_PATH, TokenAccess, metrics_route
 from tidegate.service.settings import MetricsAuthentication, Settings
-from tidegate.snapshots.feature import Parts as SnapshotParts
-from tidegate.snapshots.feature import SnapshotFeature
-from tidegate.snapshots.metrics import SnapshotMetrics
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
 
@@ -144,7 +145,6 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         discovery,
         _retention(shared),
         _injection(shared, index, agent, injecting),
-        _snapshots(shared, runners.get(Engine.SPARK)),
     )
     policies, resets = _resetting(shared, runners, features)
     wake.loops = (policies, resets)
@@ -161,6 +161,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         policies=policies,
         resets=resets,
         pauses=_pauses(shared),
+        backups=_backups(shared, runners.get(Engine.SPARK)),
         sweeper=_sweeper(shared, discovery),
         webhook=_webhook(shared, connections, index, agent, injecting),
         index=index,
@@ -309,21 +310,6 @@ def _injection(shared: _Shared, index: PolicyIndex, agent: AgentImage, metrics: 
     )
 
 
-def _snapshots(shared: _Shared, spark: Runner | None) -> SnapshotFeature:
-    settings = shared.settings.spark
-    return SnapshotFeature(
-        SnapshotParts(
-            kube=shared.kube,
-            runner=spark,
-            spark=settings,
-            places=JobPlaces(shared.in_pods, CLAIMS_FOLDER, SECRETS_FOLDER, settings.snapshots),
-            executor=shared.executor,
-            patient_executor=shared.patient_executor,
-            metrics=SnapshotMetrics(shared.metrics.registry),
-        )
-    )
-
-
 def _resetting(
     shared: _Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]
 ) -> tuple[LevelLoop, LevelLoop]:
@@ -384,6 +370,22 @@ def _pauses(shared: _Shared) -> LevelLoop:
         workloads=KubeWorkloads(shared.api_client, shared.clock),
     )
     return shared.looped(PAUSES, PauseReconciler(parts))
+
+
+def _backups(shared: _Shared, spark: Runner | None) -> LevelLoop:
+    settings = shared.settings.spark
+    jobs = JobParts(
+        kube=shared.kube,
+        runner=spark,
+        spark=settings,
+        places=JobPlaces(shared.in_pods, CLAIMS_FOLDER, SECRETS_FOLDER, settings.backups),
+        executor=shared.executor,
+        patient_executor=shared.patient_executor,
+    )
+    backups = BackupMetrics(shared.metrics.registry)
+    return shared.looped(
+        BACKUPS, BackupReconciler(BackupParts(jobs, shared.live, shared.clock.now, shared.metrics, backups))
+    )
 
 
 def _sweeper(shared: _Shared, discovery: DiscoveryFeature) -> Sweeper:

@@ -10,14 +10,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
 from support.kstatus import KStatus, kstatus_of
+from support.operator_process import until
 from tidegate.resources import conditions, parse_spec, read_status
 from tidegate.resources.base import NOT_LOOKED_AT
 from tidegate.resources.kinds import KINDS
@@ -25,11 +28,12 @@ from tidegate.resources.kinds import KINDS
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 
 GROUP, VERSION = "tidegate.io", "v1alpha1"
+CRDS = Path(__file__).resolve().parents[2] / "crds"
 STATUS = {kind.name: kind.status for kind in KINDS}
 
 
 class Resources:
-    """Resources of the four kinds in one namespace."""
+    """Resources of all kinds in one namespace."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         self._api = client.CustomObjectsApi(api)
@@ -326,6 +330,24 @@ STATUSES: dict[str, dict[str, Any]] = {
         "standstill": {"p50": "450ms", "max": "1s200ms"},
         "conditions": settled(conditions.COMPLETE),
     },
+    "OffsetBackup": {
+        "observedGeneration": 1,
+        "since": "2026-11-20T13:30:00Z",
+        "last": {
+            "due": "2026-11-20T14:00:00Z",
+            "takenAt": "2026-11-20T14:00:40.250000Z",
+            "path": "file:///var/lib/tidegate/claims/backups/offsets/cluster=c/schedule=u/data/20261120T140000Z-p-1",
+            "groups": 12,
+            "partitions": 96,
+            "bytes": 4096,
+            "unread": 0,
+        },
+        "next": "2026-11-20T15:00:00Z",
+        "missed": 0,
+        "failures": 0,
+        "launch": "nightly-backup-0a1b2c3d-1",
+        "conditions": settled(conditions.BACKED_UP),
+    },
 }
 
 SMALLEST: dict[str, dict[str, Any]] = {
@@ -333,6 +355,11 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "ConsumerGroupPause": {"connectionRef": {"name": "prod"}, "group": "payments", "reason": "INC-4711"},
     "OffsetResetPolicy": {"connectionRef": {"name": "prod"}, "group": "payments"},
     "OffsetReset": {"connectionRef": {"name": "prod"}, "group": "payments", "to": {"earliest": {}}},
+    "OffsetBackup": {
+        "connectionRef": {"name": "prod"},
+        "schedule": "1h",
+        "storage": {"folder": {"path": "offsets", "claim": "backups"}},
+    },
 }
 
 
@@ -370,9 +397,12 @@ def test_a_whole_status_is_stored_and_shown(
             "NAME GROUP PHASE PARTITIONS REPLAYED SKIPPED AGE",
             "whole-status payments Succeeded 4 1200 0",
         ),
+        "OffsetBackup": ("NAME SCHEDULE SUSPEND LAST GROUPS READY AGE", "whole-status 1h false * 12 True"),
     }[kind]
     assert header.split() == expected[0].split()
-    assert row.split()[:-1] == expected[1].split()
+    # How long ago something was depends on today.
+    shown_row = [one if other != "*" else "*" for one, other in zip(row.split(), expected[1].split(), strict=False)]
+    assert shown_row == expected[1].split()
 
 
 def test_a_fleet_is_shown_by_its_patterns(resources: Resources, apiserver: ApiServer, namespace: str) -> None:
@@ -400,13 +430,14 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
         resources.created(smallest("ConsumerGroupPause", "listed")),
         resources.created(smallest("OffsetResetPolicy", "listed")),
         resources.created(smallest("OffsetReset", "listed")),
+        resources.created(smallest("OffsetBackup", "listed")),
     ):
         names = kubectl(apiserver, "get", "-n", namespace, "tidegate", "-o", "name").split()
 
     assert sorted(names) == sorted(f"{plural.removesuffix('s')}.tidegate.io/listed" for plural in SINGULARS)
 
 
-SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets")
+SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets", "offsetbackups")
 
 
 @pytest.mark.parametrize(
@@ -418,6 +449,8 @@ SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "o
         ("cgp.spec.resumeAfter", "How long the pause lasts, such as 2h"),
         ("orp.spec.reset", "The reset to run, once for each id."),
         ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
+        ("obk.spec.storage.folder.claim", "The name of the PersistentVolumeClaim in this namespace."),
+        ("ors.spec.to.backup.name", "The name of the OffsetBackup of this namespace in whose storage"),
         ("orp.status.reset.way", "Handover sends LeaveGroup in the owners' names, so that they release"),
     ],
 )
@@ -427,9 +460,75 @@ def test_kubectl_explains(path: str, sentence: str, apiserver: ApiServer) -> Non
     assert sentence in explained
 
 
-@pytest.mark.parametrize("short_name", ["kconn", "cgp", "orp"])
+@pytest.mark.parametrize("short_name", ["kconn", "cgp", "orp", "ors", "obk"])
 def test_kubectl_explains_everything(short_name: str, apiserver: ApiServer) -> None:
     explained = kubectl(apiserver, "explain", f"{short_name}.spec")
 
     assert "<no description>" not in explained
     assert "<empty>" not in explained
+
+
+@pytest.fixture
+def earlier(kube_client: Any) -> Iterator[str]:
+    """A copy of a policy's CRD in a group of its own, without the rules on the whole object: the group."""
+    group, definitions = f"e{secrets.token_hex(4)}.tidegate.test", client.ApiextensionsV1Api(kube_client)
+    wanted = _in_group(group)
+    schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["x-kubernetes-validations"]
+    definitions.create_custom_resource_definition(wanted)
+    yield group
+    definitions.delete_custom_resource_definition(wanted["metadata"]["name"])
+
+
+def _in_group(group: str) -> dict[str, Any]:
+    definition: dict[str, Any] = yaml.safe_load((CRDS / f"{PLURALS['OffsetResetPolicy']}.{GROUP}.yaml").read_text())
+    definition["metadata"]["name"] = f"{PLURALS['OffsetResetPolicy']}.{group}"
+    definition["spec"]["group"] = group
+    return definition
+
+
+def test_what_an_earlier_version_took_is_refused_only_where_it_is_new(
+    earlier: str, kube_client: Any, namespace: str
+) -> None:
+    """Status and other changes of resources that are there must get through, or nobody is told."""
+    custom, definitions = client.CustomObjectsApi(kube_client), client.ApiextensionsV1Api(kube_client)
+    where = (earlier, VERSION, namespace, PLURALS["OffsetResetPolicy"])
+    asking = {"snapshots": {"schedule": "1h", "to": {"folder": {"path": "offsets"}}}}
+
+    def policy(name: str, **spec: Any) -> dict[str, Any]:
+        small = smallest("OffsetResetPolicy", name)
+        return {**small, "apiVersion": f"{earlier}/{VERSION}", "spec": {**small["spec"], **spec}}
+
+    def refusal(body: dict[str, Any], call: Any, *arguments: Any) -> str:
+        try:
+            call(*where, *arguments, body)
+        except client.ApiException as error:
+            return str(json.loads(error.body)["message"]) if error.status == 422 else ""
+        return ""
+
+    def is_served() -> bool:
+        try:
+            custom.create_namespaced_custom_object(*where, policy("old", **asking))
+        except client.exceptions.NotFoundException:
+            return False
+        return True
+
+    until(is_served, "the earlier version is served")
+    custom.create_namespaced_custom_object(*where, policy("other"))
+    looked_at = {"status": {"observedGeneration": 1}}
+    for name in ("old", "other"):
+        custom.patch_namespaced_custom_object_status(*where, name, looked_at)
+    version = definitions.read_custom_resource_definition(f"{where[3]}.{earlier}").metadata.resource_version
+    newer = _in_group(earlier)
+    newer["metadata"]["resourceVersion"] = version
+    definitions.replace_custom_resource_definition(newer["metadata"]["name"], newer)
+
+    create = custom.create_namespaced_custom_object
+    says = "spec.snapshots is no longer part of a policy: make an OffsetBackup"
+    number = iter(range(1000))
+    until(lambda: says in refusal(policy(f"new-{next(number)}", **asking), create), "it is refused in new ones")
+    assert says in refusal({"spec": asking}, custom.patch_namespaced_custom_object, "other")
+    custom.patch_namespaced_custom_object_status(*where, "old", {"status": {"observedGeneration": 2}})
+    custom.patch_namespaced_custom_object(*where, "old", {"metadata": {"finalizers": ["tidegate.test/x"]}})
+    custom.patch_namespaced_custom_object(*where, "old", {"metadata": {"finalizers": None}})
+    custom.patch_namespaced_custom_object(*where, "old", {"spec": {"snapshots": None}})

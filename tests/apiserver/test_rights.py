@@ -240,6 +240,10 @@ def _use_everything(
     resources.reset("once", group, {"offset": 4}, engine="Direct", topics=[topic], ttlAfterFinished="1s")
     until(lambda: resources.get("offsetresets", "once") is None, "the reset is deleted after its time")
 
+    # A backup that is looked up by who wants to restore from it.
+    resources.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
+    resources.reset("restore", f"{group}-lost", {"backup": {"name": "nightly"}})
+
     # A run as SparkApplication, whose driver fails, and which is then deleted.
     resources.policy("spark", group, {"id": "two", "to": {"offset": 6}, "engine": "Spark"}, topics=[topic])
     application = until(lambda: _application(resources, "-1"), "a SparkApplication")

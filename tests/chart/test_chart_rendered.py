@@ -15,10 +15,10 @@ from chart.rendering import CHART, EVERYTHING, NAMESPACE, SPARK, environment, he
 from support.scripts import loaded
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.jobs.settings import SparkSettings
+from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
-from tidegate.snapshots.metrics import SnapshotMetrics
 
 PROJECT = CHART.parents[1]
 HOOK = "helm.sh/hook"
@@ -233,7 +233,7 @@ def test_uninstalling_has_an_account_of_its_own_which_is_there_before_its_job(va
 
 def test_crds_are_kept_or_left_to_others() -> None:
     kept = list(of_kind(render(), "CustomResourceDefinition"))
-    assert len(kept) == 4
+    assert len(kept) == 5
     assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in kept} == {"keep"}
     for manifest in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
         assert "helm.sh/resource-policy" not in manifest["metadata"]["annotations"]
@@ -242,7 +242,9 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
 
 
-@pytest.mark.parametrize("name", ["offsetresetpolicies.tidegate.io", "offsetresets.tidegate.io"])
+@pytest.mark.parametrize(
+    "name", ["offsetresetpolicies.tidegate.io", "offsetresets.tidegate.io", "offsetbackups.tidegate.io"]
+)
 def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server(name: str) -> None:
     manifests = render({"spark": {"allowedConf": ["spark.shuffle.compress", "spark.io.compression.codec"]}})
     source = yaml.safe_load((PROJECT / "crds" / f"{name}.yaml").read_text())["spec"]
@@ -282,7 +284,7 @@ def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
 def _known_metrics() -> set[str]:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
-    SnapshotMetrics(metrics.registry)
+    BackupMetrics(metrics.registry)
     InjectionMetrics(metrics.registry)
     found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
     return {*found, *(f"{name}_bucket" for name in found)}

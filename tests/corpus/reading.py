@@ -61,9 +61,11 @@ def read_case(path: Path) -> Case:
 
 
 def read_cases(folder: str) -> list[Case]:
-    """The cases of ``valid`` or ``invalid``, and those of policies that say the same of an ``OffsetReset``."""
+    """The cases of ``valid`` or ``invalid``, and those of policies that say the same of an ``OffsetReset``, or of an
+    ``OffsetBackup``."""
     read = [read_case(path) for path in sorted((FOLDER / folder).glob("*.yaml"))]
-    return read + [reset for case in read if (reset := _as_offset_reset(case)) is not None]
+    others = [same(case) for case in read for same in (_as_offset_reset, _as_offset_backup)]
+    return read + [case for case in others if case is not None]
 
 
 _SHARED: Final = {"connectionRef", "group", "groups", "topics", "spark", "reset"}
@@ -92,3 +94,17 @@ def _as_offset_reset(case: Case) -> Case | None:
         )
         expect = (models, server)
     return Case(name, resource, None, expect)
+
+
+def _as_offset_backup(case: Case) -> Case | None:
+    """What a policy says of its connection or of Spark, said by an ``OffsetBackup``; ``None`` where it says more."""
+    spec = case.resource.get("spec") or {}
+    if case.kind != "OffsetResetPolicy" or case.replaces is not None or set(spec) - {"connectionRef", "group", "spark"}:
+        return None
+    if not case.name.startswith(("orp-spark-", "orp-connection-")):
+        return None
+    name = case.name.replace("orp-", "obk-as-policy-", 1)
+    backup = {"schedule": "1h", "storage": {"folder": {"path": "offsets", "claim": "backups"}}}
+    shared = {field: value for field, value in spec.items() if field != "group"}
+    resource = {**case.resource, "kind": "OffsetBackup", "metadata": {"name": name}, "spec": {**shared, **backup}}
+    return Case(name, resource, None, case.expect)

@@ -20,10 +20,10 @@ from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model import (
     ByDuration,
+    FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    FromSnapshot,
     PartitionOffset,
     PartitionPlan,
     Plan,
@@ -415,8 +415,8 @@ TARGETS: tuple[Target, ...] = (
     FromFile(PLACES, "file"),
     FromGroup("other"),
     FromCluster(Connection("other:9092"), "other", ("key",), timedelta(hours=1)),
-    FromSnapshot(Folder(Path("/path"))),
-    FromSnapshot(S3("bucket", "/path")),
+    FromBackup(Folder(Path("/path"))),
+    FromBackup(S3("bucket", "/path")),
     Undo("zero", PLACES),
     ToRecord("true"),
 )

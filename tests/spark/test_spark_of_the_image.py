@@ -36,7 +36,7 @@ def test_what_is_left_out_cannot_be_loaded(spark: Any, name: str) -> None:
 
 
 def test_jobs_do_what_they_do_without_it(spark: Any, tmp_path: Path) -> None:
-    """Searches need Kafka's connector and joins; snapshots need Parquet; applying needs Python in executors."""
+    """Searches need Kafka's connector and joins; backups need Parquet; applying needs Python in executors."""
     from pyspark.sql.functions import pandas_udf
 
     for needed in (
@@ -46,8 +46,8 @@ def test_jobs_do_what_they_do_without_it(spark: Any, tmp_path: Path) -> None:
     ):
         spark._jvm.org.apache.spark.util.Utils.classForName(needed, True, True)
     rows = spark.createDataFrame([(n, f"payments-{n}") for n in range(100)], "partition int, topic string")
-    rows.write.parquet(str(tmp_path / "snapshot"))
-    read = spark.read.parquet(str(tmp_path / "snapshot"))
+    rows.write.parquet(str(tmp_path / "backup"))
+    read = spark.read.parquet(str(tmp_path / "backup"))
     double = pandas_udf(lambda numbers: numbers * 2, "long")
     joined = read.join(rows, "partition").select(double("partition").alias("n")).groupBy().sum("n").first()
     assert joined[0] == 2 * sum(range(100))

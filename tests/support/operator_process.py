@@ -180,6 +180,11 @@ class Resources:
         spec = {"connectionRef": {"name": "kafka"}, "group": group, "to": dict(to), **spec}
         return self._create("offsetresets", "OffsetReset", name, spec)
 
+    def backup(self, name: str, storage: Mapping[str, Any], **spec: Any) -> Body:
+        """An `OffsetBackup` through connection `kafka`."""
+        spec = {"connectionRef": {"name": "kafka"}, "storage": dict(storage), **spec}
+        return self._create("offsetbackups", "OffsetBackup", name, spec)
+
     def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
         """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""
         spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
@@ -260,6 +265,9 @@ class Resources:
 
         until(is_lost, f"the status of {name} is taken away")
 
+    def delete_backup(self, name: str) -> None:
+        self._custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, "offsetbackups", name)
+
     def delete_policy(self, name: str) -> None:
         self._custom.delete_namespaced_custom_object(
             "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name
@@ -267,7 +275,13 @@ class Resources:
 
     def clear(self) -> None:
         """Take all resources away, finalizers or not; no operator may run any more."""
-        for plural in ("offsetresetpolicies", "offsetresets", "consumergrouppauses", "kafkaconnections"):
+        for plural in (
+            "offsetresetpolicies",
+            "offsetresets",
+            "offsetbackups",
+            "consumergrouppauses",
+            "kafkaconnections",
+        ):
             found = self._custom.list_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, plural)
             for name in [item["metadata"]["name"] for item in found["items"]]:
                 self.patch(plural, name, {"metadata": {"finalizers": None}})
@@ -299,6 +313,11 @@ class Resources:
     def get_reset(self, name: str) -> Body:
         found = self.get("offsetresets", name)
         assert found is not None, f"there is no reset {name}"
+        return found
+
+    def get_backup(self, name: str) -> Body:
+        found = self.get("offsetbackups", name)
+        assert found is not None, f"there is no backup {name}"
         return found
 
     def get_pause(self, name: str) -> Body:

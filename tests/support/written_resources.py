@@ -17,12 +17,17 @@ import yaml
 
 from support.kstatus import KStatus
 from tidegate.connection import status as connections
-from tidegate.connection.allow import GROUP_NOT_ALLOWED
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, STORAGE_NOT_ALLOWED
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey, HoldKey
 from tidegate.jobs.runner import RunnerState, RunnerStatus
+from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Broker, Cluster, Group, GroupState, GroupType, Member, Topic, TopicPartition
+from tidegate.offset_backup import document as backups
+from tidegate.offset_backup import status as backup
+from tidegate.offset_backup.order import Order
+from tidegate.offset_backup.wanted import Refusal as BackupRefusal
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.reset.binding import digest_of
@@ -49,6 +54,7 @@ from tidegate.reset.store import Run
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
 from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.reset import Engine, ResetPhase, ResetStatus, RunHistory
@@ -368,17 +374,6 @@ def _policies() -> Iterator[Written]:
     )
     going = succeeded.model_copy(update={"conditions": place_going})
     yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
-    not_backed_up = with_condition(
-        succeeded.conditions,
-        BACKED_UP,
-        False,
-        reason="SnapshotLate",
-        message="a snapshot is late: there is no snapshot yet",
-        generation=_GENERATION,
-        now=_NOW,
-    )
-    late = succeeded.model_copy(update={"conditions": not_backed_up})
-    yield row("snapshot_late", late, current, "Degraded", BACKED_UP)
 
 
 def _fleets() -> Iterator[Written]:
@@ -415,9 +410,63 @@ def _fleets() -> Iterator[Written]:
     yield row("fleet_failed", replace(applying, result=ended), KStatus.FAILED, "Degraded")
 
 
+# --- OffsetBackup -----------------------------------------------------------------------------------------------------
+
+_BACKUP: Final = _Kind(
+    "OffsetBackup",
+    "nightly",
+    {
+        "connectionRef": {"name": "prod"},
+        "schedule": "1h",
+        "storage": {"folder": {"claim": "backups", "path": "offsets"}},
+    },
+    OffsetBackupSpec,
+)
+_STORED: Final = Folder(Path("/var/lib/tidegate/claims/backups/offsets"))
+
+
+def _backups() -> Iterator[Written]:
+    spec = parse_spec(OffsetBackupSpec, _BACKUP.body({}))
+    newest = backups.Backup(_STORED, "cluster", _NOW, _NOW, f"{_STORED.uri}/data", groups=12, offsets=96, size=4096)
+    unread = replace(newest, unread=1, unread_says="payments-x: may not describe group payments-x")
+    asked = backups.Asked(1, _NOW)
+    order = Order(Connection("kafka-0.kafka:9092"), _STORED, "uid", _NOW, "nightly-backup-0a1b2c3d-1")
+    next_hour = _NOW + timedelta(hours=1)
+
+    def before(status: OffsetBackupStatus | None = None, now: datetime = _NOW) -> backup.Before:
+        return backup.Before(status or OffsetBackupStatus(), _GENERATION, now)
+
+    def stands(made: backups.Backup | None, now: datetime = _NOW) -> OffsetBackupStatus:
+        result = None if made is None else backups.Result(_NOW, made)
+        document = backups.Document(order, asked, result)
+        standing = backup.Standing(document, made, None if made is None else next_hour)
+        return backup.backed_up(before(OffsetBackupStatus(since=_NOW), now), spec, standing).status
+
+    def row(name: str, status: OffsetBackupStatus, kstatus: KStatus, argo: str, **changes: Any) -> Written:
+        return Written(name, _BACKUP.body(status, spec=changes), kstatus, argo, says=BACKED_UP)
+
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    taken = stands(newest)
+    yield from _everywhere(_BACKUP, taken)
+    yield row("first_backup", stands(None), in_progress, "Progressing")
+    yield row("backup_taken", taken, current, "Healthy")
+    yield row("backup_late", stands(newest, _NOW + timedelta(hours=3)), in_progress, "Degraded")
+    yield row("groups_unread", stands(unread), in_progress, "Degraded")
+    away = "KafkaConnection prod is not ready (KafkaUnavailable): it waits for it"
+    waiting = backup.waiting(before(taken), spec, away).status
+    yield Written("waiting_for_connection", _BACKUP.body(waiting), in_progress, "Progressing")
+    not_allowed = BackupRefusal(
+        STORAGE_NOT_ALLOWED,
+        "spec.storage.folder.claim: KafkaConnection prod does not allow PersistentVolumeClaim backups: add it to "
+        "allow.claims there",
+    )
+    yield row("storage_not_allowed", backup.refused(before(), not_allowed).status, failed, "Degraded")
+    yield row("suspended", backup.suspended(before(taken)).status, current, "Suspended", suspend=True)
+
+
 def written() -> tuple[Written, ...]:
     """All of them."""
-    return (*_connections(), *_pauses(), *_policies(), *_fleets())
+    return (*_connections(), *_pauses(), *_policies(), *_fleets(), *_backups())
 
 
 # --- Argo CD's layout -------------------------------------------------------------------------------------------------

@@ -92,9 +92,9 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{/* The operator's rights in a namespace that it serves. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetbackups]
   verbs: [get, list, watch]
-# Finalizers; a connection has none.
+# Finalizers; connections and backups have none.
 - apiGroups: [tidegate.io]
   resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [patch]
@@ -103,7 +103,12 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   resources: [offsetresets]
   verbs: [delete]
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections/status, consumergrouppauses/status, offsetresetpolicies/status, offsetresets/status]
+  resources:
+    - kafkaconnections/status
+    - consumergrouppauses/status
+    - offsetresetpolicies/status
+    - offsetresets/status
+    - offsetbackups/status
   verbs: [update]
 - apiGroups: [""]
   resources: [configmaps]

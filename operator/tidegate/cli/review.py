@@ -17,10 +17,10 @@ from tidegate.reset.model import (
     ByDuration,
     EvidenceLevel,
     FailurePolicy,
+    FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    FromSnapshot,
     GroupPlan,
     PartitionPlan,
     Phase,
@@ -271,9 +271,9 @@ def described(target: Target, made_at: datetime) -> str:
             return f"where group {group_id} stands"
         case FromCluster(group_id=group_id, connection=connection):
             return f"where group {group_id} stands on the cluster at {connection.bootstrap_servers}"
-        case FromSnapshot(storage=storage, at=at):
+        case FromBackup(storage=storage, at=at):
             by = f" made by {time_text(at)}" if at is not None else ""
-            return f"where the group stood in the newest snapshot{by} in {storage.uri}"
+            return f"where the group stood in the newest backup{by} in {storage.uri}"
         case Undo(run_id=run_id):
             return f"where the group stood before run {run_id}"
         case ToRecord(where=where, since=since, until=until, after=after):

@@ -6,7 +6,7 @@ from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.snapshots import SnapshotStorage
+from tidegate.resources.storage import BackupStorage
 
 GROUP_NOT_ALLOWED: Final = "GroupNotAllowed"
 TOPIC_NOT_ALLOWED: Final = "TopicNotAllowed"
@@ -27,7 +27,7 @@ def topic_not_allowed(connection: str, allow: AllowSpec, topic: str) -> str | No
     return f"KafkaConnection {connection} does not allow topic {topic}: it allows {', '.join(allow.topics)}"
 
 
-def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: SnapshotStorage) -> str | None:
+def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: BackupStorage) -> str | None:
     """Why a job may not be given this claim or Secret; ``None``: it may. ``path``: the field that names them."""
     claim = storage.folder.claim if storage.folder is not None else None
     if claim is not None and claim not in allow.claims:

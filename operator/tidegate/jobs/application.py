@@ -27,7 +27,7 @@ WRITABLE: Final = {"temporary": "/tmp", "work": "/opt/spark/work-dir"}  # noqa: 
 """Volumes by name, and where: a job's root file system is read-only, and Spark adds only its ``spark.local.dir``."""
 
 STORE_VARIABLE: Final = "TIDEGATE_STORE"
-ORDER_VARIABLE: Final = "TIDEGATE_SNAPSHOT_ORDER"
+ORDER_VARIABLE: Final = "TIDEGATE_BACKUP_ORDER"
 
 
 _KUBERNETES: Final = {

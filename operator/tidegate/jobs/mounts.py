@@ -1,4 +1,4 @@
-"""From where a policy keeps its snapshots to where a job finds them. Pure."""
+"""From where backups are kept to where a job finds them. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tidegate.jobs.storage import S3, Folder, Storage
-from tidegate.resources.snapshots import SnapshotStorage
+from tidegate.resources.storage import BackupStorage
 
-BAD_SNAPSHOT_STORAGE: Final = "BadSnapshotStorage"
+BAD_BACKUP_STORAGE: Final = "BadBackupStorage"
 
 
 SECRETS_FOLDER: Final = PurePosixPath("/etc/tidegate/secrets")
@@ -19,16 +19,16 @@ CLAIMS_FOLDER: Final = PurePosixPath("/var/lib/tidegate/claims")
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
     """Where a job finds what is kept outside it. ``in_pods``: claims and Secrets are mounted in the two folders;
-    ``snapshots``: the folder of this machine below which a local job may keep snapshots, where there is one.
+    ``backups``: the folder of this machine below which a local job may keep backups, where there is one.
     """
 
     in_pods: bool
     claims: PurePosixPath
     secrets: PurePosixPath
-    snapshots: Path | None = None
+    backups: Path | None = None
 
 
-def snapshot_storage(storage: SnapshotStorage, path: str, places: JobPlaces) -> Storage | str:
+def backup_storage(storage: BackupStorage, path: str, places: JobPlaces) -> Storage | str:
     """The place as a job reaches it, or why it can't: for a condition. ``path``: the field that names it."""
     if storage.s3 is not None:
         s3 = storage.s3
@@ -50,21 +50,21 @@ def snapshot_storage(storage: SnapshotStorage, path: str, places: JobPlaces) -> 
         return Folder(Path(places.claims / folder.claim / folder.path))
     if folder.claim is not None:
         return f"{path}.folder.claim: Spark on one machine has no claims: leave it out"
-    if places.snapshots is None:
+    if places.backups is None:
         return (
-            f"{path}.folder: the operator keeps no snapshots on this machine: set TIDEGATE_SPARK_SNAPSHOTS to the "
+            f"{path}.folder: the operator keeps no backups on this machine: set TIDEGATE_SPARK_BACKUPS to the "
             "folder below which they may be"
         )
-    return Folder(places.snapshots / folder.path)
+    return Folder(places.backups / folder.path)
 
 
-def secrets_of(storage: SnapshotStorage | None) -> dict[str, tuple[str, ...]]:
+def secrets_of(storage: BackupStorage | None) -> dict[str, tuple[str, ...]]:
     """The Secrets (name → keys) that a job in a pod needs for it."""
     credentials = storage.s3.credentials if storage is not None and storage.s3 is not None else None
     return {credentials.secret_name: (credentials.key,)} if credentials is not None else {}
 
 
-def claims_of(storage: SnapshotStorage | None, *, written: bool) -> dict[str, bool]:
+def claims_of(storage: BackupStorage | None, *, written: bool) -> dict[str, bool]:
     """The PersistentVolumeClaims, and whether they are written to."""
     claim = storage.folder.claim if storage is not None and storage.folder is not None else None
     return {claim: written} if claim is not None else {}

@@ -93,9 +93,9 @@ class SparkSettings:
     """Spark's connector to Kafka for the local runner, which pip's pyspark lacks: the jars' paths with commas between
     them. Without it, records can't be read. The job's image has its own."""
 
-    snapshots: Path | None = None
-    """The folder of this machine below which the local runner's jobs keep snapshots of offsets, and read them. Without
-    it, policies can't name folders there."""
+    backups: Path | None = None
+    """The folder of this machine below which the local runner's jobs keep backups of offsets, and read them. Without
+    it, resources can't name folders there."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SparkSettings:
@@ -126,7 +126,7 @@ class SparkSettings:
             local_master=read.text("LOCAL_MASTER", default.local_master),
             class_archive=Path(archive) if (archive := read.text("CLASS_ARCHIVE", "")) else None,
             jars=tuple(Path(jar) for jar in read.text("JARS", "").split(",") if jar),
-            snapshots=Path(folder) if (folder := read.text("SNAPSHOTS", "")) else None,
+            backups=Path(folder) if (folder := read.text("BACKUPS", "")) else None,
         )
 
 

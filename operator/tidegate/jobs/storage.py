@@ -1,4 +1,4 @@
-"""Where snapshots are kept, as a job reaches it. Values without secrets: they travel in documents."""
+"""Where backups are kept, as a job reaches it. Values without secrets: they travel in documents."""
 
 from __future__ import annotations
 

@@ -7,9 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tidegate.kube.ports import POLICIES, RESETS
+from tidegate.kube.ports import BACKUPS, POLICIES, RESETS
 
-_OWNER: Final = {POLICIES.kind: "tidegate.io/policy", RESETS.kind: "tidegate.io/offset-reset"}
+_OWNER: Final = {
+    POLICIES.kind: "tidegate.io/policy",
+    RESETS.kind: "tidegate.io/offset-reset",
+    BACKUPS.kind: "tidegate.io/offset-backup",
+}
 
 
 def owner_label(owner: Mapping[str, Any] | None) -> dict[str, str]:

@@ -32,6 +32,7 @@ CONNECTIONS: Final = Kind("tidegate.io", "v1alpha1", "kafkaconnections", "KafkaC
 PAUSES: Final = Kind("tidegate.io", "v1alpha1", "consumergrouppauses", "ConsumerGroupPause")
 POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "OffsetResetPolicy")
 RESETS: Final = Kind("tidegate.io", "v1alpha1", "offsetresets", "OffsetReset")
+BACKUPS: Final = Kind("tidegate.io", "v1alpha1", "offsetbackups", "OffsetBackup")
 
 
 class KubeFailure(Exception):

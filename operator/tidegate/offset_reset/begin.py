@@ -10,10 +10,8 @@ from typing import Final
 
 from tidegate.connection.allow import (
     GROUP_NOT_ALLOWED,
-    STORAGE_NOT_ALLOWED,
     TOPIC_NOT_ALLOWED,
     group_not_allowed,
-    storage_not_allowed,
     topic_not_allowed,
 )
 from tidegate.connection.live import Live, unmounted
@@ -30,6 +28,7 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
+from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.requesters import read_spec, requester_of, requesters, status_is_readable
 from tidegate.offset_reset.runs import Runs
@@ -57,7 +56,6 @@ from tidegate.reset.runs.request import (
     run_uid,
     selections,
     simple_target,
-    snapshot_target,
     undo_not_found,
     undo_target,
 )
@@ -139,7 +137,7 @@ class Beginning:
         waits = _undone_to_wait_for(body, undone)
         if waits is not None:
             return Start(waits_for=waits)
-        target = await self._target(body, spec, reset, undone)
+        target = await self._target(body, spec, reset, live, undone)
         if isinstance(target, Refusal):
             return Start(refusal=target)
         fleet = await self._fleet(body, spec, reset, live, undone)
@@ -200,7 +198,7 @@ class Beginning:
         return Engine.SPARK
 
     async def _target(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, undone: Object | None
+        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, undone: Object | None
     ) -> Target | Refusal:
         to, path = reset.to, requester_of(body).path
         if to.group is not None:
@@ -228,8 +226,9 @@ class Beginning:
             if other is None:
                 raise ValueError("a run from another cluster begins once that connection is open")
             return cluster_target(to.cluster, self._runs.connection_of_job(other, Engine.SPARK), other.allow.topics)
-        if to.snapshot is not None:
-            return snapshot_target(to.snapshot, self._runs.mounts(), path)
+        if to.backup is not None:
+            found = await self._runs.backup(body, to.backup, live)
+            return found.target if isinstance(found, Found) else found
         target = simple_target(to)
         if target is not None:
             return target
@@ -389,10 +388,6 @@ def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, path
         message = topic_not_allowed(live.name, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
-    if reset.to.snapshot is not None:
-        message = storage_not_allowed(live.name, live.allow, f"{path}.to.snapshot.from", reset.to.snapshot.from_)
-        if message is not None:
-            return Refusal(STORAGE_NOT_ALLOWED, message)
     return None
 
 

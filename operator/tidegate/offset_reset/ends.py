@@ -34,7 +34,7 @@ _UNPLANNED: Final = (
     fleet.TOO_MANY_GROUPS,
     NEEDS_SPARK,
     NO_TOPIC_OVER_THERE,
-    refusals.SNAPSHOT_NOT_FOUND,
+    refusals.BACKUP_NOT_FOUND,
     refusals.BAD_EXPRESSION,
     refusals.BAD_SCHEMA,
 )

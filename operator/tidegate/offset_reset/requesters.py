@@ -14,6 +14,7 @@ from tidegate.kube.ports import POLICIES, RESETS, Kind, Kube, Object, name_of
 from tidegate.reset.runs.seen import has_ended, history_entry
 from tidegate.resources.base import InvalidResource, StatusModel, has_readable_status, parse_spec, read_status
 from tidegate.resources.conditions import (
+    BACKED_UP,
     COMPLETE,
     FAILED,
     RESET,
@@ -22,6 +23,7 @@ from tidegate.resources.conditions import (
     ConditionStatus,
     find_condition,
     with_condition,
+    without_condition,
 )
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -69,7 +71,9 @@ class _Policies:
         return body.get("spec") or {}
 
     def status(self, body: Object) -> PolicyStatus:
-        return read_status(PolicyStatus, body)
+        status = read_status(PolicyStatus, body)
+        # Of an earlier version, in which policies made backups: nobody keeps it true any more.
+        return status.model_copy(update={"conditions": without_condition(status.conditions, BACKED_UP)})
 
     def status_json(self, status: PolicyStatus) -> dict[str, Any]:
         return status.to_json()

@@ -21,29 +21,29 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
+from tidegate.offset_reset import backups
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.requesters import requester_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
     FromCluster,
-    FromSnapshot,
 )
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_job import FLEET_THREADS
 from tidegate.reset.runs.in_process import ConfinedLaunch
 from tidegate.reset.runs.request import (
+    Refusal,
     launch_number,
     run_name,
     run_uid,
-    snapshot_target,
 )
 from tidegate.reset.runs.seen import Seen, history_of, run_id_of, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
-from tidegate.resources.targets import SnapshotTarget
+from tidegate.resources.targets import BackupTarget
 from tidegate.threads import in_thread
 
 
@@ -70,8 +70,8 @@ class Runs:
         in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
         return live.mounted if in_pods and live.mounted is not None else live.connection
 
-    def mounts(self) -> JobPlaces:
-        return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.snapshots)
+    def _mounts(self) -> JobPlaces:
+        return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.backups)
 
     def store(self, body: Object, seen: Seen) -> RunStore:
         run_id = run_id_of(seen.status, seen.wanted)
@@ -149,15 +149,27 @@ class Runs:
         reads_other = isinstance(run.request.target, FromCluster) and run.plan is None
         return confines.connection is not None and not (reads_other and confines.other is None)
 
-    def launch(self, body: Object, spec: OffsetResetPolicySpec | None, reset: ResetStatus, name: str) -> ConfinedLaunch:
+    async def backup(self, body: Object, backup: BackupTarget, live: Live) -> backups.Found | Refusal:
+        """Where the backup is that ``to.backup`` means."""
+        path = f"{requester_of(body).path}.to.backup"
+        kube, namespace = self._parts.kube, namespace_of(body)
+        return await in_thread(self._parts.executor, backups.find, kube, namespace, backup, path, live, self._mounts())
+
+    def launch(
+        self,
+        body: Object,
+        spec: OffsetResetPolicySpec | None,
+        reset: ResetStatus,
+        name: str,
+        backup: backups.Found | None = None,
+    ) -> ConfinedLaunch:
+        """``backup``: what its job reads to make the plan, where the target is one."""
         document = name.removesuffix(f"-{launch_number(name)}")
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
         used = [live, self.other(body, spec.reset if spec is not None else None)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
-        snapshot = _snapshot_of(spec, reset)
-        storage = snapshot.from_ if snapshot is not None else None
-        target = snapshot_target(snapshot, self.mounts()) if snapshot is not None else None
+        storage = backup.storage if backup is not None else None
         return ConfinedLaunch(
             name=name,
             namespace=namespace_of(body),
@@ -169,7 +181,7 @@ class Runs:
             reads_records=_reads_records(spec, reset),
             claims=claims_of(storage, written=False) if in_pods else {},
             environment={
-                **(environment(target.storage) if isinstance(target, FromSnapshot) else {}),
+                **(environment(backup.target.storage) if backup is not None else {}),
                 **Binding(reset.digest or "", reset.approved_digest or "").environment(),
             },
         )
@@ -212,11 +224,6 @@ class Runs:
 def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
     wanted = spec.reset if spec is not None else None
     return wanted is not None and wanted.id == current.id and wanted.to.kind.reads_records
-
-
-def _snapshot_of(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> SnapshotTarget | None:
-    wanted = spec.reset if spec is not None else None
-    return wanted.to.snapshot if wanted is not None and wanted.id == current.id else None
 
 
 def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:

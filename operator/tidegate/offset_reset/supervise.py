@@ -7,9 +7,6 @@ import functools
 import logging
 from typing import Final
 
-from tidegate.connection.allow import (
-    storage_not_allowed,
-)
 from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import RunnerState
@@ -21,20 +18,21 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
+from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.parts import Memories, Parts
 from tidegate.offset_reset.requesters import requester_of
 from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
+    FromBackup,
     FromCluster,
-    FromSnapshot,
     RunResult,
 )
 from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.fleet import group_run_uid
 from tidegate.reset.runs.request import (
+    Refusal,
     run_name,
-    snapshot_target,
 )
 from tidegate.reset.runs.seen import RunnerSeen, Seen, run_id_of
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -82,9 +80,10 @@ class Supervision:
         reset = decision.status.reset
         if reset is None or reset.engine is None or reset.digest is None:
             raise ValueError("a job is started for a run that has an engine and a digest")
-        launch = self._runs.launch(body, seen.spec, reset, name)
+        backup = None
         if reset.engine is Engine.SPARK and seen.run is not None:
-            await self._check_connections(body, seen, planned=seen.run.plan is not None)
+            backup = await self._check_connections(body, seen, planned=seen.run.plan is not None)
+        launch = self._runs.launch(body, seen.spec, reset, name, backup)
         await in_thread(self._parts.executor, self._parts.runners[reset.engine].start, launch)
         memory = self._memories.of(body)
         memory.launched.add(name)
@@ -183,9 +182,9 @@ class Supervision:
             return fleet_job.settle(store, fleet, reason=reason, message=message)
         return job.settle(store, live.kafka, self._parts.clock, reason=reason, message=message)
 
-    async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> None:
+    async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> Found | None:
         """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files. So that is
-        read as it is, and not within its confines."""
+        read as it is, and not within its confines. Returns the backup that the job is to read, if it is."""
         document = run_name(name_of(body), uid_of(body), run_id_of(seen.status, seen.wanted) or "")
         store = self._parts.open_store(namespace_of(body), document, None)
         request = (await in_thread(self._parts.executor, store.load)).request
@@ -195,17 +194,18 @@ class Supervision:
             if other is None:
                 raise RunnerFailure(f"the KafkaConnection of {requester_of(body).path}.to.cluster is not open")
             used.append((other, request.target.connection))
-        if isinstance(request.target, FromSnapshot) and not planned:
-            wanted = seen.wanted.to.snapshot if seen.wanted is not None else None
+        backup: Found | None = None
+        if isinstance(request.target, FromBackup) and not planned:
+            wanted = seen.wanted.to.backup if seen.wanted is not None else None
             live = self._runs.connection(body, seen)
-            path = f"{requester_of(body).path}.to.snapshot.from"
-            refused = storage_not_allowed(live.name, live.allow, path, wanted.from_) if wanted is not None else None
-            if refused is not None:
-                raise RunnerFailure(refused)
-            if wanted is None or request.target != snapshot_target(wanted, self._runs.mounts()):
+            found = await self._runs.backup(body, wanted, live) if wanted is not None else None
+            if isinstance(found, Refusal):
+                raise RunnerFailure(found.message)
+            backup = found
+            if backup is None or request.target != backup.target:
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} reads another snapshot than "
-                    f"{requester_of(body).path}.to.snapshot says: ask for another reset to run it anew"
+                    f"the run's ConfigMap {seen.run_document} reads another backup than "
+                    f"{requester_of(body).path}.to.backup says: ask for another reset to run it anew"
                 )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
@@ -213,3 +213,4 @@ class Supervision:
                     f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} "
                     "does: its job is started when they agree again; ask for another reset to run it anew"
                 )
+        return backup

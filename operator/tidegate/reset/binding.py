@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from pydantic import TypeAdapter
 
-from tidegate.reset.model import FleetPlan, FromSnapshot, Plan, RunRequest, RunResult
+from tidegate.reset.model import FleetPlan, FromBackup, Plan, RunRequest, RunResult
 from tidegate.reset.store import ForgedRun, Run
 
 DIGEST_VARIABLE: Final = "TIDEGATE_RUN_DIGEST"
@@ -39,7 +39,7 @@ def digest_of(run: Run) -> str:
     request = _REQUEST.dump_python(run.request, mode="json", exclude_defaults=True)
     # Defaults to pydantic, and yet all that tells one kind of target from another.
     request["target"]["kind"] = run.request.target.kind
-    if isinstance(run.request.target, FromSnapshot):
+    if isinstance(run.request.target, FromBackup):
         request["target"]["storage"]["kind"] = run.request.target.storage.kind
     for selection in request["selections"]:
         if "partitions" in selection:

@@ -106,12 +106,12 @@ class FromCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class FromSnapshot:
-    """Where the group stood in the newest snapshot that was read to its end by ``at``; ``None``: the newest of all."""
+class FromBackup:
+    """Where the group stood in the newest backup that was read to its end by ``at``; ``None``: the newest of all."""
 
     storage: Storage
     at: datetime | None = None
-    kind: Literal["snapshot"] = "snapshot"
+    kind: Literal["backup"] = "backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ Target = (
     | FromFile
     | FromGroup
     | FromCluster
-    | FromSnapshot
+    | FromBackup
     | Undo
     | ToRecord
 )

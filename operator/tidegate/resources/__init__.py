@@ -14,6 +14,7 @@ from tidegate.resources.base import (
 )
 from tidegate.resources.conditions import Condition, ConditionStatus
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -32,6 +33,8 @@ __all__ = [
     "ConsumerGroupPauseSpec",
     "InvalidResource",
     "KafkaConnectionSpec",
+    "OffsetBackupSpec",
+    "OffsetBackupStatus",
     "OffsetResetPolicySpec",
     "OffsetResetSpec",
     "OffsetResetStatus",

@@ -153,14 +153,15 @@ class AllowSpec(ResourceModel):
         Field(max_length=100),
         unique("must not repeat a name: remove the second one"),
     ] = ()
-    """The PersistentVolumeClaims on which policies may keep snapshots. Without this field, none."""
+    """The PersistentVolumeClaims on which OffsetBackups may keep backups, and from which resets may read them. Without
+    this field, none."""
 
     secrets: Annotated[
         tuple[Annotated[ResourceName, described("The name of one Secret in this namespace.")], ...],
         Field(max_length=100),
         unique("must not repeat a name: remove the second one"),
     ] = ()
-    """The Secrets that policies may name as credentials for snapshots in S3. Without this field, none."""
+    """The Secrets that OffsetBackups and resets may name as credentials for backups in S3. Without this field, none."""
 
 
 class KafkaConnectionSpec(SpecModel):

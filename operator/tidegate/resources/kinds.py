@@ -7,9 +7,10 @@ from typing import Final
 
 from tidegate.resources.base import SpecModel, StatusModel
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import WHOLE_OBJECT, OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.policy import POLICY_AS_A_WHOLE, OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.rules import Rule
 
 
@@ -115,6 +116,7 @@ KINDS: Final = (
             ),
             Column("Ready", "string", "Whether the state that the resource asks for is reached.", _READY),
         ),
+        POLICY_AS_A_WHOLE,
     ),
     Kind(
         "OffsetReset",
@@ -152,6 +154,33 @@ KINDS: Final = (
             ),
         ),
         WHOLE_OBJECT,
+    ),
+    Kind(
+        "OffsetBackup",
+        "offsetbackups",
+        "obk",
+        "OffsetBackup writes the committed offsets of a cluster's groups, with the ends of their partitions' logs, to "
+        "Parquet on a schedule. An OffsetReset restores a group from there.",
+        OffsetBackupSpec,
+        OffsetBackupStatus,
+        (
+            Column("Schedule", "string", "How often a backup is due.", ".spec.schedule"),
+            Column("Suspend", "boolean", "Whether no backups are taken for now.", ".spec.suspend"),
+            Column("Last", "date", "When the newest backup had been read.", ".status.last.takenAt"),
+            Column("Groups", "integer", "How many groups the newest backup has.", ".status.last.groups"),
+            Column("Ready", "string", "Whether backups are taken as the resource asks for.", _READY),
+            Column("Offsets", "integer", "How many offsets it has.", ".status.last.partitions", wide=True),
+            Column("Next", "string", "When the next backup is due.", ".status.next", wide=True),
+            Column("Failures", "integer", "How many attempts in a row have failed.", ".status.failures", wide=True),
+            Column("Path", "string", "The folder with the newest backup.", ".status.last.path", wide=True),
+            Column(
+                "Reason",
+                "string",
+                "Why the groups' offsets are backed up, or why not.",
+                '.status.conditions[?(@.type=="BackedUp")].reason',
+                wide=True,
+            ),
+        ),
     ),
 )
 """``make crds`` makes a file of each."""

@@ -12,9 +12,9 @@ from tidegate.resources.conditions import Conditions
 from tidegate.resources.fields import Duration, GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.policy import OF_ONE_GROUP, OffsetResetPolicySpec
 from tidegate.resources.reset import ResetOptions, ResetPhase, ResetSpec, RunStatus
-from tidegate.resources.rules import Rule, cel_matches, rule
+from tidegate.resources.rules import Rule, cel_matches, not_new, rule
 from tidegate.resources.spark import SparkSpec
-from tidegate.resources.targets import LONGEST_RUN_ID, RUN_ID
+from tidegate.resources.targets import LONGEST_RUN_ID, RUN_ID, SNAPSHOT_IS_GONE
 
 _NAME_MESSAGE: Final = (
     "must have at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit: choose another "
@@ -74,9 +74,9 @@ class OffsetResetSpec(ResetOptions, _Groups):
         return self.groups is not None or self.failure_policy is None
 
     @rule(
-        "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.snapshot) "
+        "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.backup) "
         "&& !has(self.evidence))",
-        "to.cluster, configMap, snapshot and evidence are for one group: use another target, or an OffsetReset with "
+        "to.cluster, configMap, backup and evidence are for one group: use another target, or an OffsetReset with "
         "group for each",
     )
     def _fleet_has_a_target_for_all(self) -> bool:
@@ -149,5 +149,6 @@ WHOLE_OBJECT: Final = (
         f"|| ({_unchanged()})",
         "spec is immutable once the reset has begun, except suspend and ttlAfterFinished: create another OffsetReset",
     ),
+    *not_new("has(self.spec.to.snapshot)", f"spec.to.snapshot {SNAPSHOT_IS_GONE}"),
 )
 """Rules about the name, and about the spec and the status together."""

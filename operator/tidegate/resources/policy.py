@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -19,10 +19,9 @@ from tidegate.resources.features import (
 )
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
-from tidegate.resources.rules import Transition, immutable, rule
-from tidegate.resources.snapshots import SnapshotsSpec, SnapshotsStatus
+from tidegate.resources.rules import Transition, gone, immutable, not_new, rule
 from tidegate.resources.spark import SparkSpec
-from tidegate.resources.targets import TargetKind
+from tidegate.resources.targets import SNAPSHOT_IS_GONE, TargetKind
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     "self.id != oldSelf.id || self == oldSelf",
@@ -30,7 +29,12 @@ _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     lambda old, new: old["id"] != new["id"] or old == new,
 )
 
-OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.SNAPSHOT)
+_SNAPSHOTS_ARE_GONE: Final = (
+    "is no longer part of a policy: make an OffsetBackup with this connectionRef, schedule, groups and keep, with to "
+    "as its storage, and remove this field"
+)
+
+OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.BACKUP)
 
 
 class OffsetResetPolicySpec(SpecModel):
@@ -67,9 +71,8 @@ class OffsetResetPolicySpec(SpecModel):
     """How the committed offsets of a group without members are kept past the brokers' retention of offsets
     (KIP-211)."""
 
-    snapshots: SnapshotsSpec | None = None
-    """When and where the committed offsets of all groups are backed up, with the ends of their partitions' logs, as
-    Parquet."""
+    snapshots: Annotated[dict[str, Any] | None, gone(_SNAPSHOTS_ARE_GONE)] = None
+    """Not used any more, and refused: create an OffsetBackup instead."""
 
     reset: Annotated[ResetSpec | None, _IMMUTABLE_UNDER_ONE_ID] = None
     """The reset to run, once for each id. A new id runs again; under one id nothing else of it can be changed, and
@@ -101,7 +104,7 @@ class OffsetResetPolicySpec(SpecModel):
     @property
     def keeps_something(self) -> bool:
         """Whether it asks for more than a reset."""
-        parts = (self.latest, self.discovery, self.consumers, self.retention, self.snapshots)
+        parts = (self.latest, self.discovery, self.consumers, self.retention)
         return any(part is not None for part in parts)
 
     @rule(
@@ -127,17 +130,17 @@ class OffsetResetPolicySpec(SpecModel):
 
     @rule(
         "!has(self.groups) || (!has(self.latest) && !has(self.discovery) && !has(self.consumers) "
-        "&& !has(self.retention) && !has(self.snapshots))",
-        "latest, discovery, consumers, retention and snapshots are not for a fleet: give them to a policy with group, "
-        "and use groups for resets only",
+        "&& !has(self.retention))",
+        "latest, discovery, consumers and retention are not for a fleet: give them to a policy with group, and use "
+        "groups for resets only",
     )
     def _fleet_is_only_reset(self) -> bool:
         return self.groups is None or not self.keeps_something
 
     @rule(
         "!has(self.groups) || !has(self.reset) || (!has(self.reset.to.cluster) && !has(self.reset.to.configMap) "
-        "&& !has(self.reset.to.snapshot) && !has(self.reset.evidence))",
-        "reset.to.cluster, configMap, snapshot and reset.evidence are for one group: use another target, or a policy "
+        "&& !has(self.reset.to.backup) && !has(self.reset.evidence))",
+        "reset.to.cluster, configMap, backup and reset.evidence are for one group: use another target, or a policy "
         "with group for each",
     )
     def _fleet_has_a_target_for_all(self) -> bool:
@@ -146,6 +149,11 @@ class OffsetResetPolicySpec(SpecModel):
             return True
         return reset.to.kind not in OF_ONE_GROUP and reset.evidence is None
 
+
+POLICY_AS_A_WHOLE: Final = (
+    *not_new("has(self.spec.snapshots)", f"spec.snapshots {_SNAPSHOTS_ARE_GONE}"),
+    *not_new("has(self.spec.reset) && has(self.spec.reset.to.snapshot)", f"spec.reset.to.snapshot {SNAPSHOT_IS_GONE}"),
+)
 
 MAX_HISTORY: Final = 10
 
@@ -168,10 +176,7 @@ class PolicyStatus(StatusModel):
     injection: InjectionStatus | None = None
     """How many of the selected pods have the policy's settings."""
 
-    snapshots: SnapshotsStatus | None = None
-    """The state of the snapshots of all groups' offsets. The condition BackedUp says what is wrong."""
-
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
     they are true. Reset describes the newest run, Retained the group's committed offsets, Injected the consumers'
-    settings, BackedUp the snapshots."""
+    settings."""

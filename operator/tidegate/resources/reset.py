@@ -96,7 +96,7 @@ class ResetOptions(ResourceModel):
 
     engine: Engine = Engine.AUTO
     """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is
-    configured and otherwise the operator. The targets record, cluster and snapshot need Spark."""
+    configured and otherwise the operator. The targets record, cluster and backup need Spark."""
 
     drain_timeout: Duration = parse_duration("30s")
     """How long a managed consumer may take to finish the records that it has already handed to the application, before
@@ -124,8 +124,8 @@ class ResetOptions(ResourceModel):
     every group back."""
 
     @rule(
-        "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.snapshot))",
-        "targets record, cluster and snapshot need Spark: use engine Auto or Spark",
+        "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.backup))",
+        "targets record, cluster and backup need Spark: use engine Auto or Spark",
     )
     def _engine_finds_the_target(self) -> bool:
         return self.engine is not Engine.DIRECT or not self.to.kind.needs_spark

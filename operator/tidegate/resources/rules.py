@@ -30,7 +30,8 @@ def problem(message: str) -> PydanticCustomError:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What has to hold of ``self``, in CEL, and what a refusal says. ``holds``: the same in Python, of the parsed
-    value; absent where parsing checks it, or nobody but the API server."""
+    value; absent where parsing checks it, or nobody but the API server. ``cel`` is empty where another rule of the CRD
+    checks it."""
 
     cel: str
     message: str
@@ -39,7 +40,7 @@ class Rule:
 
 def add_rules(schema: JsonSchemaValue, rules: Iterable[Rule | Transition], handler: GetJsonSchemaHandler) -> None:
     """Appended to those that ``schema`` has, where it is that of what users write."""
-    added = [{"rule": each.cel, "message": each.message} for each in rules]
+    added = [{"rule": each.cel, "message": each.message} for each in rules if each.cel]
     if added and handler.mode == "validation":
         schema[VALIDATIONS] = [*schema.get(VALIDATIONS, ()), *added]
 
@@ -121,6 +122,31 @@ def unique(message: str, *keys: str) -> Facet:
         f"self.all(a, self.exists_one(b, {equal}))",
         message,
         **(_list_map(keys) if keys else {}),
+    )
+
+
+# --- fields of earlier versions ---------------------------------------------------------------------------------------
+
+
+def gone(message: str) -> Facet:
+    """Of a field that an earlier version had, which the operator refuses. Were it unknown to the API server, that would
+    drop it without a word, and what it asked for would silently not happen any more. The CRD's rule: :func:`not_new`.
+    """
+    # What is in it is kept, or a strict client would complain of that and not show the message.
+    keywords = {"x-kubernetes-preserve-unknown-fields": True}
+    return must(lambda _: False, "", message, **keywords)
+
+
+def not_new(is_there: str, message: str) -> tuple[Rule, ...]:
+    """Rules on the whole object: a field that is ``gone`` is refused where it is written, and left in resources that an
+    earlier operator has looked at. A rule of the field itself would refuse their status, too, which is to say so.
+
+    ``is_there``: in CEL, of ``self``.
+    """
+    looked_at = "has(self.status) && has(self.status.observedGeneration) && self.status.observedGeneration >= 0"
+    return (
+        Rule(f"!({is_there}) || ({looked_at})", message),
+        Rule(f"!({is_there}) || ({is_there.replace('self.', 'oldSelf.')})", message),
     )
 
 

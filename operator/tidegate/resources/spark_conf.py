@@ -82,7 +82,7 @@ ALLOWED: Final = (
     Setting("spark.sql.adaptive.enabled", SWITCH, "Whether plans are changed by what was seen while they run."),
     Setting("spark.sql.adaptive.coalescePartitions.enabled", SWITCH, "Whether that makes few partitions of many."),
     Setting("spark.sql.adaptive.advisoryPartitionSizeInBytes", SIZE, "How large those are meant to be."),
-    Setting("spark.sql.files.maxPartitionBytes", SIZE, "How much of a snapshot's files one task reads."),
+    Setting("spark.sql.files.maxPartitionBytes", SIZE, "How much of a backup's files one task reads."),
     Setting("spark.sql.execution.arrow.maxRecordsPerBatch", COUNT, "How many rows go to Python at once: its memory."),
     Setting("spark.kafka.consumer.cache.capacity", COUNT, "How many Kafka consumers an executor keeps."),
     Setting("spark.reducer.maxSizeInFlight", SIZE, "How much a task fetches of a shuffle at once: its memory."),

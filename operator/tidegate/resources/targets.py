@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
@@ -17,8 +17,8 @@ from tidegate.resources.fields import (
     Timestamp,
     cel_is_timestamp,
 )
-from tidegate.resources.rules import cel_exactly_one, described, matching, must, rule, unique
-from tidegate.resources.snapshots import SnapshotStorage
+from tidegate.resources.rules import cel_exactly_one, described, gone, matching, must, rule, unique
+from tidegate.resources.storage import BackupStorage
 
 RUN_ID: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LONGEST_RUN_ID: Final = 63
@@ -159,15 +159,32 @@ class ClusterTarget(ResourceModel):
     are read."""
 
 
-class SnapshotTarget(ResourceModel):
-    """Where the group stood in a snapshot."""
+SNAPSHOT_IS_GONE: Final = (
+    "has become backup: write to.backup, with the name of an OffsetBackup, or with from as its storage"
+)
 
-    from_: Annotated[SnapshotStorage, Field(alias="from")]
-    """Where the snapshots are, as in spec.snapshots.to. Exactly one member is set."""
+
+class BackupTarget(ResourceModel):
+    """Where the group stood in a backup."""
+
+    name: ResourceName | None = None
+    """The name of the OffsetBackup of this namespace in whose storage the backups are looked for. Either this field is
+    set, or storage."""
+
+    storage: BackupStorage | None = None
+    """Where the backups are, as in the storage of the OffsetBackup that made them: for those of an OffsetBackup that is
+    not in this namespace, or not there any more. Exactly one member is set."""
 
     at: Timestamp | None = None
-    """The newest snapshot whose offsets had all been read by this time is used. Without this field, the newest of
+    """The newest backup whose offsets had all been read by this time is used. Without this field, the newest of
     all."""
+
+    @rule(
+        "has(self.name) != has(self.storage)",
+        "must have exactly one of name, storage: keep one and remove the other",
+    )
+    def _one_place(self) -> bool:
+        return (self.name is None) != (self.storage is None)
 
 
 class TargetKind(StrEnum):
@@ -184,12 +201,12 @@ class TargetKind(StrEnum):
     UNDO = "undo"
     RECORD = "record"
     CLUSTER = "cluster"
-    SNAPSHOT = "snapshot"
+    BACKUP = "backup"
 
     @property
     def needs_spark(self) -> bool:
         """Whether it is found by Spark only."""
-        return self.reads_records or self is TargetKind.SNAPSHOT
+        return self.reads_records or self is TargetKind.BACKUP
 
     @property
     def reads_records(self) -> bool:
@@ -252,20 +269,22 @@ class ResetTo(ResourceModel):
     never past a record that the group has not read. Duplicates are possible; the plan counts them. It is found by
     Spark."""
 
-    snapshot: SnapshotTarget | None = None
-    """To the group's committed offsets in a snapshot that spec.snapshots of some policy has written. It is read by
-    Spark."""
+    backup: BackupTarget | None = None
+    """To the group's committed offsets in a backup that an OffsetBackup has made. It is read by Spark."""
+
+    snapshot: Annotated[dict[str, Any] | None, gone(SNAPSHOT_IS_GONE)] = None
+    """Not used any more, and refused: use backup instead."""
 
     @rule(
-        cel_exactly_one(TargetKind),
+        f"has(self.snapshot) || {cel_exactly_one(TargetKind)}",
         f"must have exactly one of {', '.join(TargetKind)}: keep one and remove the others",
     )
     def _exactly_one(self) -> bool:
         return len(self._set()) == 1
 
     def _set(self) -> tuple[TargetKind, ...]:
-        fields = type(self).model_fields
-        return tuple(TargetKind(str(field.alias)) for name, field in fields.items() if getattr(self, name) is not None)
+        fields = {str(field.alias): name for name, field in type(self).model_fields.items()}
+        return tuple(kind for kind in TargetKind if getattr(self, fields[kind]) is not None)
 
     @property
     def kind(self) -> TargetKind:

@@ -20,7 +20,7 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.group_requests import group_types
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kafka_client.wire import Wire
-from tidegate.snapshots.manifest import (
+from tidegate.offset_backup.manifest import (
     COLUMNS,
     Manifest,
     data_name,
@@ -30,7 +30,7 @@ from tidegate.snapshots.manifest import (
     over,
     schedule_folder,
 )
-from tidegate.snapshots.order import Order, wanted_groups
+from tidegate.offset_backup.order import Order, wanted_groups
 from tidegate.spark.arrow import as_batches
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
@@ -49,8 +49,8 @@ _BATCH: Final = 200
 _TASK_GROUPS: Final = 500
 
 
-def take_snapshot(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
-    """The snapshot of the order's due time: the one that there is, or a new one. Then removes what is over.
+def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
+    """The backup of the order's due time: the one that there is, or a new one. Then removes what is over.
 
     Raises ``KafkaFailure`` and ``StorageFailure``; then there is none, and what was written is left to a later job.
     """

@@ -22,6 +22,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.group_requests import group_types
 from tidegate.kafka_client.wire import Wire
+from tidegate.offset_backup.document import Result, backup_of
+from tidegate.offset_backup.manifest import Manifest, encode
+from tidegate.offset_backup.order import Order, decode_order
+from tidegate.offset_backup.store import SCHEME, OrderFailure, OrderStore
 from tidegate.reset.binding import Binding
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model import (
@@ -38,11 +42,7 @@ from tidegate.reset.model import (
 )
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import open_store
-from tidegate.snapshots.document import Result, snapshot_of
-from tidegate.snapshots.manifest import Manifest, encode
-from tidegate.snapshots.order import Order, decode_order
-from tidegate.snapshots.store import SCHEME, OrderFailure, OrderStore
-from tidegate.spark.backup import take_snapshot
+from tidegate.spark.backup import take_backup
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
 from tidegate.spark.job import carry_out
@@ -145,8 +145,8 @@ def parity(arguments: Sequence[str]) -> int:
     return 0 if all(p.carries_over for p in found) else 1
 
 
-def snapshot(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Make the snapshot that an order (JSON) asks for, and print its manifest. 2: bad usage. 1: there is none.
+def backup(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Make the backup that an order (JSON) asks for, and print its manifest. 2: bad usage. 1: there is none.
 
     By the operator: an order in a ConfigMap, where the result is stored as well; 0 also where another order has taken
     its place. By hand: a file.
@@ -165,7 +165,7 @@ def snapshot(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             except (KafkaFailure, StorageFailure) as failure:
                 store.finish(expected, Result(clock.now(), failure=str(failure)))
                 raise
-            store.finish(expected, Result(clock.now(), snapshot_of(manifest, order.storage)))
+            store.finish(expected, Result(clock.now(), backup_of(manifest, order.storage)))
     except (OSError, ValueError) as error:
         _say(f"{location or 'the order'}: {error}")
         return 2
@@ -180,9 +180,9 @@ def snapshot(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _taken(order: Order) -> Manifest:
-    spark = start_session("tidegate-snapshot")
+    spark = start_session("tidegate-backup")
     try:
-        return take_snapshot(spark, order, SystemClock())
+        return take_backup(spark, order, SystemClock())
     finally:
         spark.stop()
 

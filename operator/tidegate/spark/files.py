@@ -1,4 +1,4 @@
-"""Small files beside the data of snapshots, through Hadoop's ``FileSystem``: local folders, claims, S3."""
+"""Small files beside the data of backups, through Hadoop's ``FileSystem``: local folders, claims, S3."""
 
 from __future__ import annotations
 

@@ -16,18 +16,18 @@ from pydantic import TypeAdapter
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.offset_backup.restore import Restored
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import FromCluster, FromSnapshot, Plan, RunRequest, RunResult, Selection, ToRecord
+from tidegate.reset.model import FromBackup, FromCluster, Plan, RunRequest, RunResult, Selection, ToRecord
 from tidegate.reset.runs import job
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store
-from tidegate.snapshots.restore import Restored
 from tidegate.spark.evidence import gather
 from tidegate.spark.find import Found, find_records
 from tidegate.spark.planning import collect_plan, plan_groups
-from tidegate.spark.restore import find_snapshot
+from tidegate.spark.restore import find_backup
 from tidegate.spark.translation import find_place
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
                 request, selections=tuple(Selection(p.topic, frozenset({p.partition})) for p in place.findings.offsets)
             )
             return _plan_with(spark, named, place, now)
-        case FromSnapshot() as target:
-            stood = find_snapshot(spark, request, target)
-            # Without a selection, what the snapshot has: an expired group reads nothing that could tell.
+        case FromBackup() as target:
+            stood = find_backup(spark, request, target)
+            # Without a selection, what the backup has: an expired group reads nothing that could tell.
             named = request if request.selections else replace(request, selections=stood.selections)
             return _plan_with(spark, named, stood, now)
         case _:

@@ -1,4 +1,4 @@
-"""Finds where a group stood in a snapshot."""
+"""Finds where a group stood in a backup."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate.jobs.storage import hadoop_options
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model import FromSnapshot, RunRequest
-from tidegate.reset.planning.refusals import SNAPSHOT_NOT_FOUND, PlanRefused
-from tidegate.snapshots.manifest import (
+from tidegate.offset_backup.manifest import (
     BadManifest,
     Manifest,
     cluster_folder,
@@ -20,7 +18,9 @@ from tidegate.snapshots.manifest import (
     newest_first,
     schedule_folder,
 )
-from tidegate.snapshots.restore import Restored, Row, none_found, restored
+from tidegate.offset_backup.restore import Restored, Row, none_found, restored
+from tidegate.reset.model import FromBackup, RunRequest
+from tidegate.reset.planning.refusals import BACKUP_NOT_FOUND, PlanRefused
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def find_snapshot(spark: SparkSession, request: RunRequest, target: FromSnapshot) -> Restored:
+def find_backup(spark: SparkSession, request: RunRequest, target: FromBackup) -> Restored:
     """Raises ``PlanRefused`` and ``KafkaFailure`` as planning does."""
     cluster_id, topics = in_executor(spark, lambda: _look_around(request))
     try:
@@ -40,7 +40,7 @@ def find_snapshot(spark: SparkSession, request: RunRequest, target: FromSnapshot
             raise none_found(cluster_id, request.group_id, target.at, manifests, clusters)
         rows = _read(spark, files, target, best[0], request.group_id)
     except StorageFailure as failure:
-        raise PlanRefused(SNAPSHOT_NOT_FOUND, str(failure)) from failure
+        raise PlanRefused(BACKUP_NOT_FOUND, str(failure)) from failure
     return restored(best[0], request.group_id, rows, topics)
 
 
@@ -76,7 +76,7 @@ def manifests_of(files: Files, folder: str) -> list[Manifest]:
     return found
 
 
-def _read(spark: SparkSession, files: Files, target: FromSnapshot, manifest: Manifest, group_id: str) -> list[Row]:
+def _read(spark: SparkSession, files: Files, target: FromBackup, manifest: Manifest, group_id: str) -> list[Row]:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
     from pyspark.errors import PySparkException
     from pyspark.sql.functions import col

@@ -24,9 +24,9 @@ from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model import (
     EvidenceSettings,
     FleetRequest,
+    FromBackup,
     FromFile,
     FromGroup,
-    FromSnapshot,
     PartitionPlan,
     Phase,
     Plan,
@@ -226,8 +226,8 @@ def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> 
         (ToOffset(42), "to offset 42"),
         (FromGroup("other"), "to where group other stands"),
         (
-            FromSnapshot(S3("backups", "kafka")),
-            "to where the group stood in the newest snapshot in s3a://backups/kafka",
+            FromBackup(S3("backups", "kafka")),
+            "to where the group stood in the newest backup in s3a://backups/kafka",
         ),
     ],
 )

@@ -68,7 +68,7 @@ REASONS = _reasons()
 
 def test_the_reasons_of_all_parts_are_found() -> None:
     some = {"Connected", "Usable", "Paused", "AckOverdue", "Overwritten", "JobRestarting", "NoTopicOverThere"}
-    assert some | {"BadExpression", "SnapshotLate", "ExpiryUnknown", "BackfillFailed", "PodUnreadable"} <= set(REASONS)
+    assert some | {"BadExpression", "BackupLate", "ExpiryUnknown", "BackfillFailed", "PodUnreadable"} <= set(REASONS)
 
 
 def test_every_reason_is_explained() -> None:

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 
 from support.scripts import loaded
+from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
-from tidegate.snapshots.metrics import SnapshotMetrics
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROOT = DOCS.parent
@@ -29,7 +29,7 @@ def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> 
 
     assert sorted(pages) == [
         *("consumergrouppause.md", "kafkaconnection.md"),
-        *("offsetreset.md", "offsetresetpolicy.md"),
+        *("offsetbackup.md", "offsetreset.md", "offsetresetpolicy.md"),
     ]
     for name, text in pages.items():
         assert (DOCS / "reference" / name).read_text() == text, f"{REGENERATE} ({name})"
@@ -64,7 +64,7 @@ def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: M
     tables = {name: row.findall(table) for name, table in generator.tables().items()}
     registry = Metrics().registry
     RetentionMetrics(registry)
-    SnapshotMetrics(registry)
+    BackupMetrics(registry)
     real = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in registry.collect()

@@ -83,7 +83,7 @@ def test_health(folder: Path, row: dict[str, Any]) -> None:
     assert run_script(folder / "health.lua", read(folder / row["inputPath"])) == row["healthStatus"]
 
 
-@pytest.mark.parametrize("kind", ["KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy"])
+@pytest.mark.parametrize("kind", ["KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy", "OffsetBackup"])
 def test_a_resource_of_an_older_crd_has_no_status_at_first(kind: str) -> None:
     body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": "x", "generation": 1}, "spec": {}}
 
@@ -125,7 +125,7 @@ def test_the_config_map_carries_the_scripts_as_they_are() -> None:
     text = (FOLDER / "argocd-cm.yaml").read_text()
     assert text == module.text(), "run: python integrations/argocd/configmap.py"
     data = yaml.safe_load(text)["data"]
-    for kind in ("KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy"):
+    for kind in ("KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy", "OffsetBackup"):
         script = data.pop(f"resource.customizations.health.tidegate.io_{kind}")
         assert script == (CUSTOMIZATIONS / kind / "health.lua").read_text()
     for key, value in data.items():

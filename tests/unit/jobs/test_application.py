@@ -47,13 +47,13 @@ LAUNCHES = {
         },
         connection_secrets={"kafka-user": ("password",), "kafka-ca": ("ca.crt", "ca.crt", "extra.crt")},
     ),
-    "snapshot": Launch(
-        "backup-snapshot-0a1b2c3d-1",
+    "backup": Launch(
+        "backup-backup-0a1b2c3d-1",
         "prod",
-        "configmap://prod/backup-snapshot-0a1b2c3d",
+        "configmap://prod/backup-backup-0a1b2c3d",
         connection_secrets={"s3-backups": ("credentials",)},
         claims={"backups": False, "archive": True},
-        job="snapshot",
+        job="backup",
         environment={"AWS_SHARED_CREDENTIALS_FILE": "/etc/tidegate/secrets/s3-backups/credentials"},
     ),
     "search": Launch("payments-replay-4", "prod", "configmap://prod/payments-replay", reads_records=True),

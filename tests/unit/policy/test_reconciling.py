@@ -25,7 +25,7 @@ from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FromCluster, FromSnapshot
+from tidegate.reset.model import FromBackup, FromCluster
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
@@ -715,7 +715,7 @@ def test_a_fleet_is_given_to_spark_where_there_is_a_runner_and_is_one_job(fleet_
     assert len(world.runner.started) == 1
 
 
-# --- from a snapshot --------------------------------------------------------------------------------------------------
+# --- from a backup ----------------------------------------------------------------------------------------------------
 
 IN_S3 = {"s3": {"bucket": "backups", "path": "kafka", "credentials": {"secretName": "s3", "key": "aws"}}}
 ON_CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
@@ -735,7 +735,7 @@ ON_CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
     ],
     ids=["s3", "claim"],
 )
-def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
+def test_a_run_from_a_backup_is_given_what_it_takes_to_read_it(
     world: World,
     place: dict[str, Any],
     storage: Storage,
@@ -747,7 +747,7 @@ def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
     world.runner.work = launches.append
     world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
     world.reconciler = world.fresh_reconciler()
-    world.ask(to={"snapshot": {"from": place, "at": "2026-11-20T14:00:00Z"}})
+    world.ask(to={"backup": {"storage": place, "at": "2026-11-20T14:00:00Z"}})
     world.some_passes(5)
     assert (world.condition("Ready")["reason"], launches) == ("StorageNotAllowed", [])
 
@@ -757,7 +757,7 @@ def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
     world.some_passes(5)
     [launch] = launches
     request = world.open_store("ns", launch.store.rpartition("/")[2], None).load().request
-    assert request.target == FromSnapshot(storage, datetime(2026, 11, 20, 14, tzinfo=UTC))
+    assert request.target == FromBackup(storage, datetime(2026, 11, 20, 14, tzinfo=UTC))
     assert {name: keys for name, keys in launch.connection_secrets.items() if name == "s3"} == secrets
     assert (launch.claims, launch.reads_records) == (claims, False)
     assert environment.items() <= launch.environment.items()
@@ -768,7 +768,7 @@ def test_a_run_from_a_snapshot_is_given_what_it_takes_to_read_it(
     [
         ({"folder": {"path": "a"}}, True, "keeps nothing without a PersistentVolumeClaim"),
         (ON_CLAIM, False, "has no claims"),
-        ({"folder": {"path": "a"}}, False, "set TIDEGATE_SPARK_SNAPSHOTS"),
+        ({"folder": {"path": "a"}}, False, "set TIDEGATE_SPARK_BACKUPS"),
         (IN_S3, False, "which Spark on one machine can't be given"),
     ],
     ids=["no claim in a pod", "claim on a machine", "no folder on a machine", "secret on a machine"],
@@ -781,26 +781,26 @@ def test_a_place_that_the_job_could_not_reach_is_refused(
     live = world.live.get("ns", "kafka")
     assert live is not None
     world.live.put(replace(live, allow=AllowSpec(claims=("backups",), secrets=("s3",))))
-    world.ask(to={"snapshot": {"from": place}})
+    world.ask(to={"backup": {"storage": place}})
     world.some_passes(5)
-    assert world.condition("Ready")["reason"] == "BadSnapshotStorage"
+    assert world.condition("Ready")["reason"] == "BadBackupStorage"
     assert says in world.condition("Ready")["message"]
 
 
-def test_no_spark_job_is_started_for_a_policy_that_reads_another_snapshot_by_now(world: World) -> None:
+def test_no_spark_job_is_started_for_a_policy_that_reads_another_backup_by_now(world: World) -> None:
     world.engines, world.mounts_secrets = {Engine.SPARK: world.runner}, True
     world.reconciler = world.fresh_reconciler()
-    world.ask(to={"snapshot": {"from": {"s3": {"bucket": "backups", "path": "kafka"}}}})
+    world.ask(to={"backup": {"storage": {"s3": {"bucket": "backups", "path": "kafka"}}}})
 
     while not list((world.folder / "runs").glob("*.json")):
         world.some_passes(1)
-    world.ask(to={"snapshot": {"from": {"s3": {"bucket": "others", "path": "kafka"}}}})
+    world.ask(to={"backup": {"storage": {"s3": {"bucket": "others", "path": "kafka"}}}})
     for _ in range(3):
         with contextlib.suppress(RunnerFailure):
             world.some_passes(1)
 
     assert world.runner.started == []
-    assert "reads another snapshot" in world.condition("Ready")["message"]
+    assert "reads another backup" in world.condition("Ready")["message"]
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------

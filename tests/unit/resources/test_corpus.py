@@ -5,6 +5,7 @@ import pytest
 from corpus.reading import PLURALS, Case, read_cases
 from tidegate.resources import (
     InvalidResource,
+    OffsetBackupSpec,
     OffsetResetPolicySpec,
     OffsetResetSpec,
     Problem,
@@ -23,7 +24,7 @@ def parse(case: Case) -> None:
         spec = parse_spec(case.spec, case.resource)
     else:
         spec = parse_update(case.spec, case.replaces, case.resource)
-    if isinstance(spec, OffsetResetPolicySpec | OffsetResetSpec) and spec.spark is not None:
+    if isinstance(spec, OffsetBackupSpec | OffsetResetPolicySpec | OffsetResetSpec) and spec.spark is not None:
         refused = spark_conf.refusals(spec.spark.spark_conf)
         if refused:
             raise InvalidResource(tuple(Problem("spec.spark.sparkConf", why) for why in refused))

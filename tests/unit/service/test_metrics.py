@@ -90,7 +90,6 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "AlreadyRan",
             "UndoRunNotFound",
             "NothingToUndo",
-            "BadSnapshotStorage",
         ),  # no run begins
         *("WaitingForConnection", "WaitingForReset", "Suspended"),
         *("UndoneResetNotEnded", "UnreadableStatus"),  # it may begin later

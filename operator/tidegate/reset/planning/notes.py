@@ -8,10 +8,10 @@ from datetime import datetime
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.reset.model import (
     ByDuration,
+    FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    FromSnapshot,
     NoMatch,
     Plan,
     ShiftBy,
@@ -44,8 +44,8 @@ def left_out(target: Target, aimed: Aimed) -> list[str]:
                 sentences.append(f"Left as they are, run {run_id} found no committed offset there: {them}")
             case NoAim.NOT_IN_RUN, Undo(run_id=run_id):
                 sentences.append(f"Left as they are, not part of run {run_id}: {them}")
-            case NoAim.NOT_IN_SNAPSHOT, FromSnapshot():
-                sentences.append(f"Left as they are, not in the snapshot: {them}")
+            case NoAim.NOT_IN_BACKUP, FromBackup():
+                sentences.append(f"Left as they are, not in the backup: {them}")
             case NoAim.NO_MATCH, ToRecord():
                 sentences.append(f"Left as they are, no record was found there: {them}")
             case NoAim.NOT_SEARCHED, ToRecord():

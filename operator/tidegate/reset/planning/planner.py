@@ -9,7 +9,7 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import Findings, FromCluster, FromGroup, FromSnapshot, Plan, RunRequest, ToRecord
+from tidegate.reset.model import Findings, FromBackup, FromCluster, FromGroup, Plan, RunRequest, ToRecord
 from tidegate.reset.planning.checks import Asked, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
@@ -30,7 +30,7 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findi
     ``Unavailable`` also while a rebalance hides what the group subscribes to.
     """
     target = request.target
-    if isinstance(target, FromCluster | FromSnapshot | ToRecord) and findings is None:
+    if isinstance(target, FromCluster | FromBackup | ToRecord) and findings is None:
         raise PlanRefused(NEEDS_SPARK, f"target {target.kind} is found by Spark: use engine Auto or Spark")
     asked, committed = look_around(request, kafka)
     partitions = asked.scope.partitions

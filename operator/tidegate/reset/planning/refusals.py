@@ -29,7 +29,7 @@ NO_MATCHING_RECORD: Final = "NoMatchingRecord"
 
 UNSUPPORTED_BY_BROKERS: Final = "UnsupportedByBrokers"
 
-SNAPSHOT_NOT_FOUND: Final = "SnapshotNotFound"
+BACKUP_NOT_FOUND: Final = "BackupNotFound"
 
 BAD_EXPRESSION: Final = "BadExpression"
 

@@ -17,10 +17,10 @@ from tidegate.reset.model import (
     ByDuration,
     Clamped,
     Findings,
+    FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    FromSnapshot,
     NoMatch,
     ShiftBy,
     Target,
@@ -70,7 +70,7 @@ class NoAim(StrEnum):
     NONE_BEFORE = "NoneBefore"
     """The run to undo found no committed offset there."""
     NOT_IN_RUN = "NotInRun"
-    NOT_IN_SNAPSHOT = "NotInSnapshot"
+    NOT_IN_BACKUP = "NotInBackup"
     NO_MATCH = "NoMatch"
     """No record was found."""
     NOT_SEARCHED = "NotSearched"
@@ -89,7 +89,7 @@ def asked_time(target: Target, now: datetime) -> datetime | None:
             return _at_or_after(now - ago) if ago <= now - EPOCH else EPOCH
         case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo():
             return None
-        case FromCluster() | FromSnapshot() | ToRecord():
+        case FromCluster() | FromBackup() | ToRecord():
             return None
         case _:
             assert_never(target)
@@ -105,7 +105,7 @@ def named_offsets(
 ) -> Mapping[TopicPartition, int]:
     """The offsets that a target names partition by partition.
 
-    ``other``: the offsets of the group in ``FromGroup``; ``findings``: for ``FromCluster``, ``FromSnapshot`` and
+    ``other``: the offsets of the group in ``FromGroup``; ``findings``: for ``FromCluster``, ``FromBackup`` and
     ``ToRecord``.
     """
     match target:
@@ -113,7 +113,7 @@ def named_offsets(
             return {o.topic_partition: o.offset for o in offsets}
         case FromGroup():
             return other or {}
-        case FromCluster() | FromSnapshot() | ToRecord():
+        case FromCluster() | FromBackup() | ToRecord():
             return {p: offset for p, offset in findings.offsets.items() if offset is not None} if findings else {}
         case ToEarliest() | ToLatest() | ToOffset() | ToTimestamp() | ByDuration() | ShiftBy():
             return {}
@@ -141,8 +141,8 @@ def aim(target: Target, seen: Seen) -> Aim | NoAim:
             return NoAim.NOT_IN_FILE if seen.named is None else inside(seen.named, bounds)
         case FromGroup() | FromCluster():
             return NoAim.NOT_IN_GROUP if seen.named is None else inside(seen.named, bounds)
-        case FromSnapshot():
-            return NoAim.NOT_IN_SNAPSHOT if seen.named is None else inside(seen.named, bounds)
+        case FromBackup():
+            return NoAim.NOT_IN_BACKUP if seen.named is None else inside(seen.named, bounds)
         case Undo():
             if seen.named is not None:
                 return inside(seen.named, bounds)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tidegate.jobs.mounts import BAD_SNAPSHOT_STORAGE, JobPlaces, snapshot_storage
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import Object, label_of, uid_of
 from tidegate.reset.model import (
@@ -18,7 +17,6 @@ from tidegate.reset.model import (
     EvidenceSettings,
     FleetRequest,
     FromCluster,
-    FromSnapshot,
     NoMatch,
     Phase,
     RecordSchema,
@@ -37,7 +35,7 @@ from tidegate.reset.store import Run
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import Approval, EvidenceSpec, ResetSpec
 from tidegate.resources.reset import EvidenceLevel as SpecLevel
-from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo, SnapshotTarget
+from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
 _NAME_LIMIT: Final = 52
 """Leaves room for a launch number within a DNS label of 63 characters, and for what Spark appends to pods' names."""
@@ -142,12 +140,6 @@ def undo_not_found(run_id: str, path: str = "spec.reset") -> Refusal:
         UNDO_RUN_NOT_FOUND,
         f"{path}.to.undo: no run {run_id} is stored that could be undone: name {_UNDOABLE[path]}",
     )
-
-
-def snapshot_target(snapshot: SnapshotTarget, places: JobPlaces, path: str = "spec.reset") -> FromSnapshot | Refusal:
-    """Which snapshot is meant."""
-    storage = snapshot_storage(snapshot.from_, f"{path}.to.snapshot.from", places)
-    return Refusal(BAD_SNAPSHOT_STORAGE, storage) if isinstance(storage, str) else FromSnapshot(storage, snapshot.at)
 
 
 def undo_target(run_id: str, run: Run | None, path: str = "spec.reset") -> Target | Refusal:

@@ -1,5 +1,5 @@
 -- Healthy: the reset succeeded, or none is asked for. Suspended: its plan waits to be approved.
--- Degraded: the reset failed or is refused, the group's place is about to be lost, or snapshots are not made.
+-- Degraded: the reset failed or is refused, or the group's place is about to be lost.
 if obj.metadata.deletionTimestamp ~= nil then
   return {status = "Progressing", message = "it is being deleted"}
 end
@@ -17,11 +17,9 @@ end
 if obj.status.reset ~= nil and obj.status.reset.phase == "AwaitingApproval" and ready ~= nil then
   return {status = "Suspended", message = ready.message}
 end
-for _, kept in ipairs({"Retained", "BackedUp"}) do
-  local condition = conditions[kept]
-  if ready ~= nil and ready.status == "True" and condition ~= nil and condition.status == "False" then
-    return {status = "Degraded", message = condition.message}
-  end
+local retained = conditions["Retained"]
+if ready ~= nil and ready.status == "True" and retained ~= nil and retained.status == "False" then
+  return {status = "Degraded", message = retained.message}
 end
 if ready ~= nil and ready.status == "True" then
   return {status = "Healthy", message = ready.message}

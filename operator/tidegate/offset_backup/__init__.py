@@ -1,0 +1,1 @@
+"""``OffsetBackup``: when a backup of groups' offsets is due, how it is made, and how a group is restored from one."""

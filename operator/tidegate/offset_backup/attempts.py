@@ -1,0 +1,209 @@
+"""Attempts to make a backup: each is ordered in a document, and its job started, followed and ended.
+
+What will be done is written down before it is done: an order comes into the document, then its job is started (twice is
+once, by its name), then its result is looked for. So whoever is killed in between, the next pass finds what is next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.mounts import JobPlaces
+from tidegate.jobs.runner import Launch, Runner, RunnerState
+from tidegate.jobs.settings import SparkSettings
+from tidegate.kube.ports import Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.offset_backup.document import (
+    Asked,
+    BadDocument,
+    Document,
+    Result,
+    decode_document,
+    document_name,
+    encode_document,
+)
+from tidegate.offset_backup.order import Order
+from tidegate.offset_backup.schedule import Take
+from tidegate.offset_backup.wanted import View, launch_of, made_of, next_number
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+JOB_LIMIT: Final = timedelta(hours=1)
+"""How long a job may take. It takes a minute: one that does not end waits for what does not come."""
+
+_WAIT_A_PASS_S: Final = 2.0
+"""How long one pass waits for a job to be stopped before it looks around again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What attempts are made through. ``runner``: Spark's, if there is one; ``patient_executor``: for stopping jobs."""
+
+    kube: Kube
+    runner: Runner | None
+    spark: SparkSettings
+    places: JobPlaces
+    executor: Executor
+    patient_executor: Executor
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this process knows of an ``OffsetBackup``'s attempts beyond the document; losing it costs a look."""
+
+    namespace: str
+    document: Document | None
+    started: str = ""
+    """The launch that this process has started."""
+    trouble: str = ""
+    stopping: asyncio.Future[None] | None = None
+
+
+class Attempts:
+    """Of all ``OffsetBackup``s. Belongs to the event loop's thread."""
+
+    def __init__(self, parts: JobParts) -> None:
+        self._parts = parts
+        self._memories: dict[str, Memory] = {}
+
+    async def memory(self, body: Object) -> Memory:
+        uid = uid_of(body)
+        if uid not in self._memories:
+            self._memories[uid] = Memory(namespace_of(body), await self._look(body))
+        return self._memories[uid]
+
+    async def order(self, view: View, memory: Memory, wanted: Order, take: Take) -> None:
+        """Write down what is to be made now."""
+        document, name = memory.document, document_name(name_of(view.body), uid_of(view.body))
+        number = next_number(view, document)
+        same_storage = document is not None and document.order.storage == wanted.storage
+        await self._write(
+            view.body,
+            memory,
+            Document(
+                replace(wanted, due=take.due, attempt=f"{name}-{number}"),
+                Asked(
+                    number,
+                    view.now,
+                    take.missed,
+                    document.failures if document is not None and same_storage else 0,
+                    made_of(document, wanted, view.live.cluster_id),
+                ),
+            ),
+        )
+
+    async def follow(self, view: View, memory: Memory, document: Document) -> Document:
+        """The document after a look at the job: started where it was not, ended where it has ended.
+
+        Raises ``RunnerFailure`` and ``TimeoutError``.
+        """
+        runner = self._runner()
+        launch = launch_of(view, document.order, in_pods=self._parts.places.in_pods)
+        status = await in_thread(self._parts.executor, runner.status, launch)
+        # After the look at the job: what it stored before it ended is seen then.
+        document = await self._read(view.body, memory)
+        if not document.is_under_way:
+            return document
+        over = view.now - document.asked.asked_at > JOB_LIMIT
+        if status.state is RunnerState.LOST and memory.started != launch.name and not over:
+            await in_thread(self._parts.executor, runner.start, launch)
+            memory.started, memory.trouble = launch.name, ""
+            _log.info("%s: started job %s", label_of(view.body), launch.name)
+            return document
+        if status.state is RunnerState.RUNNING and not over:
+            memory.trouble = status.message
+            return document
+        why = status.message or "it ended without a result"
+        if over:
+            why = f"it did not end within {JOB_LIMIT}: {status.message or status.state.value}"
+        if not await self._stopped(memory, document):
+            return document
+        document = await self._read(view.body, memory)
+        if document.is_under_way:
+            return await self._write(view.body, memory, replace(document, result=Result(view.now, failure=why)))
+        return document
+
+    async def withdraw(self, body: Object, memory: Memory, now: datetime) -> bool:
+        """Whether no job is under way any more, and none will be started of what was ordered."""
+        document = memory.document
+        if document is None or not document.is_under_way:
+            return True
+        try:
+            if self._parts.runner is not None and not await self._stopped(memory, document):
+                return False
+        except (RunnerFailure, TimeoutError) as failure:
+            _log.warning("%s: %s; again soon", label_of(body), failure)
+            return False
+        document = await self._read(body, memory)
+        if document.is_under_way:
+            await self._write(body, memory, replace(document, result=Result(now, withdrawn=True)))
+        return True
+
+    async def forget(self, body: Object) -> None:
+        """It is gone: its document and its SparkApplication go with it, and a job of this machine is ended."""
+        memory = self._memories.pop(uid_of(body), None)
+        if memory is None or memory.document is None or not memory.document.is_under_way:
+            return
+        if self._parts.runner is None:
+            return
+        try:
+            await in_thread(self._parts.patient_executor, self._parts.runner.stop, _by_name(memory, memory.document))
+        except (RunnerFailure, TimeoutError) as failure:
+            _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
+
+    async def _stopped(self, memory: Memory, document: Document) -> bool:
+        """Whether the job is gone; stopping it goes on in a thread, and passes look in on it."""
+        if memory.stopping is None:
+            call = functools.partial(self._runner().stop, _by_name(memory, document))
+            memory.stopping = asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, call)
+        done, _ = await asyncio.wait([memory.stopping], timeout=_WAIT_A_PASS_S)
+        if not done:
+            return False
+        stopping, memory.stopping = memory.stopping, None
+        stopping.result()
+        return True
+
+    def _runner(self) -> Runner:
+        if self._parts.runner is None:
+            raise RunnerFailure("this operator has no Spark runner")
+        return self._parts.runner
+
+    # --- the document -------------------------------------------------------------------------------------------------
+
+    async def _read(self, body: Object, memory: Memory) -> Document:
+        """As it is now. What was removed or spoilt meanwhile is written again, as this process knows it."""
+        found = await self._look(body)
+        if found is None or (memory.document is not None and found.order != memory.document.order):
+            if memory.document is None:
+                raise ValueError("a document is read again once there is one")
+            return await self._write(body, memory, memory.document)
+        memory.document = found
+        return found
+
+    async def _look(self, body: Object) -> Document | None:
+        namespace, name = namespace_of(body), document_name(name_of(body), uid_of(body))
+        try:
+            return decode_document(await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name))
+        except NotFound:
+            return None
+        except BadDocument as bad:
+            _log.warning("ConfigMap %s/%s is no backup's document: %s; it is written anew", namespace, name, bad)
+            return None
+
+    async def _write(self, body: Object, memory: Memory, document: Document) -> Document:
+        name = document_name(name_of(body), uid_of(body))
+        await in_thread(self._parts.executor, self._parts.kube.put_config_map, body, name, encode_document(document))
+        memory.document, memory.trouble = document, ""
+        return document
+
+
+def _by_name(memory: Memory, document: Document) -> Launch:
+    """Enough to stop the job by."""
+    return Launch(document.order.attempt, memory.namespace, "")

@@ -1,0 +1,156 @@
+"""What the operator asks a job for, and what came of it: one ConfigMap of an
+``OffsetBackup``, under attempt numbers. Pure.
+
+The operator writes an order; the job of that order, and no older one, writes the result beside it. Whoever may write
+ConfigMaps can write here too: so a job obeys only the order whose digest it was started with, and what a result says
+is taken for no more than a report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from tidegate.jobs.storage import Storage
+from tidegate.offset_backup.manifest import Manifest, schedule_folder
+from tidegate.offset_backup.order import Order, decode_order, encode_order
+
+_NAME_LIMIT: Final = 48
+"""Leaves room for seven digits of attempts within a DNS label, and for what Spark appends to pods' names."""
+
+
+class BadDocument(ValueError):
+    """Nothing that this version has written; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What is to be known of one that was made. ``unread``: how many groups could not be read, ``unread_says`` which
+    one, for example, and why: the manifest has them all."""
+
+    storage: Storage
+    cluster_id: str
+    due: datetime
+    taken_at: datetime
+    path: str
+    groups: int
+    offsets: int
+    size: int
+    unread: int = 0
+    unread_says: str = ""
+
+
+def backup_of(manifest: Manifest, storage: Storage) -> Backup:
+    example = min(manifest.unread.items(), default=None)
+    return Backup(
+        storage=storage,
+        cluster_id=manifest.cluster_id,
+        due=manifest.due,
+        taken_at=manifest.ended_at,
+        path=f"{storage.uri}/{schedule_folder(manifest.cluster_id, manifest.schedule)}/{manifest.data}",
+        groups=manifest.groups,
+        offsets=manifest.offsets,
+        size=manifest.size,
+        unread=len(manifest.unread),
+        unread_says="" if example is None else f"{example[0]}: {example[1]}"[:500],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended: with a backup, or why without. ``withdrawn``: by the operator, for another one."""
+
+    ended_at: datetime
+    backup: Backup | None = None
+    failure: str = ""
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The newest attempt. ``missed``: due times before it that nobody will make; ``failures``: of attempts before it
+    in a row; ``made``: the newest backup before it."""
+
+    number: int
+    asked_at: datetime
+    missed: int = 0
+    failures: int = 0
+    made: Backup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    order: Order
+    asked: Asked
+    result: Result | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.result is None
+
+    @property
+    def made(self) -> Backup | None:
+        """The newest backup there is."""
+        return self.asked.made if self.result is None or self.result.backup is None else self.result.backup
+
+    @property
+    def failures(self) -> int:
+        """Of attempts in a row, up to the newest that has ended."""
+        if self.result is None or self.result.withdrawn:
+            return self.asked.failures
+        return 0 if self.result.backup is not None else self.asked.failures + 1
+
+
+_ASKED: Final = TypeAdapter(Asked)
+_RESULT: Final = TypeAdapter(Result)
+
+RESULT_KEY: Final = "result.json"
+
+
+def encode_document(document: Document) -> dict[str, str]:
+    """The ConfigMap's ``data``."""
+    data = {
+        "order.json": encode_order(document.order).decode(),
+        "asked.json": _ASKED.dump_json(document.asked).decode(),
+    }
+    return data if document.result is None else data | {RESULT_KEY: encode_result(document.result)}
+
+
+def encode_result(result: Result) -> str:
+    return _RESULT.dump_json(result).decode()
+
+
+def decode_document(data: Mapping[str, str]) -> Document:
+    """Raises ``BadDocument``."""
+    try:
+        result = data.get(RESULT_KEY)
+        return Document(
+            decode_order(data["order.json"].encode()),
+            _ASKED.validate_json(data["asked.json"]),
+            None if result is None else _RESULT.validate_json(result),
+        )
+    except KeyError as error:
+        raise BadDocument(f"it has no {error}") from error
+    except ValidationError as error:
+        raise BadDocument(f"it can't be read: {error.errors()[0]['msg']}") from error
+    except ValueError as error:
+        raise BadDocument(str(error)) from error
+
+
+def digest(order: Order) -> str:
+    """What tells an order from all others."""
+    return hashlib.sha256(encode_order(order)).hexdigest()
+
+
+def document_name(name: str, uid: str) -> str:
+    """The ConfigMap's: ``<name>-backup-<digest>``; the digest tells namesakes apart."""
+    mark = hashlib.sha256(uid.encode()).hexdigest()[:8]
+    readable = re.sub(r"[^a-z0-9-]+", "-", name.lower())[: _NAME_LIMIT - 18].strip("-")
+    # Services need a letter first, and Spark makes one for its driver.
+    return f"{readable if readable[:1].isalpha() else f'b-{readable}'.strip('-')}-backup-{mark}"

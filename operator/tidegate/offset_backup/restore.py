@@ -1,0 +1,92 @@
+"""A group's place in a backup, for the plan of a reset. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.offset_backup.manifest import Manifest
+from tidegate.reset.model import Findings, Plan, Selection
+from tidegate.reset.planning.checks import recreated
+from tidegate.reset.planning.refusals import BACKUP_NOT_FOUND, TOPIC_RECREATED, PlanRefused
+from tidegate.reset.planning.scope import listed
+from tidegate.resources.timestamps import format_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One partition of the group, of ``tidegate.offset_backup.manifest.COLUMNS``."""
+
+    partition: TopicPartition
+    committed: int
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """``selections``: what the backup knows of the group and is still there."""
+
+    findings: Findings
+    selections: tuple[Selection, ...]
+    topic_ids: Mapping[str, str]
+
+    def check(self, plan: Plan) -> None:
+        """Raises ``PlanRefused`` where a topic was made anew since: then the offsets mean other records."""
+        if topics := recreated(plan, self.topic_ids):
+            raise PlanRefused(
+                TOPIC_RECREATED,
+                f"deleted and created again since the backup: {listed(topics)}. Offsets of then mean "
+                "other records: reset the other topics, or take another target for these",
+            )
+
+
+def restored(manifest: Manifest, group_id: str, rows: Iterable[Row], topics: Mapping[str, Topic]) -> Restored:
+    """Where the group stood. What is gone since is left out, and said. Raises ``PlanRefused`` where nothing is left."""
+    said = (
+        f"The backup is the one due at {format_timestamp(manifest.due)}, read from "
+        f"{format_timestamp(manifest.began_at)} to {format_timestamp(manifest.ended_at)}"
+    )
+    rows = tuple(rows)
+    known = {p for topic in topics.values() for p in topic.all_partitions()}
+    there = [r for r in rows if r.partition in known]
+    gone = sorted({r.partition for r in rows} - known)
+    notes = [said, *([f"Left out, in the backup but gone since: {listed(gone)}"] if gone else ())]
+    if not there:
+        without = "no offset of" if not rows else "only offsets of partitions that are gone, of"
+        raise PlanRefused(BACKUP_NOT_FOUND, f"{said}, and has {without} group {group_id}: name another time in at")
+    numbers: defaultdict[str, set[int]] = defaultdict(set)
+    for row in there:
+        numbers[row.partition.topic].add(row.partition.partition)
+    return Restored(
+        Findings({r.partition: r.committed for r in there}, tuple(notes)),
+        tuple(Selection(topic, frozenset(those)) for topic, those in sorted(numbers.items())),
+        {r.partition.topic: r.topic_id for r in there if r.topic_id is not None},
+    )
+
+
+def none_found(
+    cluster_id: str, group_id: str, at: datetime | None, manifests: Iterable[Manifest], clusters: Iterable[str]
+) -> PlanRefused:
+    """Why there is no backup to use. ``manifests``: those of the cluster; ``clusters``: all that have any."""
+    reasons = []
+    unread = sorted((m.due, m.unread[group_id]) for m in manifests if group_id in m.unread)
+    if unread:
+        due, why = unread[-1]
+        reasons.append(f"it could not be read in {len(unread)}, the last one due at {format_timestamp(due)}: {why}")
+    known = sorted(set(clusters) - {cluster_id})
+    if known:
+        reasons.append(f"those of clusters {listed(known)} are not used: target cluster carries places over")
+    return PlanRefused(
+        BACKUP_NOT_FOUND,
+        ". ".join(
+            [
+                f"there is no backup of cluster {cluster_id} with group {group_id}"
+                + (f" that was made by {format_timestamp(at)}" if at is not None else "")
+                + ": check the storage and at",
+                *reasons,
+            ]
+        ),
+    )

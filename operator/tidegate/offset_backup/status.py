@@ -1,0 +1,214 @@
+"""What an ``OffsetBackup``'s status says: conditions, Events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.offset_backup.document import Backup, Document
+from tidegate.offset_backup.schedule import is_late
+from tidegate.offset_backup.wanted import Refusal
+from tidegate.resources.conditions import (
+    BACKED_UP,
+    Conditions,
+    ConditionStatus,
+    find_condition,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+)
+from tidegate.resources.offset_backup import BackupStatus, OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.timestamps import format_timestamp
+
+BACKUP_TAKEN: Final = "BackupTaken"
+FIRST_BACKUP: Final = "FirstBackup"
+BACKUP_LATE: Final = "BackupLate"
+BACKUP_FAILED: Final = "BackupFailed"
+GROUPS_UNREAD: Final = "GroupsUnread"
+SUSPENDED: Final = "Suspended"
+WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
+ENDING_JOB: Final = "EndingJob"
+INVALID_SPEC: Final = "InvalidSpec"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The status as it is, and of which generation and when the next one speaks."""
+
+    status: OffsetBackupStatus
+    generation: int
+    now: datetime
+
+    def saying(
+        self,
+        tell: Callable[..., Conditions],
+        verdict: tuple[ConditionStatus, str, str],
+        ready_says: tuple[str, str] | None = None,
+        **parts: Any,
+    ) -> OffsetBackupStatus:
+        """The status with ``parts``; ``verdict``: of BackedUp; ``tell``: how Ready says the same, or ``ready_says``,
+        which is a reason and a message."""
+        backed_up, reason, message = verdict
+        stamp: dict[str, Any] = {"generation": self.generation, "now": self.now}
+        why, says = ready_says or (reason, message)
+        conditions = tell(self.status.conditions, reason=why, message=says, **stamp)
+        conditions = with_condition(conditions, BACKED_UP, backed_up, reason=reason, message=message, **stamp)
+        return self.status.model_copy(
+            update={"observed_generation": self.generation, "conditions": conditions, **parts}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The new status, and what to tell, each once."""
+
+    status: OffsetBackupStatus
+    happenings: tuple[KubeEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the backups stand. ``made``: the newest in the storage that is asked for; ``next``: when one is begun,
+    ``None`` while one is being made; ``trouble``: why the attempt under way does not get on."""
+
+    document: Document | None
+    made: Backup | None
+    next: datetime | None
+    trouble: str = ""
+
+
+def refused(before: Before, refusal: Refusal) -> Told:
+    """Backups can't be made as they are asked for."""
+    happening = KubeEvent(EventType.WARNING, refusal.reason, refusal.message, f"{refusal.reason}/{before.generation}")
+    verdict = (ConditionStatus.FALSE, refusal.reason, refusal.message)
+    since = before.status.since or _seconds(before.now)
+    # "launch" stays: a number that was used is not used again.
+    return Told(before.saying(stalled, verdict, since=since, next=None), (happening,))
+
+
+def suspended(before: Before) -> Told:
+    """Nobody wants one for now, so that none is late."""
+    last = before.status.last
+    newest = "there is none yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
+    message = f"spec.suspend is true: no backup is taken; {newest}"
+    return Told(before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None))
+
+
+def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
+    """Nothing can be begun without the connection. What was said of the backups stays, until one is late."""
+    since, last = before.status.since or _seconds(before.now), before.status.last
+    says = (WAITING_FOR_CONNECTION, why)
+    verdict = _as_said(before, says)
+    if is_late(before.now, spec.schedule, last.due if last is not None else None, since):
+        verdict = (ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {why}")
+    return Told(before.saying(reconciling, verdict, says, since=since))
+
+
+def ending(before: Before) -> Told:
+    """A job that nobody wants any more takes its time to end."""
+    says = (ENDING_JOB, "the job of a backup that is no longer wanted is being ended; nothing is begun before that")
+    return Told(before.saying(reconciling, _as_said(before, says), says))
+
+
+def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatus, str, str]:
+    said = find_condition(before.status.conditions, BACKED_UP)
+    if said is None:
+        return (ConditionStatus.UNKNOWN, *otherwise)
+    return said.status, said.reason, said.message
+
+
+def backed_up(before: Before, spec: OffsetBackupSpec, standing: Standing) -> Told:
+    """How they stand now."""
+    document, made = standing.document, standing.made
+    since = before.status.since or _seconds(before.now)
+    verdict = _judged(before.now, spec, standing, since)
+    status = before.saying(
+        ready if verdict[0] is ConditionStatus.TRUE else reconciling,
+        verdict,
+        since=since,
+        last=None if made is None else _last(made),
+        next=standing.next,
+        missed=document.asked.missed if document is not None else None,
+        failures=document.failures if document is not None else None,
+        launch=document.order.attempt if document is not None else before.status.launch,
+    )
+    return Told(status, tuple(_happenings(standing, before.status, status)))
+
+
+def _last(made: Backup) -> BackupStatus:
+    return BackupStatus(
+        due=made.due,
+        taken_at=made.taken_at,
+        path=made.path,
+        groups=made.groups,
+        partitions=made.offsets,
+        bytes=made.size,
+        unread=made.unread,
+    )
+
+
+def _judged(
+    now: datetime, spec: OffsetBackupSpec, standing: Standing, since: datetime
+) -> tuple[ConditionStatus, str, str]:
+    made, trouble = standing.made, _trouble(standing)
+    ends = f". {trouble}" if trouble else ""
+    told = "there is no backup yet" if made is None else _told(made)
+    if is_late(now, spec.schedule, None if made is None else made.due, since):
+        return ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {told}{ends}"
+    if made is None:
+        return ConditionStatus.UNKNOWN, FIRST_BACKUP, f"{told}: the first one is to be made{ends}"
+    if made.unread:
+        return ConditionStatus.FALSE, GROUPS_UNREAD, f"{_unread(made)}. {told}{ends}"
+    return ConditionStatus.TRUE, BACKUP_TAKEN, f"{told}{ends}"
+
+
+def _told(made: Backup) -> str:
+    return (
+        f"the newest one, due at {format_timestamp(made.due)}, has {made.offsets} offset(s) of {made.groups} group(s)"
+    )
+
+
+def _unread(made: Backup) -> str:
+    return f"{made.unread} group(s) could not be read, such as {made.unread_says}"
+
+
+def _trouble(standing: Standing) -> str:
+    document = standing.document
+    if document is None:
+        return standing.trouble
+    if document.is_under_way:
+        return standing.trouble
+    failed = document.result is not None and document.result.backup is None and not document.result.withdrawn
+    if not failed or document.result is None:
+        return ""
+    again = f"; tried again at {format_timestamp(standing.next)}" if standing.next is not None else ""
+    return f"{_failed(document)}{again}: {document.result.failure}"
+
+
+def _failed(document: Document) -> str:
+    times = f" {document.failures} times" if document.failures > 1 else ""
+    return f"Making the one due at {format_timestamp(document.order.due)} has failed{times}"
+
+
+def _happenings(standing: Standing, before: OffsetBackupStatus, now: OffsetBackupStatus) -> list[KubeEvent]:
+    told: list[KubeEvent] = []
+    document, made = standing.document, standing.made
+    if made is not None and now.last != before.last:
+        key = f"taken/{made.due.isoformat()}"
+        missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
+        told.append(KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key))
+        if made.unread:
+            told.append(KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
+    if document is not None and (now.failures or 0) > (before.failures or 0):
+        # Of those in a row about one due time the first is told.
+        key = f"failed/{document.order.due.isoformat()}"
+        told.append(KubeEvent(EventType.WARNING, BACKUP_FAILED, _trouble(standing), key))
+    return told
+
+
+def _seconds(at: datetime) -> datetime:
+    return at.replace(microsecond=0)

@@ -1,9 +1,0 @@
-"""Makes the snapshot that the order named by the first argument asks for. Started by ``spark-submit``."""
-
-import os
-import sys
-
-from tidegate.spark.entry import snapshot
-
-if __name__ == "__main__":
-    sys.exit(snapshot(sys.argv[1:], os.environ))

@@ -1,0 +1,597 @@
+"""Passes over an ``OffsetBackup``: what is due is made once, whoever dies meanwhile, and ended once nobody wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.jobs.application import ORDER_VARIABLE
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.mounts import JobPlaces
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
+from tidegate.jobs.settings import SparkSettings
+from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import BACKUPS, Object
+from tidegate.offset_backup.attempts import JobParts
+from tidegate.offset_backup.document import Backup, Document, Result, decode_document, digest, encode_document
+from tidegate.offset_backup.metrics import BackupMetrics
+from tidegate.offset_backup.reconcile import BackupReconciler, Parts
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import BACKED_UP, Condition, find_condition
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.offset_backup import OffsetBackupStatus
+from tidegate.service.metrics import Metrics
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
+ELSEWHERE = {"folder": {"path": "elsewhere", "claim": "backups"}}
+CREATED = "2026-11-20T11:59:00Z"
+
+T = TypeVar("T")
+
+
+class Killed(BaseException):
+    """The operator's process ends here."""
+
+
+class Recording(FakeKube):
+    """Dies before or after the given number of effects more, with whoever acts through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dies_in: float | None = None
+
+    def effect(self, act: Callable[[], None]) -> None:
+        """``dies_in``: a whole number dies before that effect, a half one after it."""
+        self._step()
+        act()
+        self._step()
+
+    def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
+        self.effect(lambda: FakeKube.put_config_map(self, owner, name, data))
+
+    def _step(self) -> None:
+        if self.dies_in is None:
+            return
+        if self.dies_in <= 0:
+            raise Killed
+        self.dies_in -= 0.5
+
+
+class Jobs:
+    """A runner whose jobs do nothing until the test says how they end."""
+
+    engine = "Spark"
+
+    def __init__(self, kube: Recording) -> None:
+        self._kube = kube
+        self.states: dict[str, RunnerStatus] = {}
+        self.launches: list[Launch] = []
+        self.stopped: list[str] = []
+        self.refuses = ""
+
+    def start(self, launch: Launch) -> None:
+        if self.refuses:
+            raise RunnerFailure(self.refuses)
+        self._kube.effect(lambda: self._start(launch))
+
+    def _start(self, launch: Launch) -> None:
+        if launch.name not in self.states:
+            self.launches.append(launch)
+            self.states[launch.name] = RunnerStatus(RunnerState.RUNNING)
+
+    def status(self, launch: Launch) -> RunnerStatus:
+        return self.states.get(launch.name, RunnerStatus(RunnerState.LOST))
+
+    def stop(self, launch: Launch) -> None:
+        self.stopped.append(launch.name)
+        self.states[launch.name] = RunnerStatus(RunnerState.EXITED)
+
+
+class World:
+    """An hourly ``OffsetBackup`` ``p`` on a claim, at 12:00:30, and a reconciler that may die."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.clock.sleep(30)
+        self.kube = Recording()
+        self.jobs = Jobs(self.kube)
+        self.spec: dict[str, Any] = {"connectionRef": {"name": "kafka"}, "schedule": "1h", "storage": CLAIM}
+        self.kube.create(BACKUPS, "ns", "p", self.spec, CREATED)
+        self.executor = ThreadPoolExecutor(1)
+        self.live = LiveConnections()
+        self.open_connection(
+            Live(
+                uid="connection",
+                namespace="ns",
+                name="kafka",
+                digest="d",
+                connection=Connection("127.0.0.1:9092"),
+                mounted=Connection("127.0.0.1:9092"),
+                secrets={"kafka-user": ("password",)},
+                allow=AllowSpec(claims=("backups",), groups=("pay*",)),
+                kafka=FakeKafka(self.clock),
+                cluster_id="c",
+                trouble=None,
+            )
+        )
+        self.places = JobPlaces(True, PurePosixPath("/claims"), PurePosixPath("/secrets"))
+        self.has_runner = True
+        self.loop = asyncio.new_event_loop()
+        self.restart()
+
+    def open_connection(self, live: Live) -> None:
+        self.connection = live
+        self.live.put(live)
+
+    def restart(self) -> None:
+        """A new process: nothing in memory."""
+        self.metrics = Metrics()
+        self.registry = self.metrics.registry
+        runner = self.jobs if self.has_runner else None
+        jobs = JobParts(self.kube, runner, SparkSettings(), self.places, self.executor, self.executor)
+        backups = BackupMetrics(self.registry)
+        self.reconciler = BackupReconciler(Parts(jobs, self.live, self.clock.now, self.metrics, backups))
+
+    def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(awaitable)
+
+    def keep(self, passes: int = 1) -> None:
+        if self.body["spec"] != self.spec:
+            self.kube.change(BACKUPS, "ns", "p", spec=self.spec)
+        for _ in range(passes):
+            self.run(self.reconciler.reconcile(self.body))
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(BACKUPS, "ns", "p")
+
+    @property
+    def documents(self) -> dict[tuple[str, str], dict[str, str]]:
+        return self.kube.config_maps
+
+    @property
+    def document(self) -> Document:
+        [data] = self.documents.values()
+        return decode_document(data)
+
+    @property
+    def last(self) -> OffsetBackupStatus:
+        return read_status(OffsetBackupStatus, self.body)
+
+    @property
+    def condition(self) -> Condition:
+        return self.condition_of(BACKED_UP)
+
+    def condition_of(self, condition_type: str) -> Condition:
+        found = find_condition(self.last.conditions, condition_type)
+        assert found is not None
+        return found
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Status by type of the conditions that kstatus reads."""
+        return {c.type: c.status.value for c in self.last.conditions if c.type != BACKED_UP}
+
+    @property
+    def events(self) -> list[str]:
+        return [h.reason for h in self.kube.happenings_of("p")]
+
+    def attempts(self) -> list[str]:
+        return [launch.name.rpartition("-")[2] for launch in self.jobs.launches]
+
+    def end_job(self, failure: str = "", unread: int = 0) -> None:
+        """The newest job stores what came of it and ends."""
+        document = self.document
+        at = self.clock.now()
+        order = document.order
+        made = Backup(order.storage, "c", order.due, at, f"{order.storage.uri}/x", 3, 12, 4096, unread, "g: no")
+        result = Result(at, failure=failure) if failure else Result(at, made)
+        [key] = self.documents
+        self.documents[key] = encode_document(replace(document, result=result))
+        self.jobs.states[order.attempt] = RunnerStatus(RunnerState.EXITED)
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return datetime(2026, 11, 20, hour, minute, tzinfo=UTC)
+
+
+def test_what_is_due_is_ordered_made_and_told(world: World) -> None:
+    world.keep(4)
+
+    [launch] = world.jobs.launches
+    order = world.document.order
+    assert (order.due, order.groups, order.allowed_groups) == (at(12), ("*",), ("pay*",))
+    assert (launch.job, launch.claims, launch.namespace) == ("backup", {"backups": True}, "ns")
+    assert launch.connection_secrets == {"kafka-user": ("password",)}
+    assert launch.environment[ORDER_VARIABLE] == digest(order)
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "FirstBackup")
+    assert world.last.next is None
+
+    world.clock.sleep(40)
+    world.end_job()
+    world.keep(3)
+
+    assert world.last.last is not None
+    assert (world.last.last.due, world.last.last.groups, world.last.last.partitions) == (at(12), 3, 12)
+    assert (world.last.next, world.last.failures, world.last.missed) == (at(13), 0, 0)
+    assert (world.condition.status.value, world.condition.reason) == ("True", "BackupTaken")
+    assert world.events == ["BackupTaken"]
+    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
+    assert world.sample("tidegate_backup_attempts_total", outcome="Taken") == 1
+    assert world.sample("tidegate_backup_attempts_total", outcome="Failed") == 0
+    taken_at = world.last.last.taken_at.timestamp()
+    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", namespace="ns", backup="p") == 3600
+    assert world.sample("tidegate_backup_unread_groups", namespace="ns", backup="p") == 0
+
+    world.clock.sleep(3600)
+    world.keep(3)
+    assert world.attempts() == ["1", "2"]
+    assert world.document.order.due == at(13)
+
+
+@pytest.mark.parametrize("effects", [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5])
+def test_a_process_that_dies_between_any_two_steps_is_followed_by_one_that_goes_on(
+    world: World, effects: float
+) -> None:
+    """The first due time's order and start, then the second's."""
+    world.kube.dies_in = effects
+    for due in (at(12), at(13)):
+        for _ in range(8):
+            try:
+                world.keep()
+            except Killed:
+                world.kube.dies_in = None
+                world.restart()
+        assert world.document.order.due == due
+        assert world.document.is_under_way
+        world.end_job()
+        world.restart()
+        world.keep(2)
+        world.clock.sleep(3600)
+    assert world.attempts() == ["1", "2"]
+    assert world.events == ["BackupTaken", "BackupTaken"]
+    assert not [name for name in world.jobs.stopped if name]
+
+
+def test_due_times_that_were_missed_are_made_up_for_by_one(world: World) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.restart()
+    world.clock.sleep(5 * 3600)
+
+    world.keep(4)
+    world.end_job()
+    world.keep(4)
+
+    assert world.attempts() == ["1", "2"]
+    assert (world.document.order.due, world.last.missed) == (at(17), 4)
+    assert "4 due time(s) before it were missed" in world.kube.happenings_of("p")[-1].message
+
+
+def test_a_job_that_dies_is_stopped_and_made_again_later_and_its_end_is_said(world: World) -> None:
+    world.keep(4)
+    [launch] = world.jobs.launches
+    world.jobs.states[launch.name] = RunnerStatus(RunnerState.EXITED, "out of memory")
+    world.keep(3)
+
+    assert world.jobs.stopped == [launch.name]
+    assert world.attempts() == ["1"]
+    assert world.last.failures == 1
+    assert world.condition.message.endswith(
+        "Making the one due at 2026-11-20T12:00:00Z has failed; tried again at 2026-11-20T12:01:30Z: out of memory"
+    )
+    world.restart()
+    for minute, failures in ((1, 2), (2, 3), (4, 4)):
+        world.clock.sleep(minute * 60)
+        world.keep(4)
+        world.end_job("the disk is full")
+        world.keep(2)
+        assert world.last.failures == failures
+    assert world.events == ["BackupFailed"]
+
+    world.clock.sleep(3 * 3600)
+    world.keep(4)
+    assert (world.condition.status.value, world.condition.reason) == ("False", "BackupLate")
+    world.end_job(unread=2)
+    world.keep(2)
+    assert world.last.failures == 0
+    assert (world.condition.status.value, world.condition.reason) == ("False", "GroupsUnread")
+    assert "2 group(s) could not be read, such as g: no" in world.condition.message
+
+
+def test_a_job_that_can_not_be_started_is_tried_again_and_the_reason_is_said(world: World) -> None:
+    world.jobs.refuses = "no such kind"
+    world.keep(5)
+    assert world.condition.message.endswith("no such kind")
+    world.jobs.refuses = ""
+    world.keep(2)
+    assert world.attempts() == ["1"]
+    assert "no such kind" not in world.condition.message
+
+
+def test_a_job_that_hangs_is_stopped(world: World) -> None:
+    world.keep(4)
+    world.clock.sleep(3601)
+    world.keep(2)
+    assert world.jobs.stopped == [world.jobs.launches[0].name]
+    assert "did not end within 1:00:00" in world.kube.happenings_of("p")[-1].message
+    assert world.document.order.due == at(13)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"storage": ELSEWHERE}, {"groups": ["payments"]}, {"keep": {"each": "1h"}}],
+    ids=["storage", "groups", "keep"],
+)
+def test_a_job_that_makes_what_is_no_longer_wanted_is_ended_for_another(world: World, changed: dict[str, Any]) -> None:
+    world.keep(4)
+    world.spec |= changed
+    world.keep(6)
+
+    assert world.jobs.stopped == [world.jobs.launches[0].name]
+    assert world.attempts() == ["1", "2"]
+    assert world.last.failures == 0
+    assert world.document.order.due == at(12)
+
+
+def test_another_place_gets_a_backup_at_once_and_its_own_counts(world: World) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.spec |= {"storage": ELSEWHERE}
+    world.keep(3)
+    assert world.attempts() == ["1", "2"]
+    assert world.last.last is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, restarted: bool) -> None:
+    world.keep(4)
+    if restarted:
+        world.restart()
+    world.spec |= {"suspend": True}
+    world.keep(3)
+
+    assert world.jobs.stopped == [world.jobs.launches[0].name]
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "Suspended")
+    assert world.verdicts == {"Ready": "True"}
+    assert world.document.result is not None
+    assert world.document.result.withdrawn
+    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") is None
+
+    world.clock.sleep(24 * 3600)
+    world.keep(2)
+    assert (world.condition.reason, world.last.next) == ("Suspended", None)
+
+    world.spec |= {"suspend": False}
+    world.keep(4)
+    assert world.attempts() == ["1", "2"]
+    assert world.condition.reason == "FirstBackup"
+
+
+@pytest.mark.parametrize("changed", [{"suspend": True}, {"storage": ELSEWHERE}], ids=["suspended", "changed"])
+def test_while_a_job_does_not_end_the_new_spec_is_known_and_nothing_is_begun(
+    world: World, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spec that stays unobserved would fail the operator's own health check."""
+
+    def fails(_launch: Launch) -> None:
+        raise RunnerFailure("the API server does not answer")
+
+    world.keep(4)
+    world.spec |= changed
+    with monkeypatch.context() as patched:
+        patched.setattr(world.jobs, "stop", fails)
+        world.keep(3)
+    assert world.last.observed_generation == 2
+    assert (world.condition_of("Ready").reason, world.condition.reason) == ("EndingJob", "FirstBackup")
+    assert world.attempts() == ["1"]
+
+    world.keep(4)
+    assert world.attempts() == (["1"] if "suspend" in changed else ["1", "2"])
+    assert world.condition_of("Ready").reason == ("Suspended" if "suspend" in changed else "FirstBackup")
+
+
+def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World) -> None:
+    world.kube.dies_in = 0.5
+    with pytest.raises(Killed):
+        world.keep(4)
+    world.kube.dies_in = None
+    world.restart()
+    world.spec |= {"suspend": True}
+    world.keep(2)
+    assert world.document.result is not None
+    assert world.document.result.withdrawn
+
+
+def test_the_job_of_one_that_is_gone_is_ended(world: World) -> None:
+    world.keep(4)
+    world.run(world.reconciler.forget(world.body))
+    assert world.jobs.stopped == [world.jobs.launches[0].name]
+
+
+def test_an_order_that_somebody_else_wrote_is_not_carried_out(world: World) -> None:
+    world.kube.dies_in = 0.5
+    with pytest.raises(Killed):
+        world.keep(4)
+    world.kube.dies_in = None
+    world.restart()
+    [key] = world.documents
+    order = world.document.order
+    foreign = replace(order, connection=Connection("evil:9092"))
+    world.documents[key] = encode_document(replace(world.document, order=foreign))
+
+    world.keep(6)
+
+    assert world.attempts() == ["2"]
+    assert world.document.order.connection == order.connection
+
+
+@pytest.mark.parametrize("spoilt", [None, {}, {"order.json": "{}", "asked.json": "{}"}], ids=["gone", "empty", "other"])
+def test_a_document_that_is_lost_costs_one_more_backup_under_a_new_name(
+    world: World, spoilt: dict[str, str] | None
+) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    [key] = world.documents
+    if spoilt is None:
+        del world.documents[key]
+    else:
+        world.documents[key] = spoilt
+    world.restart()
+
+    world.keep(4)
+
+    assert world.attempts() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("allow", "in_pods", "has_runner", "storage", "reason"),
+    [
+        (AllowSpec(), True, True, CLAIM, "StorageNotAllowed"),
+        (
+            AllowSpec(),
+            True,
+            True,
+            {"s3": {"bucket": "backups", "path": "x", "credentials": {"secretName": "s", "key": "k"}}},
+            "StorageNotAllowed",
+        ),
+        (AllowSpec(), True, True, {"folder": {"path": "offsets"}}, "BadBackupStorage"),
+        (AllowSpec(), False, True, {"folder": {"path": "offsets"}}, "BadBackupStorage"),
+        (AllowSpec(claims=("backups",)), True, False, CLAIM, "SparkUnavailable"),
+    ],
+)
+def test_what_can_not_be_made_is_refused_and_said(
+    world: World, allow: AllowSpec, in_pods: bool, has_runner: bool, storage: dict[str, Any], reason: str
+) -> None:
+    world.open_connection(replace(world.connection, allow=allow))
+    world.places, world.has_runner = replace(world.places, in_pods=in_pods), has_runner
+    world.spec |= {"storage": storage}
+    world.restart()
+    world.keep(3)
+
+    assert (world.condition.status.value, world.condition.reason) == ("False", reason)
+    assert world.verdicts == {"Ready": "False", "Stalled": "True"}
+    assert world.events == [reason]
+    assert not world.documents
+
+
+def test_a_right_that_is_taken_back_ends_the_job(world: World) -> None:
+    world.keep(4)
+    world.open_connection(replace(world.connection, allow=AllowSpec()))
+    world.keep(2)
+    assert world.jobs.stopped == [world.jobs.launches[0].name]
+    assert world.condition.reason == "StorageNotAllowed"
+
+
+def test_jobs_of_this_machine_keep_below_the_one_folder(world: World, tmp_path: Path) -> None:
+    world.places = replace(world.places, in_pods=False, backups=tmp_path)
+    world.spec |= {"storage": {"folder": {"path": "offsets/prod"}}}
+    world.restart()
+    world.keep(4)
+    assert world.document.order.storage.uri == (tmp_path / "offsets/prod").as_uri()
+    assert world.jobs.launches[0].claims == {}
+
+
+@pytest.mark.parametrize("end", ["deleted", "suspended"])
+def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
+    """A connection that was removed is another matter: the newest backup only gets older."""
+    gauges = [f"tidegate_backup_{g}" for g in ("timestamp_seconds", "schedule_seconds", "offsets", "unread_groups")]
+    world.keep(4)
+    assert world.sample(gauges[0], namespace="ns", backup="p") == 0
+    world.end_job()
+    world.keep(2)
+    world.live.drop("ns", "kafka", uid="connection")
+    world.keep(2)
+    assert None not in [world.sample(gauge, namespace="ns", backup="p") for gauge in gauges]
+
+    if end == "deleted":
+        world.run(world.reconciler.forget(world.body))
+    else:
+        world.spec |= {"suspend": True}
+        world.keep(3)
+
+    assert {world.sample(gauge, namespace="ns", backup="p") for gauge in gauges} == {None}
+
+
+def test_it_is_ready_once_the_newest_backup_is_recent_and_has_all_groups(world: World) -> None:
+    world.keep(4)
+    assert world.verdicts == {"Ready": "False", "Reconciling": "True"}
+    assert world.condition_of("Ready").reason == "FirstBackup"
+
+    world.end_job()
+    world.keep(2)
+    assert world.verdicts == {"Ready": "True"}
+    assert world.last.observed_generation == 1
+
+    world.clock.sleep(3600)
+    world.keep(4)
+    world.end_job(unread=1)
+    world.keep(2)
+    assert world.verdicts == {"Ready": "False", "Reconciling": "True"}
+    assert world.condition_of("Ready").reason == "GroupsUnread"
+
+
+@pytest.mark.parametrize("trouble", [None, ("KafkaUnavailable", "no broker answers")], ids=["gone", "not ready"])
+def test_without_its_connection_it_waits_and_says_when_a_backup_is_late(
+    world: World, trouble: tuple[str, str] | None
+) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    if trouble is None:
+        world.live.drop("ns", "kafka", uid="connection")
+    else:
+        world.open_connection(replace(world.connection, trouble=trouble))
+    world.keep()
+    ready = world.condition_of("Ready")
+    assert (ready.status.value, ready.reason) == ("False", "WaitingForConnection")
+    assert (world.condition.status.value, world.condition.reason) == ("True", "BackupTaken")
+
+    world.clock.sleep(2 * 3600 + 60)
+    world.keep()
+    assert (world.condition.status.value, world.condition.reason) == ("False", "BackupLate")
+    assert "KafkaConnection kafka" in world.condition.message
+
+    world.open_connection(replace(world.connection, trouble=None))
+    world.keep(3)
+    assert world.attempts() == ["1", "2"]
+
+
+def test_a_spec_that_can_not_be_read_is_refused(world: World) -> None:
+    world.spec |= {"schedule": "1s"}
+    world.keep(2)
+    assert world.verdicts == {"Ready": "False", "Stalled": "True"}
+    assert world.condition.message == "spec.schedule: must be 5m or longer: each backup starts a Spark application"
+    assert world.events == ["InvalidSpec"]
+
+
+def test_one_that_is_being_deleted_is_left_alone(world: World) -> None:
+    """What is deleted with it, its document for example, must not be written again."""
+    world.keep(4)
+    world.documents.clear()
+    body = {**world.body, "metadata": {**world.body["metadata"], "deletionTimestamp": "2026-11-20T12:01:00Z"}}
+    world.run(world.reconciler.reconcile(body))
+    assert not world.documents
