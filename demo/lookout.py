@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from demo.cluster import ClusterError, KubeEvent
 from demo.picture import PhaseStart, Picture, Row, RunPicture
 from demo.screen import Screen
-from demo.stage import API_VERSION, GROUP, NAMESPACE, PARTITIONS, POLICY, TOPIC, Stage
+from demo.stage import API_VERSION, GROUP, NAMESPACE, PARTITIONS, TOPIC, Stage
 from demo.traffic import Traffic
 from support.clients import ConsumerFleet
 from support.deliveries import Partition
@@ -119,7 +119,7 @@ class Lookout:
             run = self._run
         if run is None:
             return
-        happenings = tuple(self._stage.cluster.happenings(NAMESPACE, POLICY))
+        happenings = tuple(self._stage.cluster.happenings(NAMESPACE, run.run_id))
         seen = see_run(self._stage, run)
         with self._lock:
             self._happenings = happenings
@@ -134,28 +134,28 @@ class Lookout:
 
 def see_run(stage: Stage, run: RunPicture) -> RunPicture:
     """The run as its resource and its document are now."""
-    policy = stage.cluster.get(API_VERSION, "OffsetResetPolicy", POLICY, NAMESPACE) or {}
-    reset: dict[str, Any] = policy.get("status", {}).get("reset") or {}
-    if reset.get("id") != run.run_id:
+    reset = stage.cluster.get(API_VERSION, "OffsetReset", run.run_id, NAMESPACE) or {}
+    status: dict[str, Any] = reset.get("status") or {}
+    if "phase" not in status:
         return run
-    stored = stored_run(stage, policy)
-    conditions = {c["type"]: c for c in policy["status"].get("conditions", ())}
+    stored = stored_run(stage, reset)
+    conditions = {c["type"]: c for c in status.get("conditions", ())}
     return RunPicture(
         run_id=run.run_id,
         applied_at=run.applied_at,
-        phase=reset["phase"],
-        engine=reset.get("engine", ""),
-        way=reset.get("way", ""),
-        application=reset.get("application", ""),
+        phase=status["phase"],
+        engine=status.get("engine", ""),
+        way=status.get("way", ""),
+        application=status.get("application", ""),
         message=conditions.get("Ready", {}).get("message", ""),
         phases=_phases(run.applied_at, stored) if stored is not None else (),
         targets={(p.topic, p.partition): o for p, o in stored.plan.targets.items()} if stored and stored.plan else {},
     )
 
 
-def stored_run(stage: Stage, policy: Mapping[str, Any]) -> Run | None:
-    """The document of the newest run of a policy; ``None`` when there is none yet."""
-    name = ((policy.get("status", {}).get("reset") or {}).get("plan") or {}).get("configMap")
+def stored_run(stage: Stage, reset: Mapping[str, Any]) -> Run | None:
+    """The document of an OffsetReset; ``None`` when there is none yet."""
+    name = ((reset.get("status") or {}).get("plan") or {}).get("configMap")
     if name is None:
         return None
     try:

@@ -37,7 +37,6 @@ WATCHERS: Final = "fraud-watch"
 """The group whose consumers run the agent; also the name of its resources."""
 CONTROL_TOPIC: Final = "__tidegate-demo"
 PARTITIONS: Final = 8
-POLICY: Final = "web-analytics"
 CONNECTION: Final = "demo"
 API_VERSION: Final = "tidegate.io/v1alpha1"
 
@@ -45,8 +44,10 @@ RESOURCES: Final = Path(__file__).parent / "resources"
 _START_S: Final = 120.0
 _DEMO_KINDS: Final = (
     ("ConsumerGroupPause", WATCHERS),
-    ("OffsetResetPolicy", WATCHERS),
-    ("OffsetResetPolicy", POLICY),
+    ("OffsetReset", "replay-18-may"),
+    ("OffsetReset", "undo-replay-18-may"),
+    ("OffsetReset", "first-500-after-noon"),
+    ("OffsetReset", "replay-while-paused"),
     ("KafkaConnection", CONNECTION),
 )
 
@@ -150,7 +151,7 @@ def _install(cluster: Cluster) -> None:
     """The definitions and the namespace. They stay on a cluster that stays: others may have come to use them."""
     for path in crd_files():
         cluster.apply(path.read_text())
-    kinds = ("KafkaConnection", "OffsetResetPolicy", "ConsumerGroupPause")
+    kinds = ("KafkaConnection", "OffsetReset", "ConsumerGroupPause")
     if not eventually(lambda: all(cluster.is_served(API_VERSION, kind) for kind in kinds), _START_S):
         raise ClusterError(f"the API server does not serve {', '.join(kinds)} within {_START_S:.0f} s")
     cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n")

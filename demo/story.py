@@ -22,7 +22,6 @@ from demo.stage import (
     CONTROL_TOPIC,
     GROUP,
     NAMESPACE,
-    POLICY,
     TOPIC,
     WATCHERS,
     Stage,
@@ -93,7 +92,7 @@ class _Play:
         self.screen.table(self.lookout.look())
         self._connect()
 
-        asked_time = datetime.fromisoformat(self._reset_of("replay.yaml")["to"]["timestamp"])
+        asked_time = datetime.fromisoformat(self._spec_of("replay.yaml")["to"]["timestamp"])
         partitions = ALL[:3]
         by_time = {p: (o, o) for p, o in self.web.first_offsets_at(asked_time, partitions).items()}
         committed = self._committed()
@@ -152,16 +151,16 @@ class _Play:
         raise StoryError(f"KafkaConnection {CONNECTION} is not Ready after {_CONNECTED_S:.0f} s: {message}")
 
     def _run(self, file: str, headline: str, expected: Mapping[Partition, tuple[int, int]]) -> RunFacts:
-        """Apply the policy and see its run to the end."""
-        run_id = self._reset_of(file)["id"]
+        """Apply the reset and see it to the end."""
+        run_id = self._name_of(file)
         applied_at = datetime.now(UTC)
         self.lookout.headline(headline)
         self.lookout.follow(run_id)
-        policy, reset = self._apply_and_wait(file, POLICY)
-        run = stored_run(self.stage, policy)
+        reset = self._apply_and_wait(file)
+        run, status = stored_run(self.stage, reset), reset["status"]
         if run is None or run.result is None:
-            raise StoryError(f"reset {run_id} ended as {reset['phase']} without a result: {policy.get('status')}")
-        still = reset.get("standstill")
+            raise StoryError(f"reset {run_id} ended as {status['phase']} without a result: {status}")
+        still = status.get("standstill")
         facts = RunFacts(
             run_id=run_id,
             applied_at=applied_at,
@@ -180,7 +179,7 @@ class _Play:
 
     def _find(self) -> RunFacts:
         """Back to a request that is known by what it is; held against what ``zgrep`` finds in the log."""
-        record = self._reset_of("first-500.yaml")["to"]["record"]
+        record = self._spec_of("first-500.yaml")["to"]["record"]
         line = first_logged(STATUS_500, datetime.fromisoformat(record["from"]))
         partition, offset = place_of(line, self.stage.bootstrap, ALL)
         facts = self._run(
@@ -194,20 +193,20 @@ class _Play:
         )
         return facts
 
-    def _apply_and_wait(self, file: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Apply a policy and wait for the end of its run; the policy, and its ``status.reset``."""
-        run_id = self._reset_of(file)["id"]
+    def _apply_and_wait(self, file: str) -> dict[str, Any]:
+        """Apply an OffsetReset and wait for its end; the resource as it is then."""
+        name = self._name_of(file)
         self._apply(file)
         deadline = time.monotonic() + _RUN_S
         while True:
-            policy = self._resource("OffsetResetPolicy", name)
-            reset = policy.get("status", {}).get("reset") or {}
-            if reset.get("id") == run_id and Phase(reset["phase"]).is_final:
-                return policy, reset
-            if (stuck := _stalled(policy)) is not None:
-                raise StoryError(f"reset {run_id} can't begin: {stuck}")
+            reset = self._resource("OffsetReset", name)
+            status = reset.get("status") or {}
+            if "phase" in status and Phase(status["phase"]).is_final:
+                return reset
+            if (stuck := _stalled(reset)) is not None:
+                raise StoryError(f"reset {name} can't begin: {stuck}")
             if time.monotonic() > deadline:
-                raise StoryError(f"reset {run_id} is not over after {_RUN_S:.0f} s: {policy.get('status')}")
+                raise StoryError(f"reset {name} is not over after {_RUN_S:.0f} s: {status}")
             self._check_operator()
             time.sleep(_LOOK_S)
 
@@ -226,7 +225,7 @@ class _Play:
         self.screen.say(f"paused {paused_at - applied_at:.1f} s after it was applied: {status['paused']} partition(s)")
         self.lookout.headline(f"Group {WATCHERS}: the paused partition goes back to 18 May, and stays paused")
         reset_began = time.time()
-        _, reset = self._apply_and_wait("replay-while-paused.yaml", WATCHERS)
+        reset = self._apply_and_wait("replay-while-paused.yaml")["status"]
         target = self._committed(WATCHERS).get(partition)
         self.screen.say(f"reset replay-while-paused: {reset['phase']} by way of {reset.get('way')}")
         ends = self.web.ends(ALL)
@@ -288,9 +287,12 @@ class _Play:
         answer = self.stage.cluster.apply(document)
         self.screen.act(f"kubectl apply --server-side -f demo/resources/{file}", document, answer)
 
-    def _reset_of(self, file: str) -> dict[str, Any]:
-        reset: dict[str, Any] = yaml.safe_load(self.stage.resource(file))["spec"]["reset"]
-        return reset
+    def _spec_of(self, file: str) -> dict[str, Any]:
+        spec: dict[str, Any] = yaml.safe_load(self.stage.resource(file))["spec"]
+        return spec
+
+    def _name_of(self, file: str) -> str:
+        return str(yaml.safe_load(self.stage.resource(file))["metadata"]["name"])
 
     def _resource(self, kind: str, name: str) -> dict[str, Any]:
         resource = self.stage.cluster.get(API_VERSION, kind, name, NAMESPACE)
@@ -306,10 +308,10 @@ class _Play:
             raise StoryError(f"the operator ended:\n{self.stage.operator.tail()}")
 
 
-def _stalled(policy: dict[str, Any]) -> str | None:
-    """Why the operator can't go on with the policy as it is now; ``None`` where it can."""
-    status = policy.get("status", {})
-    if status.get("observedGeneration") != policy["metadata"]["generation"]:
+def _stalled(reset: dict[str, Any]) -> str | None:
+    """Why the operator can't go on with the reset as it is now; ``None`` where it can."""
+    status = reset.get("status", {})
+    if status.get("observedGeneration") != reset["metadata"]["generation"]:
         return None
     stalled = next((c for c in status.get("conditions", ()) if c["type"] == "Stalled"), None)
     return stalled["message"] if stalled is not None and stalled["status"] == "True" else None

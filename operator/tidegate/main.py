@@ -81,7 +81,7 @@ async def run(settings: Settings) -> None:
     registry = kopf.OperatorRegistry()
     connection_handlers.register(registry, operator.connections)
     policy_handlers.register(registry, operator.policies)
-    reset_handlers.register(registry, operator.resets)
+    reset_handlers.register(registry, operator.resets, operator.policies)
     pause_handlers.register(registry, operator.pauses)
     backup_handlers.register(registry, operator.backups)
     kopf_settings = kopf.OperatorSettings()

@@ -1,7 +1,7 @@
 """``tidegate-operator uninstall``: release everything before Tidegate is removed; the resources stay.
 
 First the operator is ended, if its Deployment is named: two would undo each other's work. Then the same reconcilers as
-ever are shown each pause and each policy as if it had been deleted (:mod:`tidegate.kube.uninstall_client`): they
+ever are shown each pause and each reset as if it had been deleted (:mod:`tidegate.kube.uninstall_client`): they
 release what is held, put workloads and the offsets of a run in mid-flight back, and take the finalizer off, all within
 the time that a deletion has. What is still not let go of by then loses its finalizer all the same, and is named with
 what is left.
@@ -145,11 +145,11 @@ async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
 
 async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[str, str]:
     """Undo everything, at the latest in ``limit_s``. What is left, and why."""
-    begun = [(kind, body) for kind in (PAUSES, POLICIES, RESETS) for body in await _held(kube, kind)]
+    begun = [(kind, body) for kind in (PAUSES, RESETS) for body in await _held(kube, kind)]
     if begun:
         for body in await _call(kube.list, CONNECTIONS):
             operator.connections.notice(None, body)
-    loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, POLICIES: operator.policies, RESETS: operator.resets}
+    loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, RESETS: operator.resets}
     for kind, body in begun:
         _log.info("%s: letting go", _what(body))
         loops[kind].notice(None, body)
@@ -170,6 +170,9 @@ async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[
         await each.stop()
     for kind, body in begun:
         await _say_goodbye(kube, kind, body, left.get(_what(body), ""))
+    for body in await _held(kube, POLICIES):
+        # Of an earlier version, which ran resets in policies themselves.
+        await _say_goodbye(kube, POLICIES, body, "")
     return left
 
 

@@ -59,6 +59,7 @@ from tidegate.pause.model import Patience, Tick
 from tidegate.pause.reconcile import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
 from tidegate.policy.feature import Feature
+from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.document import StoreFailure
@@ -313,7 +314,7 @@ def _injection(shared: _Shared, index: PolicyIndex, agent: AgentImage, metrics: 
 def _resetting(
     shared: _Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]
 ) -> tuple[LevelLoop, LevelLoop]:
-    """The loops of policies and of resets, which share their passes: a group is reset by one of them at a time."""
+    """The loops of policies and of resets. A policy knows from the latter's passes whether its group is being reset."""
 
     def store_of(namespace: str, name: str, owner: Mapping[str, Any] | None) -> RunStore:
         return ConfigMapRunStore(
@@ -345,8 +346,16 @@ def _resetting(
         max_launches=settings.max_launches,
     )
     passes = ResetPasses(parts)
+    policies = PolicyParts(
+        kube=shared.kube,
+        live=shared.live,
+        executor=shared.executor,
+        patient_executor=shared.patient_executor,
+        clock=shared.clock,
+        metrics=shared.metrics,
+    )
     return (
-        shared.looped(POLICIES, PolicyReconciler(passes, shared.live, features)),
+        shared.looped(POLICIES, PolicyReconciler(policies, passes, features)),
         shared.looped(RESETS, OffsetResetReconciler(passes, parts)),
     )
 

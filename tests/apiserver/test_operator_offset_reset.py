@@ -141,23 +141,20 @@ def test_a_name_that_no_run_can_have_is_refused(kubectl: Kubectl, group: Group) 
     assert "metadata.name must have at most 63" in kubectl("create", "-f-", given=body, fails=True)
 
 
-def test_a_reset_and_a_policy_of_one_group_take_turns(
-    shared: Resources, kubectl: Kubectl, group: Group, unique: Unique
-) -> None:
-    policy = unique("p")
-    shared.policy(policy, group.name, {"id": "slow", "to": {"offset": 30}, "approval": "Manual"})
-    shared.wait_phase(policy, "AwaitingApproval")
+def test_resets_of_one_group_take_turns(shared: Resources, kubectl: Kubectl, group: Group) -> None:
+    slow = created(kubectl, asked(group, {"offset": 30}, approval="Manual"))
+    shared.wait_phase(slow, "AwaitingApproval")
     first = created(kubectl, asked(group, {"offset": 10}))
     kubectl("wait", "--for=condition=Complete", f"ors/{first}", "--timeout=60s")
     assert group.offsets == AT_10
 
-    shared.approve(policy)
-    done = shared.wait_phase(policy, "Succeeded", "Failed", "RolledBack")
+    shared.approve(slow)
+    done = shared.wait_phase(slow, "Succeeded", "Failed", "RolledBack")
     second = created(kubectl, asked(group, {"earliest": {}}))
     kubectl("wait", "--for=condition=Complete", f"ors/{second}", "--timeout=60s")
 
     # Its plan counted on 50: what passed the target meanwhile makes it outdated, and it says so.
-    assert condition_of(done, "Reset")["reason"] in ("Applied", "PlanOutdated")
+    assert condition_of(done, "Complete")["reason"] in ("Applied", "PlanOutdated")
     assert group.offsets == {0: 0, 1: 0}
 
 

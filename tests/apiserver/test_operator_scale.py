@@ -63,9 +63,9 @@ def test_a_group_is_scaled_away_reset_and_back_and_reads_from_where_it_was_reset
                 "its lag is told",
             )
 
-            shared.policy(p, group, {"id": "back", "to": {"offset": 5}, "partitions": [{"topic": topic}]})
+            shared.reset(p, group, {"offset": 5}, partitions=[{"topic": topic}])
             done = shared.wait_phase(p, "Succeeded", "Failed", "RolledBack")
-            assert (done["status"]["reset"]["phase"], done["status"]["reset"]["way"]) == ("Succeeded", "Direct")
+            assert (done["status"]["phase"], done["status"]["way"]) == ("Succeeded", "Direct")
             assert committed(kafka.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(ALL, 5)
 
             before = len(fleet.records())
@@ -77,7 +77,6 @@ def test_a_group_is_scaled_away_reset_and_back_and_reads_from_where_it_was_reset
             assert {number: min(r.offset for r in again if r.partition == number) for number in ALL} == dict.fromkeys(
                 ALL, 5
             )
-    shared.delete_policy(p)
     writes = set(writes_in(apiserver.audit_log, shared.namespace, since))
     touched = {what for what in writes if "deployments" in what or "scaledobjects" in what}
     assert touched == {

@@ -47,15 +47,15 @@ def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followe
     topic, group = make_topic(2), unique("group")
     produce(kafka.bootstrap, topic, 2, 100)
     leave_at(kafka.bootstrap, group, topic, AT_50)
-    resources.policy("p", group, {"id": "one", "to": {"offset": 10}})
+    resources.reset("p", group, {"offset": 10})
 
     first = until(lambda: _driver(tmp_path / "runs"), "the first driver runs", timeout_s=60)
     os.killpg(first, signal.SIGKILL)
 
     done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
-    assert done["status"]["reset"]["phase"] == "Succeeded", done["status"]
-    assert done["status"]["reset"]["engine"] == "Spark"
-    assert done["status"]["reset"]["application"].endswith("-2")
+    assert done["status"]["phase"] == "Succeeded", done["status"]
+    assert done["status"]["engine"] == "Spark"
+    assert done["status"]["application"].endswith("-2")
     assert committed(kafka.bootstrap, group, topic, 2) == AT_10
     assert spark_operator.metric("tidegate_job_deaths_total", engine="Spark") == 1
 
@@ -80,8 +80,8 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
 
     early = plan()
     assert (early.returncode, early.stdout) == (1, "")
-    assert f"there is no OffsetResetPolicy p in namespace {resources.namespace}" in early.stderr
-    resources.policy("p", group, {"id": "one", "to": {"offset": 10}, "approval": "Manual"})
+    assert f"there is no OffsetReset or OffsetResetPolicy p in namespace {resources.namespace}" in early.stderr
+    resources.reset("p", group, {"offset": 10}, approval="Manual")
     resources.wait_phase("p", "AwaitingApproval", timeout_s=120)
     until(lambda: "evidence.json" in next(iter(resources.run_documents("p").values())), "evidence", timeout_s=120)
 
@@ -108,27 +108,27 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
     assert "<svg" in (tmp_path / "plan.html").read_text()
     shown = plan()
     assert "read again 80 records, 160 B" in shown.stdout, shown
-    digest = resources.get_policy("p")["status"]["reset"]["digest"]
+    digest = resources.get_reset("p")["status"]["digest"]
     assert f"tidegate.io/approve={digest} --overwrite" in shown.stdout
 
 
-def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_policy(
+def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_reset(
     spark_operator: OperatorProcess, resources: Resources, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
 ) -> None:
     topic, base = make_topic(2), unique("payments")
     produce(kafka.bootstrap, topic, 2, 100)
     for name in ("a", "b", "c"):
         leave_at(kafka.bootstrap, f"{base}-{name}", topic, AT_50)
-    resources.fleet("p", [f"{base}-*"], {"id": "one", "to": {"offset": 10}, "failurePolicy": "All"})
+    resources.reset("p", [f"{base}-*"], {"offset": 10}, failurePolicy="All")
 
     done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
 
-    reset = done["status"]["reset"]
+    reset = done["status"]
     assert (reset["phase"], reset["engine"], reset["fleet"]["reset"]) == ("Succeeded", "Spark", 3), done["status"]
     assert reset["application"].endswith("-1")
     assert [committed(kafka.bootstrap, f"{base}-{name}", topic, 2) for name in ("a", "b", "c")] == [AT_10] * 3
     documents = resources.core.list_namespaced_config_map(
-        resources.namespace, label_selector="tidegate.io/policy=p"
+        resources.namespace, label_selector="tidegate.io/offset-reset=p"
     ).items
     assert len(documents) == 1 + 3
     assert {document.metadata.owner_references[0].uid for document in documents} == {done["metadata"]["uid"]}

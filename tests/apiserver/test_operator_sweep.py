@@ -26,7 +26,7 @@ def group(unique: Unique) -> str:
 
 @pytest.fixture
 def p(unique: Unique) -> str:
-    """The name of the test's policy."""
+    """The name of the test's reset."""
     return unique("p")
 
 
@@ -34,10 +34,10 @@ def holding(own: Own, agent: StubAgent, group: str, p: str) -> str:
     """A reset that waits with its gates closed, for an owner that is busy; its holder."""
     until(lambda: own.managed(group), "its owner is known to run the agent")
     agent.obeys = False
-    own.resources.policy(p, group, {"id": "one", "to": {"offset": 0}, "drainTimeout": "4m"})
+    own.resources.reset(p, group, {"offset": 0}, drainTimeout="4m")
     [of] = until(own.holders, "the reset has closed its gates")
-    uid = own.resources.get_policy(p)["metadata"]["uid"]
-    assert of == f"reset/{uid}/one"
+    uid = own.resources.get_reset(p)["metadata"]["uid"]
+    assert of == f"reset/{uid}/{p}"
     return str(of)
 
 
@@ -50,7 +50,7 @@ def goes_on(own: Own, agent: StubAgent, topic: str) -> None:
     )
 
 
-def test_what_a_killed_operators_reset_holds_is_swept_once_its_policy_is_gone(
+def test_what_a_killed_operators_reset_holds_is_swept_once_its_resource_is_gone(
     own: Own, operator: OperatorProcess, topic: str, group: str, p: str
 ) -> None:
     resources = own.resources
@@ -66,9 +66,9 @@ def test_what_a_killed_operators_reset_holds_is_swept_once_its_policy_is_gone(
         own.control.hold(others)
 
         operator.kill()
-        resources.patch("offsetresetpolicies", p, {"metadata": {"finalizers": None}})
-        resources.delete_policy(p)
-        until(lambda: resources.get("offsetresetpolicies", p) is None, "the policy is gone without a word")
+        resources.patch("offsetresets", p, {"metadata": {"finalizers": None}})
+        resources.delete_reset(p)
+        until(lambda: resources.get("offsetresets", p) is None, "the reset is gone without a word")
         operator.start()
 
         until(lambda: left not in own.holders(), "what was left behind is released")
@@ -77,7 +77,7 @@ def test_what_a_killed_operators_reset_holds_is_swept_once_its_policy_is_gone(
     assert own.holders() == {key.holder for key in others}
     told = [message for reason, message in resources.events("kafka") if reason == "HoldsSwept"]
     assert len(told) == 1
-    for named in (group, f"{topic} 0-1", left, "the resource that asked for reset one is gone"):
+    for named in (group, f"{topic} 0-1", left, f"the resource that asked for reset {p} is gone"):
         assert named in told[0]
     until(lambda: operator.metric("tidegate_holds_swept_total", kind="reset") == PARTITIONS, "it is counted")
 
@@ -102,7 +102,7 @@ def test_a_killed_operators_reset_keeps_what_it_holds_until_its_successor_has_en
             resources.core.delete_namespaced_config_map(name, resources.namespace)
 
         body = resources.wait_phase(p, "Failed")
-        assert condition_of(body, "Reset")["reason"] == "RunLost"
+        assert condition_of(body, "Complete")["reason"] == "RunLost"
         assert own.holders() == set(), "its gates were opened before it was called failed"
         goes_on(own, agent, topic)
     assert "HoldsSwept" not in [reason for reason, _ in resources.events("kafka")]

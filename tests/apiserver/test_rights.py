@@ -19,6 +19,7 @@ from chart.rendering import SPARK, Manifest, environment, of_kind, one, template
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import FAST, OperatorProcess, Resources, until
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.reset.runs.reasons import FINALIZER
 
 Right = tuple[str, str, str]
 """Verb, API group, resource with its subresource."""
@@ -29,7 +30,6 @@ UNUSED: Mapping[Right, str] = {
     ("get", "tidegate.io", "kafkaconnections"): _AGAIN,
     ("get", "tidegate.io", "consumergrouppauses"): _AGAIN,
     ("get", "tidegate.io", "offsetresetpolicies"): _AGAIN,
-    ("get", "tidegate.io", "offsetresets"): _AGAIN,
     ("create", "sparkoperator.k8s.io", "sparkapplications"): "a server-side apply of what is not there is authorized "
     "as this too, and logged as patch only",
     ("get", "apps", "statefulsets"): "the same call as for replicasets; tests/apiserver/test_operator_injection.py",
@@ -234,29 +234,32 @@ def _use_everything(
     resources.pause("by-agent", f"{group}-paused", {"topic": topic, "partitions": "0"})
     resources.policy("direct", group, {"id": "one", "to": {"offset": 5}, "engine": "Direct"}, topics=[topic])
     resources.wait_pause("by-agent", "Paused", "1/1")
-    resources.wait_phase("direct", "Succeeded")
+    resources.wait_phase("direct-one", "Succeeded")
 
-    # The same as a resource of its own, which is deleted when its time is over.
+    # The same by hand, deleted when its time is over.
     resources.reset("once", group, {"offset": 4}, engine="Direct", topics=[topic], ttlAfterFinished="1s")
     until(lambda: resources.get("offsetresets", "once") is None, "the reset is deleted after its time")
 
     # A backup that is looked up by who wants to restore from it.
     resources.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     resources.reset("restore", f"{group}-lost", {"backup": {"name": "nightly"}})
+    # A policy with which an earlier version has left its finalizer.
+    resources.patch("offsetresetpolicies", "direct", {"metadata": {"finalizers": [FINALIZER]}})
+    until(lambda: not resources.get_policy("direct")["metadata"].get("finalizers"), "its finalizer is taken off")
 
     # A run as SparkApplication, whose driver fails, and which is then deleted.
-    resources.policy("spark", group, {"id": "two", "to": {"offset": 6}, "engine": "Spark"}, topics=[topic])
+    resources.reset("spark", group, {"offset": 6}, engine="Spark", topics=[topic])
     application = until(lambda: _application(resources, "-1"), "a SparkApplication")
     driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
     core.create_namespaced_pod(namespace, {"metadata": {"name": f"{application}-driver"}, "spec": driver})
     core.patch_namespaced_pod_status(f"{application}-driver", namespace, {"status": {"phase": "Failed"}})
     until(lambda: _application(resources, "-2"), "the next SparkApplication")
-    resources.delete_policy("spark")
-    until(lambda: resources.get("offsetresetpolicies", "spark") is None, "the run is put back")
+    resources.delete_reset("spark")
+    until(lambda: resources.get("offsetresets", "spark") is None, "the run is put back")
 
 
 def _application(resources: Resources, end: str) -> str:
-    name: str = resources.get_policy("spark").get("status", {}).get("reset", {}).get("application") or ""
+    name: str = resources.get_reset("spark").get("status", {}).get("application") or ""
     return name if name.endswith(end) else ""
 
 

@@ -122,15 +122,15 @@ def test_a_pause_reaches_no_further_than_its_connection(
 
 
 @pytest.mark.parametrize(
-    ("group", "spec", "reset", "reason"),
+    ("group", "spec", "to", "reason"),
     [
-        ("mine-g", {"connectionRef": {"name": "theirs"}}, {"to": {"earliest": {}}}, "WaitingForConnection"),
-        ("theirs-g", {}, {"to": {"earliest": {}}}, "GroupNotAllowed"),
-        ("mine-g", {}, {"to": {"group": "theirs-g"}}, "GroupNotAllowed"),
-        ("mine-g", {}, {"to": {"undo": "of-theirs"}}, "UndoRunNotFound"),
-        ("mine-g", {}, {"to": {"configMap": {"name": "offsets", "key": "csv"}}}, "ConfigMapNotFound"),
-        ("mine-g", {"topics": ["theirs-topic"]}, {"to": {"earliest": {}}}, "TopicNotAllowed"),
-        ("mine-g", {}, {"to": {"configMap": {"name": "listed", "key": "csv"}}}, "TopicNotAllowed"),
+        ("mine-g", {"connectionRef": {"name": "theirs"}}, {"earliest": {}}, "WaitingForConnection"),
+        ("theirs-g", {}, {"earliest": {}}, "GroupNotAllowed"),
+        ("mine-g", {}, {"group": "theirs-g"}, "GroupNotAllowed"),
+        ("mine-g", {}, {"undo": "of-theirs"}, "UndoRunNotFound"),
+        ("mine-g", {}, {"configMap": {"name": "offsets", "key": "csv"}}, "ConfigMapNotFound"),
+        ("mine-g", {"topics": ["theirs-topic"]}, {"earliest": {}}, "TopicNotAllowed"),
+        ("mine-g", {}, {"configMap": {"name": "listed", "key": "csv"}}, "TopicNotAllowed"),
     ],
     ids=["connection", "group", "to-group", "to-undo", "to-config-map", "topics", "listed-topic"],
 )
@@ -138,19 +138,19 @@ def test_a_reset_reaches_no_further_than_its_connection(
     tenants: Tenants,
     group: str,
     spec: dict[str, Any],
-    reset: Mapping[str, Any],
+    to: Mapping[str, Any],
     reason: str,
     request: pytest.FixtureRequest,
 ) -> None:
-    name = f"policy-{request.node.callspec.id}"
+    name = f"reset-{request.node.callspec.id}"
     if "listed" in name:
         tenants.mine.config_map("listed", csv=f"{tenants.their_topic},0,0\n")
 
-    tenants.mine.policy(name, group, {"id": "one", **reset}, **spec)
+    tenants.mine.reset(name, group, to, **spec)
 
     until(
-        lambda: condition_of(tenants.mine.get_policy(name), "Reset").get("reason") == reason,
-        f"{name} is refused: {tenants.mine.get_policy(name).get('status')}",
+        lambda: condition_of(tenants.mine.get_reset(name), "Complete").get("reason") == reason,
+        f"{name} is refused: {tenants.mine.get_reset(name).get('status')}",
     )
     assert tenants.theirs.run_documents(name) == {}
 
@@ -159,8 +159,7 @@ def test_a_forged_run_lends_nobody_the_operators_files_or_connections(tenants: T
     """Whoever may write ConfigMaps can write brokers and files of choice into a run that waits for its approval."""
     mine = tenants.mine
     tenants.committed("mine-forged")
-    reset = {"id": "one", "to": {"earliest": {}}, "engine": "Direct", "approval": "Manual"}
-    mine.policy("forged", "mine-forged", reset)
+    mine.reset("forged", "mine-forged", {"earliest": {}}, engine="Direct", approval="Manual")
     mine.wait_phase("forged", "AwaitingApproval")
     [(document, data)] = mine.run_documents("forged").items()
     auth = Authentication(AuthenticationType.PLAIN, username="x", password_file=SERVICE_ACCOUNT_TOKEN)
@@ -173,7 +172,7 @@ def test_a_forged_run_lends_nobody_the_operators_files_or_connections(tenants: T
         mine.approve("forged")
         ended = mine.wait_phase("forged", "Succeeded", "Failed", "RolledBack")
 
-        assert condition_of(ended, "Reset")["reason"] == "Forged"
+        assert condition_of(ended, "Complete")["reason"] == "Forged"
         with pytest.raises(BlockingIOError):
             evil.accept()
 
@@ -185,15 +184,15 @@ def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
     """With the rights that Kubernetes' ``edit`` role is made of, beside a person who may approve."""
     mine, name = tenants.mine, f"edited-{part}"
     tenants.committed(f"mine-{name}", at=5)
-    mine.policy(name, f"mine-{name}", {"id": "one", "to": {"offset": 1}, "engine": "Direct", "approval": "Manual"})
+    mine.reset(name, f"mine-{name}", {"offset": 1}, engine="Direct", approval="Manual")
     mine.wait_phase(name, "AwaitingApproval")
-    read = mine.get_policy(name)["status"]["reset"]["digest"]
+    read = mine.get_reset(name)["status"]["digest"]
     [(document, data)] = mine.run_documents(name).items()
     editor = _editor(mine, kube_client, apiserver, name)
-    policies = kube.CustomObjectsApi(editor)
-    for change in (policies.patch_namespaced_custom_object, policies.patch_namespaced_custom_object_status):
+    resets = kube.CustomObjectsApi(editor)
+    for change in (resets.patch_namespaced_custom_object, resets.patch_namespaced_custom_object_status):
         with pytest.raises(ApiException) as refused:
-            change("tidegate.io", "v1alpha1", mine.namespace, "offsetresetpolicies", name, {})
+            change("tidegate.io", "v1alpha1", mine.namespace, "offsetresets", name, {})
         assert refused.value.status == 403
 
     plan = decode_plan(data["plan.json"])
@@ -201,10 +200,10 @@ def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
     forged = {"approved": "true"} if part == "approval" else {"plan.json": swapped}
     kube.CoreV1Api(editor).patch_namespaced_config_map(document, mine.namespace, {"data": forged})
     if part == "targets":
-        mine.annotate_policy(name, approve=read)
+        mine.annotate_reset(name, approve=read)
 
     ended = mine.wait_phase(name, "Succeeded", "Failed", "RolledBack")
-    assert (ended["status"]["reset"]["phase"], condition_of(ended, "Reset")["reason"]) == ("Failed", "Forged")
+    assert (ended["status"]["phase"], condition_of(ended, "Complete")["reason"]) == ("Failed", "Forged")
     assert "Forged" in [reason for reason, _ in mine.events(name)]
     assert tenants.operator.metric("tidegate_runs_finished_total", outcome="Failed", reason="Forged") >= 1
     assert tenants.offset(f"mine-{name}") == 5
@@ -236,20 +235,20 @@ def _editor(resources: Resources, admin: kube.ApiClient, apiserver: ApiServer, a
 
 
 def test_a_forged_run_of_another_group_is_not_obeyed(tenants: Tenants) -> None:
-    body = tenants.mine.policy("stray", "mine-stray")
-    request = RunRequest("", "one", "theirs-g", Connection(tenants.bootstrap), (), ToEarliest())
-    _forge(tenants.mine, body, "one", request)
+    body = tenants.mine.reset("stray", "mine-stray", {"earliest": {}}, engine="Direct", suspend=True)
+    request = RunRequest("", "stray", "theirs-g", Connection(tenants.bootstrap), (), ToEarliest())
+    _forge(tenants.mine, body, request)
 
-    tenants.mine.patch_policy("stray", reset={"id": "one", "to": {"earliest": {}}, "engine": "Direct"})
-    found = tenants.mine.wait_policy("stray", ready=False, reason="Forged")
+    tenants.mine.patch("offsetresets", "stray", {"spec": {"suspend": False}})
+    found = tenants.mine.wait_refused("stray", "Forged")
 
-    assert "was there before this run began" in condition_of(found, "Reset")["message"]
+    assert "was there before this run began" in condition_of(found, "Complete")["message"]
 
 
-def _forge(resources: Resources, policy: Mapping[str, Any], run: str, request: RunRequest) -> None:
-    metadata = policy["metadata"]
-    forged = replace(request, run_uid=run_uid(metadata["uid"], run))
-    name = run_name(metadata["name"], metadata["uid"], run)
+def _forge(resources: Resources, reset: Mapping[str, Any], request: RunRequest) -> None:
+    metadata = reset["metadata"]
+    forged = replace(request, run_uid=run_uid(metadata["uid"], metadata["name"]))
+    name = run_name(metadata["name"], metadata["uid"])
     resources.config_map(name, **{"request.json": encode_request(forged), "attempt": "0", "approved": "false"})
 
 
@@ -275,9 +274,9 @@ def test_no_secret_is_told_to_anybody(
     resources.wait_connection("right")
     topic = next(topics_of(kafka_secure, lambda prefix="": prefix))(name=f"secured-{secrets.token_hex(2)}")
     selection = {"topic": topic, "partitions": "0"}
-    to = {"id": "one", "to": {"latest": {}}, "partitions": [selection], "engine": "Direct"}
-    resources.policy("p", "secured", to, connectionRef={"name": "right"})
-    resources.pause("held", "secured", selection, connectionRef={"name": "right"})
+    through = {"connectionRef": {"name": "right"}}
+    resources.reset("p", "secured", {"latest": {}}, partitions=[selection], engine="Direct", **through)
+    resources.pause("held", "secured", selection, **through)
     resources.wait_phase("p", "Succeeded")
     resources.wait_pause("held", "Paused", "1/1")
     resources.wait_connection("wrong", ready=False)
@@ -297,7 +296,7 @@ def test_no_secret_is_told_to_anybody(
     for password in (security.admin_password, wrong):
         for shape in (password, base64.b64encode(password.encode()).decode()):
             assert [text[:200] for text in told if shape in text] == []
-    assert "p-one" in told[3]
+    assert resources.get_reset("p")["status"]["plan"]["configMap"] in told[3]
     assert "DEBUG" in told[0]
     files = [file for file in tenants.operator.runtime_directory.rglob("*") if file.is_file()]
     assert files

@@ -15,6 +15,7 @@ from support.operator_process import FAST, Resources, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.runs.reasons import FINALIZER
 
 SELECTOR = {"app": "tidegate"}
 
@@ -81,7 +82,8 @@ def test_uninstalling_ends_the_operator_and_lets_go_of_everything_but_the_resour
     resources.connection("kafka", kafka.bootstrap, controlTopic={"name": control_topic})
     operator = start_operator()
     resources.pause("p", paused_group, {"topic": topic, "partitions": "0-1"})
-    resources.policy("r", reset_group, {"id": "one", "to": {"offset": 10}, "approval": "Manual"}, topics=[topic])
+    resources.reset("r", reset_group, {"offset": 10}, approval="Manual", topics=[topic])
+    resources.policy("earlier", unique("earlier"))
     resources.wait_pause("p", "Paused", "2/2")
     resources.wait_phase("r", "AwaitingApproval")
     assert len(control.read().holds) == 2
@@ -94,24 +96,27 @@ def test_uninstalling_ends_the_operator_and_lets_go_of_everything_but_the_resour
     )
     assert len(control.read().holds) == 2
     operator.stop()
+    # What an earlier version has left, and nobody has looked at since.
+    resources.patch("offsetresetpolicies", "earlier", {"metadata": {"finalizers": [FINALIZER]}})
     core.delete_namespaced_pod("tidegate", namespace, grace_period_seconds=0)
     log = uninstall.wait()
 
     # Then nothing is held, the run has ended, the offsets are as they were, and the resources are there.
     assert "LEFT BEHIND" not in log
     assert not control.read().holds
-    pause, policy = resources.get_pause("p"), resources.get_policy("r")
+    pause, reset = resources.get_pause("p"), resources.get_reset("r")
     assert not pause["metadata"].get("finalizers")
-    assert not policy["metadata"].get("finalizers")
+    assert not reset["metadata"].get("finalizers")
+    assert not resources.get_policy("earlier")["metadata"].get("finalizers")
     assert pause["status"]["phase"] == "Resumed"
     assert condition_of(pause, "Stalled")["reason"] == "Uninstalled"
-    assert policy["status"]["reset"]["phase"] == "Failed"
+    assert reset["status"]["phase"] == "Failed"
     assert committed(kafka.bootstrap, reset_group, topic, 2) == {0: 50, 1: 50}
 
     # Installed again, it takes up the pause, and not the run.
     operator = start_operator()
     resources.wait_pause("p", "Paused", "2/2")
-    assert resources.wait_phase("r", "Failed")["status"]["reset"]["id"] == "one"
+    assert resources.wait_phase("r", "Failed")
     assert len(control.read().holds) == 2
 
     # Uninstalled while Kafka can't be reached, it does not hang: it says what is left.

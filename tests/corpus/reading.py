@@ -69,7 +69,7 @@ def read_cases(folder: str) -> list[Case]:
 
 
 _SHARED: Final = {"connectionRef", "group", "groups", "topics", "spark", "reset"}
-_ABOUT_IDS: Final = ("reset-id", "reset-without-id", "undo-itself", "undo-own")
+_ABOUT_IDS: Final = ("reset-id", "reset-name", "reset-without-id", "undo-itself", "undo-own")
 
 
 def _as_offset_reset(case: Case) -> Case | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -101,7 +102,8 @@ class Live:
         return done.stdout
 
     def wait_ready(self, run_id: str) -> Body:
-        """As a person or Flux waits. kstatus: Ready says nothing before it speaks of the newest generation."""
+        """As a person or Flux waits, for the policy; the OffsetReset that it has created. kstatus: Ready says nothing
+        before it speaks of the newest generation."""
         until(lambda: self._observed(run_id), f"reset {run_id} is taken up", timeout_s=120)
         wait = ("wait", "-n", NAMESPACE, "--for=condition=Ready", f"--timeout={RUN_S:.0f}s")
         try:
@@ -109,7 +111,7 @@ class Live:
         except AssertionError as error:
             status = json.dumps(self.resources.get_policy(POLICY).get("status"), indent=1)
             raise AssertionError(f"{error}\n{status}\n{self.operator.tail()}") from None
-        return self.resources.get_policy(POLICY)
+        return self.resources.get_reset(f"{POLICY}-{run_id}")
 
     def _observed(self, run_id: str) -> bool:
         policy = self.resources.get_policy(POLICY)
@@ -134,12 +136,9 @@ class Live:
 
     def document(self, run_id: str) -> Run | None:
         """The stored run of this id; ``None`` before there is one."""
-        for name, data in self.resources.run_documents(POLICY).items():
-            if json.loads(data["request.json"])["run_id"] == run_id:
-                try:
-                    return open_store(f"configmap://{NAMESPACE}/{name}", api_client=self.client).load()
-                except RunNotFound:
-                    return None
+        for name in self.resources.run_documents(f"{POLICY}-{run_id}"):
+            with contextlib.suppress(RunNotFound):
+                return open_store(f"configmap://{NAMESPACE}/{name}", api_client=self.client).load()
         return None
 
     def wait_phase(self, run_id: str, phases: Collection[Phase]) -> None:

@@ -89,7 +89,7 @@ class Stage:
     def named(self, text: str) -> str:
         words = {"T": self.control, "T_acks": self.acks, "G": self.group, "O": self.topic}
         words |= {f"tidegate.G{end}": f"tidegate.{self.group}{end}" for end in ("", ".starts")}
-        words["tidegate.control/"] = control_transactional_id("uid", self.control)
+        words["tidegate-control/"] = control_transactional_id("uid", self.control)
         return words.get(text, text)
 
     def make_control_topics(self) -> KafkaClient:
@@ -201,7 +201,7 @@ CONTROL = tuple(
     for name in ("T", "T_acks")
     for operation in ("Create", "DescribeConfigs", "Read", "Write")
 )
-FENCING = Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.control/")
+FENCING = Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate-control/")
 KEEPING = (
     Right("Read", GROUP, "G"),
     Right("Read", TOPIC, "O"),

@@ -87,7 +87,7 @@ class World:
         self.topic = self.group = f"random-{story.seed}-{secrets.token_hex(3)}"
         self.partitions: list[Partition] = [(self.topic, n) for n in range(PARTITIONS)]
         self.kafka, self.api, self.resources, self.operator = kafka, api, resources, operator
-        self.policy = f"{self.topic}-policy"
+        self.policy = f"{self.topic}-p"
         self.runs: list[ResetRun] = []
         self.documents: dict[str, tuple[str, RunResult]] = {}
 
@@ -170,10 +170,14 @@ class World:
         started = time.time()
         self._apply(step)
         if step.meanwhile is not None:
-            self.resources.wait_phase(self.policy, *BEGUN, run=step.run_id, timeout_s=PATIENCE_S)
+            self.resources.wait_phase(self._name(step.run_id), *BEGUN, timeout_s=PATIENCE_S)
             self._disturb(step.meanwhile, fleet)
-        body = self.resources.wait_phase(self.policy, *FINAL, run=step.run_id, timeout_s=PATIENCE_S)
-        self._note(step, body["status"]["reset"], started)
+        body = self.resources.wait_phase(self._name(step.run_id), *FINAL, timeout_s=PATIENCE_S)
+        self._note(step, body["status"], started)
+
+    def _name(self, run_id: str) -> str:
+        """The OffsetReset that the policy creates for it."""
+        return f"{self.policy}-{run_id}"
 
     def _apply(self, step: Reset) -> None:
         reset = {
@@ -193,7 +197,7 @@ class World:
         run = self._store(document).load() if document else None
         self.life.ended.append(f"{step.run_id} {status['phase']} by {status.get('way')}")
         if run is None or run.plan is None or run.result is None or status["phase"] != "Succeeded":
-            condition = self.resources.get_policy(self.policy).get("status", {}).get("conditions")
+            condition = status.get("conditions")
             self.life.complaints.append(f"{step.run_id} ended as {status['phase']}: {run and run.result}; {condition}")
             return
         self.documents[step.run_id] = (document, run.result)
@@ -247,8 +251,8 @@ class World:
 
     def _check_once(self) -> None:
         """Once per id: whatever was killed or applied again, each run has one document, and the result it had."""
-        found = self.resources.run_documents(self.policy)
-        if found.keys() != {document for document, _ in self.documents.values()}:
+        found = [name for run_id in self.documents for name in self.resources.run_documents(self._name(run_id))]
+        if sorted(found) != sorted(document for document, _ in self.documents.values()):
             self.life.complaints.append(f"runs {self.documents.keys()}, and documents {sorted(found)}")
         for run_id, (document, result) in self.documents.items():
             now = self._store(document).load().result

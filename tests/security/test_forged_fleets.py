@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.policy_world import FLEET, FleetWorld
-from tidegate.kube.ports import POLICIES
+from support.reset_world import FLEET, FleetWorld
+from tidegate.kube.ports import RESETS
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.request import run_name, run_uid
 
@@ -20,9 +20,9 @@ def world(tmp_path: Path) -> Iterator[FleetWorld]:
     made.executor.shutdown()
 
 
-def document_of(world: FleetWorld, group: str, run_id: str = "one") -> Path:
-    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-    name = group_document(run_name("p", uid, run_id), group_run_uid(run_uid(uid, run_id), group))
+def document_of(world: FleetWorld, group: str, run_id: str = "p") -> Path:
+    uid = world.body["metadata"]["uid"]
+    name = group_document(run_name(run_id, uid), group_run_uid(run_uid(uid, run_id), group))
     return world.folder / "runs" / f"{name}.json"
 
 
@@ -44,14 +44,14 @@ def until_planned(world: FleetWorld) -> str:
 
 
 def approve(world: FleetWorld, digest: str) -> None:
-    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": digest})
+    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": digest})
 
 
 def assert_ended_as_forged(world: FleetWorld) -> None:
     world.passes()
     assert (world.reset["phase"], world.offsets) == ("Failed", [50, 50, 50])
     assert world.condition("Ready")["reason"] == "Forged"
-    assert "Forged" in [h.reason for h in world.kube.happenings_of("p")]
+    assert "Forged" in [h.reason for h in world.kube.happenings_of(world.name)]
 
 
 def test_a_groups_plan_that_is_swapped_after_the_fleets_was_read_is_not_applied(world: FleetWorld) -> None:
@@ -66,8 +66,8 @@ def test_a_groups_plan_that_is_swapped_after_the_fleets_was_read_is_not_applied(
 
 def test_a_groups_digest_that_is_swapped_in_the_fleets_plan_ends_the_run(world: FleetWorld) -> None:
     digest = until_planned(world)
-    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-    path = world.folder / "runs" / f"{run_name('p', uid, 'one')}.json"
+    uid = world.body["metadata"]["uid"]
+    path = world.folder / "runs" / f"{run_name('p', uid)}.json"
 
     document = json.loads(path.read_text())
     document["fleet"]["groups"][0]["digest"] = document["fleet"]["groups"][1]["digest"]
@@ -85,14 +85,14 @@ def test_a_groups_document_that_was_planned_beforehand_is_not_taken_up(world: Fl
     world.ask("two", approval="Manual")
     two = document_of(world, FLEET[1], "two")
     forged = json.loads(planned)
-    forged["request"]["run_uid"] = forged["request"]["run_uid"].replace("/one/", "/two/")
+    forged["request"]["run_uid"] = group_run_uid(run_uid(world.body["metadata"]["uid"], "two"), FLEET[1])
     forged["request"]["run_id"] = forged["plan"]["run_id"] = "two"
     work = world.runner.work
 
     def beforehand(launch: Any) -> None:
-        if "-two-" in launch.name:
-            uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-            fleet = json.loads((world.folder / "runs" / f"{run_name('p', uid, 'two')}.json").read_text())
+        if launch.name.startswith("two-"):
+            uid = world.body["metadata"]["uid"]
+            fleet = json.loads((world.folder / "runs" / f"{run_name('two', uid)}.json").read_text())
             forged["request"]["settings"] = fleet["request"]["settings"]
             forged["attempt"] = 0
             two.write_text(json.dumps(forged))
@@ -113,18 +113,17 @@ def test_a_run_that_the_operator_itself_puts_back_goes_by_no_groups_forged_docum
     begin(world)
     forge(document_of(world, FLEET[2]), offset=0)
 
-    world.kube.change(POLICIES, "ns", "p", spec={"connectionRef": {"name": "kafka"}, "groups": ["payments*"]})
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
     world.passes()
 
-    [ended] = world.kube.get(POLICIES, "ns", "p")["status"]["history"]
-    assert (ended["id"], ended["phase"], world.offsets) == ("one", "Failed", [50, 50, 50])
-    assert "Forged" in [h.reason for h in world.kube.happenings_of("p")]
+    assert (world.there, world.offsets) == (False, [50, 50, 50])
+    assert "Forged" in [h.reason for h in world.kube.happenings_of(world.name)]
 
 
 def begin(world: FleetWorld) -> None:
     """As a job does that dies once it has noted that it begins."""
-    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-    path = world.folder / "runs" / f"{run_name('p', uid, 'one')}.json"
+    uid = world.body["metadata"]["uid"]
+    path = world.folder / "runs" / f"{run_name('p', uid)}.json"
     document = json.loads(path.read_text())
     document["journal"].append({"phase": "Applying", "at": "2026-01-01T00:00:00Z", "attempt": document["attempt"]})
     path.write_text(json.dumps(document))
@@ -145,7 +144,7 @@ def test_an_undo_goes_by_no_groups_document_that_was_changed_since(world: FleetW
         forge(path, offset=99)
     else:
         world.runner.work = meanwhile
-    world.ask("two", to={"undo": "one"})
+    world.ask("two", to={"undo": "p"})
     world.some_passes(12)
 
     assert (world.condition("Ready")["reason"], world.offsets) == ("Forged", [10, 10, 10])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from support.policy_world import T0, World
+from support.reset_world import T0, World
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.storage import S3, Folder
 from tidegate.kafka.connection import Connection
-from tidegate.kube.ports import POLICIES
+from tidegate.kube.ports import RESETS
 from tidegate.reset.binding import Binding, OperatorBinding, digest_of
 from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
@@ -54,9 +54,9 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.executor.shutdown()
 
 
-def forge(world: World, change: Forge, run_id: str = "one") -> None:
+def forge(world: World, change: Forge, run_id: str = "p") -> None:
     """Change a run's document, as whoever may write ConfigMaps can."""
-    [path] = (world.folder / "runs").glob(f"p-{run_id}-*.json")
+    [path] = (world.folder / "runs").glob(f"{run_id}-*.json")
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
@@ -92,7 +92,7 @@ def planned_and_approved(world: World) -> Forge:
     topic_id = world.kafka.topics()["orders"].topic_id
 
     def change(document: dict[str, Any]) -> None:
-        document["plan"] = {"run_id": "one", "group_id": "payments", "made_at": "2026-01-01T00:00:00Z"}
+        document["plan"] = {"run_id": "p", "group_id": "payments", "made_at": "2026-01-01T00:00:00Z"}
         partition = {"topic": "orders", "partition": 0, "topic_id": topic_id, "committed": 50, "target": 0}
         document["plan"]["partitions"] = [partition | {"earliest": 0, "latest": 100}]
         document["approved"] = True
@@ -102,23 +102,23 @@ def planned_and_approved(world: World) -> Forge:
 
 def until(world: World, phase: str, limit: int = 20) -> None:
     for _ in range(limit):
-        if (world.kube.get(POLICIES, "ns", "p").get("status", {}).get("reset") or {}).get("phase") == phase:
+        if world.body.get("status", {}).get("phase") == phase:
             return
         world.some_passes(1)
     raise AssertionError(world.kube.log)
 
 
 def approve(world: World, what: str | None = None) -> None:
-    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": what or world.reset["digest"]})
+    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": what or world.reset["digest"]})
 
 
 def assert_ended_as_forged(world: World) -> None:
     world.passes()
     assert (world.reset["phase"], world.offset) == ("Failed", 50)
-    assert [world.condition(name)["reason"] for name in ("Ready", "Stalled", "Reset")] == ["Forged"] * 3
-    assert [h.type.value for h in world.kube.happenings_of("p") if h.reason == "Forged"] == ["Warning"]
+    assert [world.condition(name)["reason"] for name in ("Ready", "Stalled", "Complete")] == ["Forged"] * 3
+    assert [h.type.value for h in world.kube.happenings_of(world.name) if h.reason == "Forged"] == ["Warning"]
     assert world.finished == {("Failed", "Forged"): 1}
-    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+    assert not world.body["metadata"].get("finalizers")
 
 
 # --- a run that waits for its approval --------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_plan_that_is_swapped_just_before_its_job_reads_it_is_not_applied(worl
 def test_a_document_that_is_put_right_again_is_not_gone_on_with(world: World) -> None:
     world.ask(approval="Manual")
     until(world, "AwaitingApproval")
-    [path] = (world.folder / "runs").glob("p-one-*.json")
+    [path] = (world.folder / "runs").glob("p-*.json")
     genuine = path.read_text()
     forge(world, sent_to_the_start)
     world.some_passes(1)
@@ -199,7 +199,7 @@ def test_a_document_that_is_put_right_again_is_not_gone_on_with(world: World) ->
 @pytest.mark.parametrize("change", [asked_for_the_start, another_cluster, None])
 def test_what_is_changed_before_a_job_is_started_is_not_carried_out(world: World, change: Forge | None) -> None:
     world.ask(approval="Automatic" if change else "Manual")
-    while not list((world.folder / "runs").glob("p-one-*.json")):
+    while not list((world.folder / "runs").glob("p-*.json")):
         world.some_passes(1)
 
     forge(world, change or planned_and_approved(world))
@@ -238,7 +238,7 @@ def test_a_plan_that_somebody_else_puts_there_while_it_is_made_is_not_applied(wo
 def test_a_plan_that_is_swapped_after_it_was_made_is_not_applied(world: World) -> None:
     """The job remembers what it has planned; the operator has not looked in between."""
     store = DirectoryRunStore(world.folder / "runs", "p-one-x", clock=world.clock)
-    request = RunRequest("uid/one", "one", "payments", Connection("127.0.0.1:9092"), (), ToOffset(10))
+    request = RunRequest("uid/p", "p", "payments", Connection("127.0.0.1:9092"), (), ToOffset(10))
     store.create(request)
     bound = ConfinedRunStore(store, None, Binding(digest_of(Run(request))))
     attempt = bound.begin_attempt()
@@ -256,9 +256,9 @@ def test_a_plan_that_is_swapped_after_it_was_made_is_not_applied(world: World) -
 
 def test_a_document_that_was_there_beforehand_is_not_taken_up(world: World) -> None:
     world.ask(approval="Manual")
-    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-    name = run_name("p", uid, "one")
-    request = RunRequest(f"{uid}/one", "one", "payments", world.connection, (), ToOffset(10))
+    uid = world.body["metadata"]["uid"]
+    name = run_name("p", uid)
+    request = RunRequest(f"{uid}/p", "p", "payments", world.connection, (), ToOffset(10))
     DirectoryRunStore(world.folder / "runs", name, clock=world.clock).create(request)
     forge(world, planned_and_approved(world))
 
@@ -273,9 +273,9 @@ def test_a_document_that_is_put_there_just_before_the_operators_own_is_not_taken
     world.ask(approval="Manual")
     world.some_passes(2)
     assert world.kube.log == ["status Pending", "finalizer on"]
-    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
-    name = run_name("p", uid, "one")
-    request = RunRequest(f"{uid}/one", "one", "payments", world.connection, (), ToEarliest())
+    uid = world.body["metadata"]["uid"]
+    name = run_name("p", uid)
+    request = RunRequest(f"{uid}/p", "p", "payments", world.connection, (), ToEarliest())
     DirectoryRunStore(world.folder / "runs", name, clock=world.clock).create(request)
 
     assert_ended_as_forged(world)
@@ -287,7 +287,7 @@ def test_the_document_of_another_run_is_not_taken_for_this_ones(world: World) ->
     world.kafka.commit_directly("payments", {T0: 50})
     world.ask("two", approval="Manual")
     until(world, "AwaitingApproval")
-    [earlier] = (world.folder / "runs").glob("p-one-*.json")
+    [earlier] = (world.folder / "runs").glob("p-*.json")
 
     def as_the_first(document: dict[str, Any]) -> None:
         first = json.loads(earlier.read_text())
@@ -314,17 +314,17 @@ def test_an_undo_goes_by_nothing_that_was_changed_since_the_run_ended(world: Wor
             document["plan"]["partitions"][0]["topic_id"] = "another"
 
     forge(world, elsewhere)
-    world.ask("two", to={"undo": "one"})
+    world.ask("two", to={"undo": "p"})
     world.some_passes(5)
 
     assert (world.condition("Ready")["reason"], world.offset) == ("Forged", 10)
-    assert world.condition("Ready")["message"].startswith("spec.reset.to.undo: ")
+    assert world.condition("Ready")["message"].startswith("spec.to.undo: ")
 
 
 def test_an_undo_of_what_was_left_alone_is_done(world: World) -> None:
     world.ask()
     world.passes()
-    world.ask("two", to={"undo": "one"})
+    world.ask("two", to={"undo": "p"})
     world.passes()
 
     assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
@@ -335,12 +335,12 @@ def test_an_undo_of_what_was_left_alone_is_done(world: World) -> None:
 
 def test_what_a_forged_runs_job_left_open_is_ended(world: World) -> None:
     """Consumers wait neither for its transaction nor for its gates."""
-    uid = world.kube.create(POLICIES, "ns", "other", {}, "2026-01-01T00:00:00Z")["metadata"]["uid"]
+    uid = world.kube.create(RESETS, "ns", "other", {}, "2026-01-01T00:00:00Z")["metadata"]["uid"]
     world.runner.work = lambda _launch: None
     world.ask()
     until(world, "Planning")
     own = HoldKey("payments", "orders", 0, f"reset/{world.reset['runUid']}")
-    others = replace(own, holder=f"reset/{uid}/one")
+    others = replace(own, holder=f"reset/{uid}/p")
     world.kafka.control.ensure()
     world.kafka.control.hold({own: Hold(), others: Hold()})
     left_open = world.kafka.writer("payments", transaction_timeout_s=60).transaction()
@@ -353,7 +353,7 @@ def test_what_a_forged_runs_job_left_open_is_ended(world: World) -> None:
     assert world.runner.stopped == world.runner.started
     assert not world.kafka.pending("payments", [T0])
     assert set(world.kafka.control.read().holds) == {others}
-    assert "What reset one had done by then is not known" in world.condition("Ready")["message"]
+    assert "What reset p had done by then is not known" in world.condition("Ready")["message"]
 
 
 def test_a_forged_run_whose_job_cannot_be_stopped_holds_no_consumers_up_and_says_so(
@@ -391,7 +391,7 @@ def test_a_policy_with_a_forged_run_can_be_deleted_and_leaves_nothing_closed(wor
     world.kafka.control.hold({own: Hold()})
     forge(world, asked_for_the_start)
 
-    world.kube.delete(POLICIES, "ns", "p", world.clock.now().isoformat())
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
     world.passes()
 
     assert not world.there
@@ -402,8 +402,8 @@ def test_a_policy_with_a_forged_run_can_be_deleted_and_leaves_nothing_closed(wor
 
 # --- the digest -------------------------------------------------------------------------------------------------------
 
-REQUEST = RunRequest("uid/one", "one", "payments", Connection("kafka:9092"), (), ToOffset(1))
-PLAN = Plan("one", "payments", NOW, (PartitionPlan("orders", 0, "id", 5, 1, 0, 9),))
+REQUEST = RunRequest("uid/p", "p", "payments", Connection("kafka:9092"), (), ToOffset(1))
+PLAN = Plan("p", "payments", NOW, (PartitionPlan("orders", 0, "id", 5, 1, 0, 9),))
 PLACES = (PartitionOffset("orders", 0, 1),)
 TARGETS: tuple[Target, ...] = (
     ToEarliest(),

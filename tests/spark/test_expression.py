@@ -70,7 +70,7 @@ def test_a_mistake_is_told_in_sparks_words(spark: Any, where: str, said: str) ->
     with pytest.raises(PlanRefused) as refused:
         bind(spark, where)
     assert refused.value.reason == "BadExpression"
-    assert refused.value.message.startswith("spec.reset.to.record.where: ")
+    assert refused.value.message.startswith("spec.to.record.where: ")
     assert said in refused.value.message
     assert "\n" not in refused.value.message
 

@@ -6,7 +6,17 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.kube.ports import Conflict, Kind, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    Conflict,
+    Kind,
+    KubeEvent,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
 
 
 class FakeKube:
@@ -112,6 +122,16 @@ class FakeKube:
                     del self._objects[kind.plural, namespace_of(body), name_of(body)]
                     return newest
             return self._written(newest)
+
+    def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
+        with self._lock:
+            if (kind.plural, namespace_of(owner), name) in self._objects:
+                raise Conflict(f"{kind.kind} {name} is there already")
+            made = self.create(kind, namespace_of(owner), name, spec, owner["metadata"]["creationTimestamp"])
+            body = self._newest(kind, namespace_of(owner), name)
+            body["metadata"]["ownerReferences"] = [dict(owner_reference(owner))]
+            body["metadata"]["uid"] = uid_of(made)
+            return self._written(body)
 
     def remove(self, kind: Kind, body: Object) -> None:
         with self._lock:

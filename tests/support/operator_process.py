@@ -170,14 +170,10 @@ class Resources:
             spec["reset"] = dict(reset)
         return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec, annotations)
 
-    def fleet(self, name: str, groups: Sequence[str], reset: Mapping[str, Any]) -> Body:
-        """A policy of several groups through connection `kafka`."""
-        spec = {"connectionRef": {"name": "kafka"}, "groups": list(groups), "reset": dict(reset)}
-        return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec)
-
-    def reset(self, name: str, group: str, to: Mapping[str, Any], **spec: Any) -> Body:
-        """An `OffsetReset` of a group through connection `kafka`."""
-        spec = {"connectionRef": {"name": "kafka"}, "group": group, "to": dict(to), **spec}
+    def reset(self, name: str, group: str | Sequence[str], to: Mapping[str, Any], **spec: Any) -> Body:
+        """An `OffsetReset` of a group, or of several, through connection `kafka`."""
+        of = {"group": group} if isinstance(group, str) else {"groups": list(group)}
+        spec = {"connectionRef": {"name": "kafka"}, **of, "to": dict(to), **spec}
         return self._create("offsetresets", "OffsetReset", name, spec)
 
     def backup(self, name: str, storage: Mapping[str, Any], **spec: Any) -> Body:
@@ -235,12 +231,19 @@ class Resources:
 
     def annotate_policy(self, name: str, **annotations: str) -> Body:
         """Annotations below `tidegate.io/`."""
+        return self._annotate("offsetresetpolicies", name, annotations)
+
+    def annotate_reset(self, name: str, **annotations: str) -> Body:
+        """Annotations below `tidegate.io/`."""
+        return self._annotate("offsetresets", name, annotations)
+
+    def _annotate(self, plural: str, name: str, annotations: Mapping[str, str]) -> Body:
         given = {f"tidegate.io/{key}": value for key, value in annotations.items()}
-        return self.patch("offsetresetpolicies", name, {"metadata": {"annotations": given}})
+        return self.patch(plural, name, {"metadata": {"annotations": given}})
 
     def approve(self, name: str) -> None:
-        """The plan as the policy's status has it now."""
-        self.annotate_policy(name, approve=self.get_policy(name)["status"]["reset"]["digest"])
+        """The plan as the OffsetReset's status has it now."""
+        self.annotate_reset(name, approve=self.get_reset(name)["status"]["digest"])
 
     def patch_pause(self, name: str, **spec: Any) -> Body:
         return self.patch("consumergrouppauses", name, {"spec": spec})
@@ -251,13 +254,13 @@ class Resources:
         )
 
     def lose_status(self, name: str) -> None:
-        """What a restored backup looks like: the policy, and nothing of what it has done."""
+        """What a restored backup looks like: the OffsetReset, and nothing of what it has done."""
 
         def is_lost() -> bool:
-            body = {**self.get_policy(name), "status": {}}
+            body = {**self.get_reset(name), "status": {}}
             try:
                 self._custom.replace_namespaced_custom_object_status(
-                    "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name, body
+                    "tidegate.io", "v1alpha1", self.namespace, "offsetresets", name, body
                 )
             except kube.exceptions.ConflictException:  # the operator wrote it in between
                 return False
@@ -272,6 +275,9 @@ class Resources:
         self._custom.delete_namespaced_custom_object(
             "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name
         )
+
+    def delete_reset(self, name: str) -> None:
+        self._custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, "offsetresets", name)
 
     def clear(self) -> None:
         """Take all resources away, finalizers or not; no operator may run any more."""
@@ -335,10 +341,10 @@ class Resources:
         found = self.core.list_namespaced_event(self.namespace, field_selector=f"involvedObject.name={name}").items
         return [(e.reason, e.message) for e in sorted(found, key=lambda e: (e.event_time, e.metadata.name))]
 
-    def run_documents(self, policy: str) -> dict[str, dict[str, str]]:
-        """The ConfigMaps of a policy's runs, by name."""
+    def run_documents(self, reset: str) -> dict[str, dict[str, str]]:
+        """The ConfigMaps of an OffsetReset, by name."""
         found = self.core.list_namespaced_config_map(
-            self.namespace, label_selector=f"app.kubernetes.io/managed-by=tidegate,tidegate.io/policy={policy}"
+            self.namespace, label_selector=f"app.kubernetes.io/managed-by=tidegate,tidegate.io/offset-reset={reset}"
         ).items
         return {c.metadata.name: dict(c.data or {}) for c in found}
 
@@ -350,6 +356,10 @@ class Resources:
 
     def wait_policy(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
         return self._wait(lambda: self.get_policy(name), f"policy {name}", ready, reason, timeout_s)
+
+    def wait_refused(self, name: str, reason: str, *, timeout_s: float = 60.0) -> Body:
+        """The OffsetReset, once it is not Ready for this reason."""
+        return self._wait(lambda: self.get_reset(name), f"reset {name}", False, reason, timeout_s)
 
     def wait_pause(self, name: str, phase: str, paused: str = "", *, reason: str = "", timeout_s: float = 30.0) -> Body:
         """The pause, once it is in this phase, with so many paused (as `4/4`) and its Paused for this reason."""
@@ -369,18 +379,17 @@ class Resources:
             raise AssertionError(f"{error}; it is {json.dumps(last.get('status'), indent=1)}") from None
         return found
 
-    def wait_phase(self, name: str, *phases: str, run: str | None = None, timeout_s: float = 60.0) -> Body:
-        """The policy, once its reset (of this id) is in one of the phases."""
+    def wait_phase(self, name: str, *phases: str, timeout_s: float = 60.0) -> Body:
+        """The OffsetReset, once it is there and in one of the phases."""
         last: Body = {}
 
         def look() -> Body | None:
             nonlocal last
-            last = self.get_policy(name)
-            reset = last.get("status", {}).get("reset", {})
-            return last if reset.get("phase") in phases and (run is None or reset.get("id") == run) else None
+            last = self.get("offsetresets", name) or {}
+            return last if last.get("status", {}).get("phase") in phases else None
 
         try:
-            found: Body = until(look, f"policy {name} in {phases}", timeout_s=timeout_s)
+            found: Body = until(look, f"reset {name} in {phases}", timeout_s=timeout_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {json.dumps(last.get('status'), indent=1)}") from None
         return found

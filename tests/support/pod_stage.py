@@ -198,7 +198,7 @@ class PodStage:
         return asked
 
     def reset(self, run_id: str, reset: Mapping[str, Any], *, name: str = "") -> Body:
-        """The whole of it, as a user does it; returns ``status.reset``."""
+        """The whole of it, as a user does it; returns the status of its OffsetReset."""
         began = time.monotonic()
         asked = self.ask(run_id, reset)
         status = self.finished(run_id, asked)
@@ -207,10 +207,12 @@ class PodStage:
         return status
 
     def finished(self, run_id: str, asked: float) -> Body:
-        """Wait for the run, keep it for the checker, and return ``status.reset``."""
+        """Wait for the run, keep it for the checker, and return the status of its OffsetReset."""
         body = wait_ready(self.kubectl, APPLICATION_NAMESPACE, f"offsetresetpolicy/{self.policy}", timeout_s=RUN_S)
-        status: Body = body["status"]["reset"]
-        assert status["id"] == run_id, status
+        told: Body = body["status"]["reset"]
+        assert told["id"] == run_id, told
+        found = self.kubectl.get("offsetreset", "-n", APPLICATION_NAMESPACE, self.reset_name(run_id))
+        status: Body = found["status"]
         run = self.document(run_id)
         assert run is not None
         assert run.result is not None
@@ -218,6 +220,10 @@ class PodStage:
         targets = {(p.topic, p.partition): o for p, o in run.plan.targets.items()}
         self.runs.append(ResetRun(asked, run.result.finished_at.timestamp(), targets))
         return status
+
+    def reset_name(self, run_id: str) -> str:
+        """The OffsetReset that the policy creates for this id."""
+        return f"{self.policy}-{run_id}"
 
     def policy_manifest(self, reset: Mapping[str, Any] | None = None) -> Body:
         spec: Body = {
@@ -237,11 +243,10 @@ class PodStage:
 
     def document(self, run_id: str) -> Run | None:
         """The stored run of this id; ``None`` before there is one."""
-        selector = f"app.kubernetes.io/managed-by=tidegate,tidegate.io/policy={self.policy}"
+        selector = f"app.kubernetes.io/managed-by=tidegate,tidegate.io/offset-reset={self.reset_name(run_id)}"
         found = kube.CoreV1Api(self.client).list_namespaced_config_map(APPLICATION_NAMESPACE, label_selector=selector)
         for config_map in found.items:
-            request = (config_map.data or {}).get("request.json")
-            if request is not None and json.loads(request)["run_id"] == run_id:
+            if "request.json" in (config_map.data or {}):
                 store = open_store(
                     f"configmap://{APPLICATION_NAMESPACE}/{config_map.metadata.name}", api_client=self.client
                 )

@@ -1,321 +1,83 @@
-"""A resource that asks for resets of groups on a fake cluster, and an operator that looks at it pass by pass, and may
-die and come back."""
+"""A policy and the OffsetResets that it creates, on a fake cluster, with an operator that may die and come back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from support.fake_kafka import FakeClock, FakeKafka
-from support.fake_kube import FakeKube
-from support.scripted_runner import ScriptedRunner
-from tidegate.connection.live import Live, LiveConnections
-from tidegate.connection.observer import Observer
-from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
-from tidegate.jobs.settings import SparkSettings
-from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import GroupType, TopicPartition
+from support.reset_world import CREATED, World, policy_parts
 from tidegate.kube.loop import Reconciler
-from tidegate.kube.ports import CONNECTIONS, POLICIES, RESETS, Conflict, Object
+from tidegate.kube.ports import POLICIES, RESETS, Conflict, Object, name_of, namespace_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.policy.feature import Feature
 from tidegate.policy.reconcile import PolicyReconciler
-from tidegate.reset.binding import Binding
-from tidegate.reset.confined import ConfinedRunStore
-from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.runs import fleet_job, job
-from tidegate.reset.store import ForgedRun, RunStore
-from tidegate.resources.connection import AllowSpec
-from tidegate.resources.reset import Engine
-from tidegate.service.metrics import Metrics
 
-CREATED = "2026-01-01T00:00:00Z"
-T0 = TopicPartition("orders", 0)
+SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments"}
 
 
-class Killed(BaseException):
-    """The operator's process ends here."""
-
-
-class Recording(FakeKube):
-    """Notes what is written, in order; ``dies_before`` the given number of writes or effects more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[str] = []
-        self.dies_in: int | None = None
-
-    def step(self, what: str) -> None:
-        if self.dies_in is not None:
-            if self.dies_in == 0:
-                raise Killed
-            self.dies_in -= 1
-        self.log.append(what)
-
-    def replace_status(self, kind: Any, body: Object, status: Mapping[str, Any]) -> Object:
-        reset = status.get("reset", {}) if kind == POLICIES else status
-        self.step(f"status {reset.get('phase')} {reset.get('application', '').rpartition('-')[2]}".rstrip())
-        return super().replace_status(kind, body, status)
-
-    def set_finalizers(self, kind: Any, body: Object, finalizers: Any) -> Object:
-        self.step(f"finalizer {'on' if finalizers else 'off'}")
-        return super().set_finalizers(kind, body, finalizers)
-
-
-class World:
-    """A policy ``p`` for an Empty group that stands at 50 of 100, and an operator that may die and come back."""
-
-    kind = POLICIES
+class PolicyWorld(World):
+    """The policy ``p`` of an Empty group that stands at 50 of 100."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kube = Recording()
-        self.clock = FakeClock()
-        self.kafka = FakeKafka(self.clock)
-        self.kafka.create_topic("orders", 1)
-        self.kafka.fill("orders", 100)
-        self.kafka.commit_directly("payments", {T0: 50})
-        self.kafka.set_group("payments", GroupType.CLASSIC)
-        self.runner = ScriptedRunner(self.carry_out)
-        # One thread for everything: the fake's clock knows no others.
-        self.executor = ThreadPoolExecutor(1)
-        self.metrics = Metrics()
-        self.live = LiveConnections()
-        self.cluster_id = self.kafka.cluster().cluster_id
-        self.connection = Connection("127.0.0.1:9092")
-        connection = self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
-        connection = self.kube.get(CONNECTIONS, "ns", "kafka")
-        FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
-        self.engines = {Engine.DIRECT: self.runner}
-        self.mounts_secrets = False
         self.features: tuple[Feature, ...] = ()
-        self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
-        self.reconciler = self.fresh_reconciler()
-
-    def open_connection(self, name: str, uid: str, connection: Connection, **changed: Any) -> None:
-        live = Live(
-            uid=uid,
-            namespace="ns",
-            name=name,
-            digest="d",
-            connection=connection,
-            mounted=connection,
-            secrets={"all": (f"{name}.key", "ca.crt")},
-            allow=AllowSpec(),
-            kafka=self.kafka,
-            cluster_id=self.cluster_id,
-            trouble=None,
-        )
-        self.live.put(replace(live, **changed))
-
-    def fresh_reconciler(self) -> Reconciler:
-        """What a new process begins with: nothing in memory."""
-        self.parts = self.fresh_parts()
-        return self.reconciler_of(self.parts)
-
-    def reconciler_of(self, parts: Parts) -> Reconciler:
-        return PolicyReconciler(ResetPasses(parts), self.live, self.features)
-
-    def fresh_parts(self) -> Parts:
-        observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
-        for live in self.live:
-            observer.connect(live.uid, "ns/kafka", self.kafka)
-        return Parts(
-            kube=self.kube,
-            live=self.live,
-            observer=observer,
-            open_store=self.open_store,
-            open_kafka=lambda _connection: self.kafka,
-            runners=self.engines,
-            executor=self.executor,
-            patient_executor=self.executor,
-            clock=self.clock,
-            metrics=self.metrics,
-            spark=SparkSettings(),
-            mounts_secrets=self.mounts_secrets,
-            active_tick_s=1,
-            idle_tick_s=10,
-            deletion_limit=timedelta(minutes=2),
-            max_launches=5,
-        )
-
-    def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
-        store = DirectoryRunStore(self.folder / "runs", name, clock=self.clock)
-        return _Noted(store, self.kube)  # type: ignore[return-value]
-
-    def carry_out(self, launch: Launch) -> None:
-        self.kube.step(f"start {launch.name.rpartition('-')[2]}")
-        store = DirectoryRunStore(self.folder / "runs", launch.store.rpartition("/")[2], clock=self.clock)
-        bound = ConfinedRunStore(store, None, Binding.of_environment(launch.environment))
-        self.end(launch, lambda: job.execute(bound, self.kafka, self.clock))
-
-    def end(self, launch: Launch, work: Callable[[], object]) -> None:
-        """Do a job's work and note how it ended, as the runners do."""
-        try:
-            work()
-            self.runner.end(launch)
-        except ForgedRun as forged:
-            self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, str(forged), forged=True)
-
-    def ask(self, reset_id: str = "one", **reset: Any) -> None:
-        spec = {
-            "connectionRef": {"name": "kafka"},
-            "group": "payments",
-            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
-        }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind)):
-            self.kube.change(POLICIES, "ns", "p", spec=spec)
-        else:
-            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
-
-    def passes(self, limit: int = 60) -> None:
-        """Passes until one asks for a long pause, or the policy is gone; time goes on as they ask."""
-        asyncio.run(self._passes(limit))
-
-    async def _passes(self, limit: int) -> None:
-        for _ in range(limit):
-            if not self.there:
-                return
-            body = self.kube.get(self.kind, "ns", "p")
-            try:
-                done = await self.reconciler.reconcile(body)
-            except Conflict:
-                continue
-            if done.again_after_s > 5:
-                return
-            self.clock.sleep(done.again_after_s)
-        raise AssertionError(f"no end after {limit} passes: {self.kube.log}")
-
-    def some_passes(self, number: int) -> None:
-        """So many, whatever they ask for. Raises what a pass raises."""
-        for _ in range(number):
-            done = asyncio.run(self.reconciler.reconcile(self.kube.get(self.kind, "ns", "p")))
-            self.clock.sleep(done.again_after_s)
-
-    def condition(self, kind: str) -> dict[str, Any]:
-        conditions = self.kube.get(self.kind, "ns", "p")["status"]["conditions"]
-        found: dict[str, Any] = next(c for c in conditions if c["type"] == kind)
-        return found
-
-    def restart(self) -> None:
-        self.kube.dies_in = None
-        self.runner.states.clear()
-        self.reconciler = self.fresh_reconciler()
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
-
-    @property
-    def finished(self) -> dict[tuple[str, str], float]:
-        """How many runs ended, by outcome and reason."""
-        [family] = (f for f in self.metrics.registry.collect() if f.name == "tidegate_runs_finished")
-        return {
-            (sample.labels["outcome"], sample.labels["reason"]): sample.value
-            for sample in family.samples
-            if sample.name.endswith("_total") and sample.value
-        }
-
-    @property
-    def there(self) -> bool:
-        return any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind))
-
-    @property
-    def reset(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.get(self.kind, "ns", "p")["status"]["reset"]
-        return found
-
-    @property
-    def offset(self) -> int:
-        return self.kafka.committed("payments")[T0]
-
-
-class _Noted:
-    """A store whose creation and approval are noted as effects."""
-
-    def __init__(self, store: DirectoryRunStore, kube: Recording) -> None:
-        self._store = store
-        self._kube = kube
-
-    def create(self, request: Any) -> Any:
-        self._kube.step("create")
-        return self._store.create(request)
-
-    def approve(self) -> None:
-        self._kube.step("approve")
-        self._store.approve()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-class ResetWorld(World):
-    """The same, asked for by an ``OffsetReset`` ``p``."""
-
-    kind = RESETS
-
-    def reconciler_of(self, parts: Parts) -> Reconciler:
-        return OffsetResetReconciler(ResetPasses(parts), parts)
-
-    def ask(self, reset_id: str = "p", **reset: Any) -> None:
-        spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "to": {"offset": 10}, **reset}
-        self.kube.create(RESETS, "ns", reset_id, spec, CREATED)
-
-    @property
-    def reset(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.get(RESETS, "ns", "p")["status"]
-        return found
-
-
-FLEET = ("payments", "payments-b", "payments-c")
-
-
-class FleetWorld(World):
-    """Three groups at 50 of 100, and a policy for ``payments*``."""
-
-    def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for group in (*FLEET[1:], "orders"):
-            self.kafka.commit_directly(group, {T0: 50})
-            self.kafka.set_group(group, GroupType.CLASSIC)
+        self.kafka.control.ensure()
 
-    def carry_out(self, launch: Launch) -> None:
-        assert launch.confines is not None
-        document = launch.store.rpartition("/")[2]
-        store = DirectoryRunStore(self.folder / "runs", document, clock=self.clock)
-        fleet = store.load().request.fleet
-        assert fleet is not None
-        parts = fleet_job.parts_of(
-            document,
-            launch.confines,
-            fleet.undoes,
-            lambda name: DirectoryRunStore(self.folder / "runs", name, clock=self.clock),
-            self.kafka,
-            self.clock,
-            fleet_job.SideBySide(lambda: contextlib.nullcontext(self.kafka), self.clock, threads=1),
-        )
-        binding = Binding.of_environment(launch.environment)
-        bound = ConfinedRunStore(store, launch.confines, binding)
-        self.end(launch, lambda: fleet_job.carry_out(bound, parts))
+    def reconciler_of(self, parts: Parts) -> Reconciler:
+        passes = ResetPasses(parts)
+        self.policies = PolicyReconciler(policy_parts(parts), passes, self.features)
+        return OffsetResetReconciler(passes, parts)
 
-    def ask(self, reset_id: str = "one", **reset: Any) -> None:
-        spec = {
-            "connectionRef": {"name": "kafka"},
-            "groups": ["payments*"],
-            "reset": {"id": reset_id, "to": {"offset": 10}, **reset},
-        }
-        if any(body["metadata"]["name"] == "p" for body in self.kube.list(self.kind)):
-            self.kube.change(POLICIES, "ns", "p", spec=spec)
+    def declare(self, reset_id: str | None = "one", name: str = "p", **reset: Any) -> None:
+        """Apply the policy, with this reset in it or with none."""
+        asked = {} if reset_id is None else {"reset": {"id": reset_id, "to": {"offset": 10}, **reset}}
+        spec = {**SPEC, **asked}
+        if any(name_of(body) == name for body in self.kube.list(POLICIES)):
+            self.kube.change(POLICIES, "ns", name, spec=spec)
         else:
-            self.kube.create(POLICIES, "ns", "p", spec, CREATED)
+            self.kube.create(POLICIES, "ns", name, spec, CREATED)
+
+    def rounds(self, number: int = 20) -> None:
+        """So many passes over everything there is, as the events of a watch would bring them about."""
+        for _ in range(number):
+            for kind, reconciler in ((POLICIES, self.policies), (RESETS, self.reconciler)):
+                for body in self.kube.list(kind):
+                    self._look(reconciler, body)
+            self.clock.sleep(1)
+
+    def _look(self, reconciler: Reconciler, body: Object) -> None:
+        with contextlib.suppress(Conflict):
+            asyncio.run(reconciler.reconcile(body))
 
     @property
-    def offsets(self) -> list[int]:
-        return [self.kafka.committed(group)[T0] for group in FLEET]
+    def policy(self) -> dict[str, Any]:
+        """The policy's status."""
+        found: dict[str, Any] = self.kube.get(POLICIES, "ns", "p")["status"]
+        return found
+
+    def said(self, condition: str) -> tuple[str, str] | None:
+        """(status, reason) of the policy's condition."""
+        for found in self.policy["conditions"]:
+            if found["type"] == condition:
+                return found["status"], found["reason"]
+        return None
+
+    def message(self, condition: str) -> str:
+        return next(str(c["message"]) for c in self.policy["conditions"] if c["type"] == condition)
+
+    @property
+    def resets(self) -> dict[str, str | None]:
+        """The OffsetResets there are, with their phases."""
+        return {name_of(body): (body.get("status") or {}).get("phase") for body in self.kube.list(RESETS)}
+
+    def remove(self) -> None:
+        """Delete the policy; what it owns goes with it, as Kubernetes' garbage collector sees to."""
+        uid = self.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+        assert self.kube.delete(POLICIES, "ns", "p", CREATED) is None
+        for body in self.kube.list(RESETS):
+            if any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ())):
+                self.kube.delete(RESETS, namespace_of(body), name_of(body), self.clock.now().isoformat())

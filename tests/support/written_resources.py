@@ -6,8 +6,10 @@ into ``integrations/argocd`` as the test data of its Lua scripts, in Argo CD's l
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,21 +17,28 @@ from typing import Any, Final
 
 import yaml
 
+from support.fake_kafka import FakeClock
+from support.fake_kube import FakeKube
 from support.kstatus import KStatus
 from tidegate.connection import status as connections
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, STORAGE_NOT_ALLOWED
+from tidegate.connection.live import LiveConnections
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey, HoldKey
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Broker, Cluster, Group, GroupState, GroupType, Member, Topic, TopicPartition
+from tidegate.kube.ports import RESETS
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import status as backup
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.wanted import Refusal as BackupRefusal
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
+from tidegate.policy.draft import Draft
+from tidegate.policy.parts import Parts
+from tidegate.policy.requesting import Requesting
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model import (
     ApplySettings,
@@ -55,9 +64,11 @@ from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, par
 from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.resources.reset import Engine, ResetPhase, ResetStatus, RunHistory
+from tidegate.resources.reset import EarlierReset, Engine, RequestedReset, ResetPhase
+from tidegate.service.metrics import Metrics
 
 CUSTOMIZATIONS: Final = (
     Path(__file__).resolve().parents[2] / "integrations" / "argocd" / "resource_customizations" / "tidegate.io"
@@ -251,19 +262,21 @@ def _pauses() -> Iterator[Written]:
     yield row("time_over", over, current, "Healthy")
 
 
-# --- OffsetResetPolicy ------------------------------------------------------------------------------------------------
+# --- OffsetReset ------------------------------------------------------------------------------------------------------
 
-_RESET: Final = {"id": "replay-2026-11-20", "to": {"timestamp": "2026-11-20T14:00:00Z"}}
-_POLICY: Final = _Kind(
-    "OffsetResetPolicy",
-    "payments",
+_ID: Final = "replay-2026-11-20"
+_NAME: Final = f"payments-{_ID}"
+_TO: Final = {"to": {"timestamp": "2026-11-20T14:00:00Z"}}
+_RESET: Final = _Kind(
+    "OffsetReset",
+    _NAME,
     # An empty object shows whether a script that hands the resource back keeps it one.
-    {"connectionRef": {"name": "prod"}, "group": _GROUP, "discovery": {}, "reset": _RESET},
-    OffsetResetPolicySpec,
+    {"connectionRef": {"name": "prod"}, "group": _GROUP, "evidence": {}, **_TO},
+    OffsetResetSpec,
 )
 _REQUEST: Final = RunRequest(
-    run_uid="uid/replay-2026-11-20",
-    run_id="replay-2026-11-20",
+    run_uid=f"uid/{_NAME}",
+    run_id=_NAME,
     group_id=_GROUP,
     connection=Connection("kafka-0.kafka:9092"),
     selections=(),
@@ -271,18 +284,17 @@ _REQUEST: Final = RunRequest(
     settings=ApplySettings(deadline=_NOW + timedelta(minutes=15)),
 )
 _PLAN: Final = Plan(
-    "replay-2026-11-20",
+    _NAME,
     _GROUP,
     _NOW,
     (PartitionPlan("orders", 0, "id", committed=50, target=10, earliest=0, latest=60),),
 )
-_BEGUN: Final = ResetStatus(
-    id="replay-2026-11-20",
-    run_uid="uid/replay-2026-11-20",
+_BEGUN: Final = OffsetResetStatus(
+    run_uid=f"uid/{_NAME}",
     phase=ResetPhase.PENDING,
     started_at=_NOW,
     engine=Engine.SPARK,
-    application="payments-replay-2026-11-20-1",
+    application=f"{_NAME}-1",
 )
 _AT_WORK: Final = seen.RunnerSeen(Engine.SPARK, RunnerStatus(RunnerState.RUNNING), started_here=True)
 _DIED: Final = seen.RunnerSeen(
@@ -290,27 +302,23 @@ _DIED: Final = seen.RunnerSeen(
 )
 
 
-def _policy_spec(**changes: Any) -> OffsetResetPolicySpec:
-    given = {name: value for name, value in {**_POLICY.spec, **changes}.items() if value is not None}
-    return parse_spec(OffsetResetPolicySpec, {"spec": given})
-
-
 @dataclass(frozen=True, slots=True)
-class _PolicySeen:
-    status: PolicyStatus = field(default_factory=PolicyStatus)
-    spec: OffsetResetPolicySpec | None = field(default_factory=_policy_spec)
+class _ResetSeen:
+    status: OffsetResetStatus = field(default_factory=OffsetResetStatus)
+    spec: OffsetResetSpec = field(default_factory=lambda: parse_spec(OffsetResetSpec, {"spec": _RESET.spec}))
     run: Run | None = None
     runner: seen.RunnerSeen | None = None
     start: seen.Start | None = None
 
-    def decided(self) -> PolicyStatus:
+    def decided(self) -> OffsetResetStatus:
         observed = seen.Seen(
             uid="uid",
+            run_id=_NAME,
             generation=_GENERATION,
             spec=self.spec,
             status=self.status,
             now=_NOW,
-            run_document="tidegate-payments-replay-2026-11-20",
+            run_document=f"{_NAME}-5f2c0d6e",
             run=replace(self.run, digest=digest_of(self.run)) if self.run is not None else None,
             runner=self.runner,
             start=self.start,
@@ -319,74 +327,70 @@ class _PolicySeen:
         return decisions.decide(observed).status
 
 
-def _at_work(*phases: Phase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> PolicyStatus:
+def _at_work(*phases: Phase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> OffsetResetStatus:
     journal = tuple(Progress(phase, _NOW, 1) for phase in phases)
-    return _PolicySeen(PolicyStatus(reset=_BEGUN), run=Run(request, 1, plan, journal), runner=_AT_WORK).decided()
+    return _ResetSeen(_BEGUN, run=Run(request, 1, plan, journal), runner=_AT_WORK).decided()
 
 
-def _ended(phase: Phase, reason: str, message: str) -> PolicyStatus:
+def _ended(phase: Phase, reason: str, message: str) -> OffsetResetStatus:
     result = RunResult(phase, reason, message, _NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25))
     run = Run(_REQUEST, 1, _PLAN, (Progress(Phase.PLANNING, _NOW, 1), Progress(Phase.PAUSING, _NOW, 1)), result=result)
-    return _PolicySeen(PolicyStatus(reset=_BEGUN), run=run).decided()
+    return _ResetSeen(_BEGUN, run=run).decided()
 
 
-def _policies() -> Iterator[Written]:
-    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
-    succeeded = _ended(Phase.SUCCEEDED, "Applied", "1 partition(s) of group payments-eu moved, by way Barrier")
-    yield from _everywhere(_POLICY, succeeded)
+def _succeeded() -> OffsetResetStatus:
+    return _ended(Phase.SUCCEEDED, "Applied", "1 partition(s) of group payments-eu moved, by way Barrier")
 
-    def row(name: str, status: PolicyStatus, kstatus: KStatus, argo: str, says: str = "Ready") -> Written:
-        return Written(name, _POLICY.body(status), kstatus, argo, says)
 
-    unasked = _PolicySeen(spec=_policy_spec(reset=None)).decided()
-    keeps = replace(_POLICY, spec={name: value for name, value in _POLICY.spec.items() if name != "reset"})
-    yield Written("no_reset", keeps.body(unasked), current, "Healthy")
-    yield row("pending", _PolicySeen(start=seen.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
-    waits = seen.Start(waits_for=Refusal(reasons.WAITING_FOR_RESET, "waits for OffsetResetPolicy older"))
-    yield row("waiting_for_reset", _PolicySeen(start=waits).decided(), in_progress, "Progressing")
-    refused = seen.Start(refusal=Refusal(GROUP_NOT_ALLOWED, "KafkaConnection prod does not allow group payments-eu"))
-    yield row("refused", _PolicySeen(start=refused).decided(), failed, "Degraded")
-    yield row("planning", _at_work(Phase.PLANNING, plan=None), in_progress, "Progressing")
+def _failed() -> OffsetResetStatus:
+    return _ended(Phase.FAILED, "NotAuthorized", "Read on topic orders is missing")
+
+
+def _refused() -> OffsetResetStatus:
+    refusal = Refusal(GROUP_NOT_ALLOWED, "KafkaConnection prod does not allow group payments-eu")
+    return _ResetSeen(start=seen.Start(refusal=refusal)).decided()
+
+
+def _awaiting_approval() -> OffsetResetStatus:
     manual = replace(_REQUEST, manual_approval=True)
-    awaiting = _at_work(Phase.PLANNING, Phase.AWAITING_APPROVAL, request=manual)
-    yield row("awaiting_approval", awaiting, in_progress, "Suspended")
+    return _at_work(Phase.PLANNING, Phase.AWAITING_APPROVAL, request=manual)
+
+
+def _resets() -> Iterator[Written]:
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    yield from _everywhere(_RESET, _succeeded())
+
+    def row(name: str, status: OffsetResetStatus, kstatus: KStatus, argo: str, **spec: Any) -> Written:
+        return Written(name, _RESET.body(status, spec=spec), kstatus, argo)
+
+    def waits(reason: str, message: str) -> OffsetResetStatus:
+        return _ResetSeen(start=seen.Start(waits_for=Refusal(reason, message))).decided()
+
+    yield row("pending", _ResetSeen(start=seen.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
+    behind = waits(reasons.WAITING_FOR_RESET, "waits for OffsetReset older")
+    yield row("waiting_for_reset", behind, in_progress, "Progressing")
+    suspended = waits(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
+    yield row("suspended", suspended, in_progress, "Suspended", suspend=True)
+    yield row("refused", _refused(), failed, "Degraded")
+    yield row("planning", _at_work(Phase.PLANNING, plan=None), in_progress, "Progressing")
+    yield row("awaiting_approval", _awaiting_approval(), in_progress, "Suspended")
     for phase in (Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING, Phase.RESUMING):
         yield row(phase.value.lower(), _at_work(Phase.PLANNING, phase), in_progress, "Progressing")
-    died = _BEGUN.model_copy(update={"application": "payments-replay-2026-11-20-2"})
-    restarting = _PolicySeen(
-        PolicyStatus(reset=died), run=Run(_REQUEST, 2, _PLAN, (Progress(Phase.PAUSING, _NOW, 2),)), runner=_DIED
-    )
+    died = _BEGUN.model_copy(update={"application": f"{_NAME}-2"})
+    restarting = _ResetSeen(died, run=Run(_REQUEST, 2, _PLAN, (Progress(Phase.PAUSING, _NOW, 2),)), runner=_DIED)
     yield row("job_restarting", restarting.decided(), in_progress, "Progressing")
-    yield row("succeeded", succeeded, current, "Healthy")
-    yield row("failed", _ended(Phase.FAILED, "NotAuthorized", "Read on topic orders is missing"), failed, "Degraded")
+    yield row("succeeded", _succeeded(), current, "Healthy")
+    yield row("failed", _failed(), failed, "Degraded")
     overwritten = _ended(Phase.ROLLED_BACK, "Overwritten", "owners committed over the target; it was put back")
     yield row("rolled_back", overwritten, failed, "Degraded")
-    before = RunHistory(id="replay-2026-11-20", phase=ResetPhase.SUCCEEDED, finished_at=_NOW, plan="payments-x")
-    yield row("ran_before", _PolicySeen(PolicyStatus(history=(before,))).decided(), current, "Healthy")
-    place_going = with_condition(
-        succeeded.conditions,
-        RETAINED,
-        False,
-        reason="ExpiresSoon",
-        message="the first of 4 offset(s) ends at 2026-11-22T08:00:00Z",
-        generation=_GENERATION,
-        now=_NOW,
-    )
-    going = succeeded.model_copy(update={"conditions": place_going})
-    yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
 
 
 def _fleets() -> Iterator[Written]:
-    fleet = _Kind(
-        "OffsetResetPolicy",
-        "payments",
-        {"connectionRef": {"name": "prod"}, "groups": ["payments-*"], "reset": _RESET},
-        OffsetResetPolicySpec,
-    )
-    spec = parse_spec(OffsetResetPolicySpec, {"spec": fleet.spec})
+    fleet = replace(_RESET, spec={"connectionRef": {"name": "prod"}, "groups": ["payments-*"], **_TO})
+    spec = parse_spec(OffsetResetSpec, {"spec": fleet.spec})
     request = replace(_REQUEST, group_id="", manual_approval=True, fleet=FleetRequest(("payments-*",)))
     plan = FleetPlan(
-        "replay-2026-11-20",
+        _NAME,
         _NOW,
         (
             GroupPlan(_GROUP, partitions=1, moved=1, records_replayed=40),
@@ -396,7 +400,7 @@ def _fleets() -> Iterator[Written]:
     )
 
     def row(name: str, run: Run, kstatus: KStatus, argo: str) -> Written:
-        status = _PolicySeen(PolicyStatus(reset=_BEGUN), spec=spec, run=run, runner=_AT_WORK).decided()
+        status = _ResetSeen(_BEGUN, spec=spec, run=run, runner=_AT_WORK).decided()
         return Written(name, fleet.body(status), kstatus, argo)
 
     awaiting = Run(request, 1, journal=(Progress(Phase.PLANNING, _NOW, 1),), fleet=plan)
@@ -408,6 +412,70 @@ def _fleets() -> Iterator[Written]:
     message = "Group payments-us: may not write offsets of group payments-us. 1 of 3 groups reset, 1 failed"
     ended = RunResult(Phase.FAILED, "GroupsFailed", message, _NOW, counts=FleetCounts(1, 1, 0, (trouble,)))
     yield row("fleet_failed", replace(applying, result=ended), KStatus.FAILED, "Degraded")
+
+
+# --- OffsetResetPolicy ------------------------------------------------------------------------------------------------
+
+_POLICY: Final = _Kind(
+    "OffsetResetPolicy",
+    "payments",
+    {"connectionRef": {"name": "prod"}, "group": _GROUP, "discovery": {}, "reset": {"id": _ID, **_TO}},
+    OffsetResetPolicySpec,
+)
+
+
+def _asked(
+    reset: OffsetResetStatus | None = None, *, kind: _Kind = _POLICY, status: PolicyStatus | None = None
+) -> PolicyStatus:
+    """What a pass over the policy writes, where its OffsetReset says this, or where there is none."""
+    kube, owner = FakeKube(), {"kind": kind.kind, "name": kind.name, "uid": "uid", "controller": True}
+    policy = kind.body(PolicyStatus())
+    policy["metadata"]["uid"] = "uid"
+    if reset is not None:
+        there = _RESET.body(reset)
+        there["metadata"] |= {"uid": "of-reset", "ownerReferences": [owner]}
+        kube.restore(there, RESETS)
+    before = (status or PolicyStatus()).model_copy(update={"observed_generation": _GENERATION})
+    draft = Draft(before, _GENERATION, _NOW)
+    with ThreadPoolExecutor(1) as pool:
+        parts = Parts(kube, LiveConnections(), pool, pool, FakeClock(_NOW), Metrics())
+        asyncio.run(Requesting(parts).ask(policy, parse_spec(OffsetResetPolicySpec, policy), draft))
+    return draft.status
+
+
+def _policies() -> Iterator[Written]:
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    succeeded = _asked(_succeeded())
+    yield from _everywhere(_POLICY, succeeded)
+
+    def row(name: str, status: PolicyStatus, kstatus: KStatus, argo: str, says: str = "Ready") -> Written:
+        return Written(name, _POLICY.body(status), kstatus, argo, says)
+
+    keeps = replace(_POLICY, spec={name: value for name, value in _POLICY.spec.items() if name != "reset"})
+    yield Written("no_reset", keeps.body(_asked(kind=keeps)), current, "Healthy")
+    yield row("waiting_for_connection", _asked(), in_progress, "Progressing")
+    yield row("refused", _asked(_refused()), failed, "Degraded")
+    yield row("awaiting_approval", _asked(_awaiting_approval()), in_progress, "Suspended")
+    yield row("applying", _asked(_at_work(Phase.PLANNING, Phase.APPLYING)), in_progress, "Progressing")
+    yield row("succeeded", succeeded, current, "Healthy")
+    # The policy itself is as it is to be; its OffsetReset is Degraded.
+    yield row("reset_failed", _asked(_failed()), current, "Healthy")
+    of_another = RequestedReset(id="older", name="payments-older", phase=ResetPhase.SUCCEEDED)
+    ended = PolicyStatus(reset=of_another, history=(EarlierReset(id=_ID, phase=ResetPhase.SUCCEEDED),))
+    yield row("ran_before", _asked(status=ended), current, "Healthy")
+    in_flight = RequestedReset(id=_ID, phase=ResetPhase.APPLYING, started_at=_NOW)
+    yield row("begun_by_earlier_version", _asked(status=PolicyStatus(reset=in_flight)), failed, "Degraded")
+    place_going = with_condition(
+        succeeded.conditions,
+        RETAINED,
+        False,
+        reason="ExpiresSoon",
+        message="the first of 4 offset(s) ends at 2026-11-22T08:00:00Z",
+        generation=_GENERATION,
+        now=_NOW,
+    )
+    going = succeeded.model_copy(update={"conditions": place_going})
+    yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
 
 
 # --- OffsetBackup -----------------------------------------------------------------------------------------------------
@@ -466,7 +534,7 @@ def _backups() -> Iterator[Written]:
 
 def written() -> tuple[Written, ...]:
     """All of them."""
-    return (*_connections(), *_pauses(), *_policies(), *_fleets(), *_backups())
+    return (*_connections(), *_pauses(), *_policies(), *_resets(), *_fleets(), *_backups())
 
 
 # --- Argo CD's layout -------------------------------------------------------------------------------------------------
@@ -493,17 +561,17 @@ def argo_files() -> dict[Path, str]:
 def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, Any]]:
     """What actions are tried on, and what is to come of it."""
     paused, suspended = (bodies["ConsumerGroupPause", name] for name in ("paused", "suspended"))
-    awaiting = bodies["OffsetResetPolicy", "awaiting_approval"]
-    approved = awaiting["metadata"] | {"annotations": {reasons.APPROVE: awaiting["status"]["reset"]["digest"]}}
+    awaiting = bodies["OffsetReset", "awaiting_approval"]
+    approved = awaiting["metadata"] | {"annotations": {reasons.APPROVE: awaiting["status"]["digest"]}}
     return {
         ("ConsumerGroupPause", "paused"): paused,
         ("ConsumerGroupPause", "suspended"): suspended,
         ("ConsumerGroupPause", "let_go"): {**paused, "spec": paused["spec"] | {"suspend": True}},
         ("ConsumerGroupPause", "paused_again"): {**suspended, "spec": suspended["spec"] | {"suspend": False}},
-        ("OffsetResetPolicy", "awaiting_approval"): awaiting,
-        ("OffsetResetPolicy", "approved"): {**awaiting, "metadata": approved},
-        ("OffsetResetPolicy", "succeeded"): bodies["OffsetResetPolicy", "succeeded"],
-        ("OffsetResetPolicy", "not_looked_at"): bodies["OffsetResetPolicy", "not_looked_at"],
+        ("OffsetReset", "awaiting_approval"): awaiting,
+        ("OffsetReset", "approved"): {**awaiting, "metadata": approved},
+        ("OffsetReset", "succeeded"): bodies["OffsetReset", "succeeded"],
+        ("OffsetReset", "not_looked_at"): bodies["OffsetReset", "not_looked_at"],
     }
 
 

@@ -94,14 +94,14 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 - apiGroups: [tidegate.io]
   resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetbackups]
   verbs: [get, list, watch]
-# Finalizers; connections and backups have none.
+# Finalizers: connections and backups have none, a policy one of an earlier version of Tidegate only.
 - apiGroups: [tidegate.io]
   resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [patch]
-# What its spec.ttlAfterFinished asks for.
+# The resets that policies ask for. They are deleted when a policy asks for another, or when their time is over.
 - apiGroups: [tidegate.io]
   resources: [offsetresets]
-  verbs: [delete]
+  verbs: [create, delete]
 - apiGroups: [tidegate.io]
   resources:
     - kafkaconnections/status

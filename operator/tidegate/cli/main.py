@@ -23,7 +23,7 @@ INTERRUPTED: Final = 130
 
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
-       tidegate plan POLICY         what an OffsetResetPolicy's reset would read again and skip
+       tidegate plan NAME           what an OffsetReset would read again and skip
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options

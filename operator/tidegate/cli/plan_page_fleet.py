@@ -18,7 +18,7 @@ def fleet_body(review: FleetReview) -> Iterator[str]:
     )
     yield f"<p>To {foreign(review.target)}.</p>"
     yield (
-        f'<p class="soft">Policy {foreign(review.policy)}, planned {escape(time_text(review.made_at))} '
+        f'<p class="soft">OffsetReset {foreign(review.reset)}, planned {escape(time_text(review.made_at))} '
         f"({escape(ago_text(review.age))} when this page was written).</p></header><main>"
     )
     yield '<div class="cards">'

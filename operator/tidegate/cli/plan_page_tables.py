@@ -125,7 +125,7 @@ def samples(review: Review) -> Iterator[str]:
         yield (
             '<p class="soft">Contents are hidden: there are sizes, and digests that are alike for like contents within '
             "this plan and tell nothing else (they are salted). "
-            "<code>spec.reset.evidence.showValues: true</code> shows them.</p>"
+            "<code>spec.evidence.showValues: true</code> shows them.</p>"
         )
     yield '<div class="scroll"><table><thead><tr><th scope="col">partition</th><th class="n" scope="col">offset</th>'
     yield '<th scope="col">side</th><th scope="col">time</th><th scope="col">key</th><th scope="col">value</th></tr>'

@@ -51,7 +51,7 @@ def show(review: Review | FleetReview, out: TextIO) -> None:
 def _parts(review: Review) -> Iterator[RenderableType]:
     yield _line(("Reset ", ""), (review.run_id, "bold"), (" of group ", ""), (review.group, "bold"))
     yield _line(
-        (f"{review.policy}: to {review.target}. ", ""),
+        (f"{review.reset}: to {review.target}. ", ""),
         (f"{review.phase}, way {review.way}, planned {time_text(review.made_at)} ({ago_text(review.age)})", _FAINT),
     )
     yield Text()
@@ -174,7 +174,7 @@ def _block(count: int, top: int) -> str:
 def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
     yield _line(("Reset ", ""), (review.run_id, "bold"), (" of groups ", ""), (review.groups, "bold"))
     yield _line(
-        (f"{review.policy}: to {review.target}. ", ""),
+        (f"{review.reset}: to {review.target}. ", ""),
         (f"{review.phase}, planned {time_text(review.made_at)} ({ago_text(review.age)})", _FAINT),
     )
     yield Text()
@@ -274,7 +274,7 @@ def _samples(review: Review) -> Iterator[RenderableType]:
     if any(part is not None and part.text is None for s in review.samples for part in (s.key, s.value)):
         yield Text(
             "Contents are hidden: sizes, and salted digests that are alike for like contents. "
-            "spec.reset.evidence.showValues shows them",
+            "spec.evidence.showValues shows them",
             _FAINT,
         )
 

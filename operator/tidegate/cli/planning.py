@@ -1,8 +1,9 @@
-"""``tidegate plan``: what a policy's reset would replay and skip, for whoever is to approve it."""
+"""``tidegate plan``: what an ``OffsetReset`` would replay and skip, for whoever is to approve it."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import POLICIES, KubeFailure, NotFound, Object, name_of, uid_of
+from tidegate.kube.ports import POLICIES, RESETS, KubeFailure, NotFound, Object, name_of, uid_of
 from tidegate.printable import visible
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.codec import encode_evidence, encode_fleet_plan, encode_plan, encode_result
@@ -28,9 +29,11 @@ from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.request import run_name, run_uid
-from tidegate.reset.runs.seen import history_of
+from tidegate.reset.runs.seen import has_ended
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.resources.base import read_status
+from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import PolicyStatus
 
 _PATIENCE_S: Final = 10.0
@@ -39,12 +42,14 @@ _PATIENCE_S: Final = 10.0
 def plan_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate plan",
-        description="Show what an OffsetResetPolicy's reset would read again and skip.",
+        description="Show what an OffsetReset would read again and skip.",
         allow_abbrev=False,
     )
-    parser.add_argument("policy", help="the policy's name")
+    parser.add_argument(
+        "name", help="of the OffsetReset, or of the OffsetResetPolicy that it was created for, by its newest reset"
+    )
     parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
-    parser.add_argument("--run", metavar="ID", help="an earlier run, by its id (default: the one asked for now)")
+    parser.add_argument("--run", metavar="ID", help="of a policy: the reset with this id")
     parser.add_argument("--group", metavar="GROUP", help="of a fleet: the plan of this one group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained page instead")
     parser.add_argument(
@@ -58,7 +63,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
     options = plan_parser().parse_args(list(arguments))
     clock = SystemClock()
     try:
-        run = _stored(options.namespace, options.policy, options.run, options.group)
+        run = _stored(options.namespace, options.name, options.run, options.group)
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
@@ -70,7 +75,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
 
 def _write(options: argparse.Namespace, run: Run, now: datetime, screen: Screen) -> None:
     if options.output == "json":
-        screen.show(json.dumps(as_json(options.namespace, options.policy, run), indent=2) + "\n")
+        screen.show(json.dumps(as_json(options.namespace, run), indent=2) + "\n")
     if options.html is not None:
         try:
             options.html.write_text(page(_reviewed(options, run, now)), encoding="utf-8")
@@ -84,13 +89,13 @@ def _write(options: argparse.Namespace, run: Run, now: datetime, screen: Screen)
 
 
 def _reviewed(options: argparse.Namespace, run: Run, now: datetime) -> Review | FleetReview:
-    return (review if run.fleet is None else fleet_review)(options.namespace, options.policy, run, now)
+    return (review if run.fleet is None else fleet_review)(options.namespace, run.request.run_id, run, now)
 
 
-def as_json(namespace: str, policy: str, run: Run) -> dict[str, Any]:
+def as_json(namespace: str, run: Run) -> dict[str, Any]:
     """The stored plan with its evidence, as it is; ``json.dumps`` makes ASCII of it, which drives no terminal."""
     head = {
-        "policy": {"namespace": namespace, "name": policy},
+        "offsetReset": {"namespace": namespace, "name": run.request.run_id},
         "run": run.request.run_id,
         "digest": run.digest,
         "phase": str(run.result.phase if run.result is not None else phase_of(run)),
@@ -115,18 +120,12 @@ def _no_plan(run: Run) -> str:
     return f"run {run_id} has no plan yet: it is being made"
 
 
-def _stored(namespace: str, name: str, run_id: str | None, group_id: str | None) -> Run:
+def _stored(namespace: str, name: str, reset_id: str | None, group_id: str | None) -> Run:
     """Raises what the command says."""
     client = default_api_client()
-    try:
-        policy = KubeClient(client, SystemClock(), [namespace]).get(POLICIES, namespace, name)
-    except NotFound:
-        raise CommandFailed(f"there is no OffsetResetPolicy {name} in namespace {namespace}") from None
-    wanted = run_id or _current(policy)
-    if wanted is None:
-        raise CommandFailed(f"OffsetResetPolicy {name} asks for no reset: name one of status.history by --run")
-    spec = policy.get("spec") or {}
-    uid, document = run_uid(uid_of(policy), wanted), run_name(name, uid_of(policy), wanted)
+    reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, name, reset_id)
+    spec, name = reset.get("spec") or {}, name_of(reset)
+    uid, document = run_uid(uid_of(reset), name), run_name(name, uid_of(reset))
     patterns = tuple(map(str, spec["groups"])) if spec.get("groups") else None
     confines = Confines(uid, str(spec.get("group", "")), patterns=patterns)
 
@@ -137,38 +136,55 @@ def _stored(namespace: str, name: str, run_id: str | None, group_id: str | None)
         except RunNotFound:
             raise CommandFailed(missing) from None
 
-    missing = f"run {wanted} of OffsetResetPolicy {name} has not begun, or is no longer stored"
+    missing = f"OffsetReset {name} has not begun, or its plan is no longer stored"
     if group_id is not None and patterns is None:
-        raise CommandFailed(f"--group: OffsetResetPolicy {name} is of one group, and not of a fleet")
-    run = load(document, confines, _binding(policy, wanted), missing)
+        raise CommandFailed(f"--group: OffsetReset {name} is of one group, and not of a fleet")
+    run = load(document, confines, _binding(reset), missing)
     if group_id is None:
         return run
     if run.fleet is None:
         raise CommandFailed(_no_plan(run))
-    uid, missing = group_run_uid(uid, group_id), f"run {wanted} of OffsetResetPolicy {name} has no group {group_id}"
+    uid, missing = group_run_uid(uid, group_id), f"OffsetReset {name} has no group {group_id}"
     digest = run.fleet.digests.get(group_id)
     if digest is None:
         raise CommandFailed(missing)
     return load(group_document(document, uid), confines.of_group(uid, group_id), Binding(digest), missing)
 
 
-def _binding(policy: Object, run_id: str) -> Check:
+def _found(kube: KubeClient, namespace: str, name: str, reset_id: str | None) -> Object:
+    """The OffsetReset of this name, or that of the policy of this name."""
+    if reset_id is None:
+        with contextlib.suppress(NotFound):
+            return kube.get(RESETS, namespace, name)
+    try:
+        policy = kube.get(POLICIES, namespace, name)
+    except NotFound:
+        what = "OffsetResetPolicy" if reset_id is not None else "OffsetReset or OffsetResetPolicy"
+        raise CommandFailed(f"there is no {what} {name} in namespace {namespace}") from None
+    newest = read_status(PolicyStatus, policy).reset
+    wanted = f"{name}-{reset_id}" if reset_id is not None else newest.name if newest is not None else None
+    if wanted is None:
+        raise CommandFailed(f"OffsetResetPolicy {name} has no OffsetReset: name one of kubectl get offsetresets")
+    try:
+        return kube.get(RESETS, namespace, wanted)
+    except NotFound:
+        raise CommandFailed(
+            f"OffsetResetPolicy {name} has no OffsetReset {wanted} in namespace {namespace}: it was not created yet, "
+            "or was deleted"
+        ) from None
+
+
+def _binding(reset: Object) -> Check:
     """To the run as the operator knows it: what is shown here is what an approval would approve."""
-    status = read_status(PolicyStatus, policy)
-    current, ended = status.reset, history_of(status, run_id)
-    if current is not None and current.id == run_id and current.digest is not None:
-        return OperatorBinding(current.digest, current.approved_digest or "")
-    if ended is not None and ended.digest is not None:
-        return EndBinding(ended.digest)
+    status = read_status(OffsetResetStatus, reset)
+    if status.result_digest is not None:
+        return EndBinding(status.result_digest)
+    if status.digest is not None and not has_ended(status.phase):
+        return OperatorBinding(status.digest, status.approved_digest or "")
+    said = find_condition(status.conditions, COMPLETE)
+    if has_ended(status.phase) and said is not None:
+        raise CommandFailed(f"OffsetReset {name_of(reset)} ended as {status.phase}, with no result: {said.message}")
     raise CommandFailed(
-        f"run {run_id} has not begun, or the status of OffsetResetPolicy {name_of(policy)} keeps no digest of it: what "
-        "its ConfigMap says could not be checked"
+        f"OffsetReset {name_of(reset)} has not begun, or its status keeps no digest of it: what its ConfigMap says "
+        "could not be checked"
     )
-
-
-def _current(policy: Object) -> str | None:
-    """The run that is asked for, or else the last one."""
-    asked = ((policy.get("spec") or {}).get("reset") or {}).get("id")
-    last = ((policy.get("status") or {}).get("reset") or {}).get("id")
-    found = asked or last
-    return None if found is None else str(found)

@@ -67,7 +67,7 @@ class Topic:
 class Review:
     """A run's plan as it is to be shown. ``pending``: why there is no evidence (yet), as a sentence."""
 
-    policy: str
+    reset: str
     run_id: str
     group: str
     phase: Phase
@@ -111,7 +111,7 @@ class Review:
         return (min(times), max(times)) if times else None
 
 
-def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
+def review(namespace: str, name: str, run: Run, now: datetime) -> Review:
     """Raises ``ValueError`` for a run without a plan."""
     plan, evidence = run.plan, run.evidence
     if plan is None:
@@ -120,7 +120,7 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
     waits = phase is Phase.AWAITING_APPROVAL
     target = run.request.target
     return Review(
-        policy=visible(f"{namespace}/{policy}"),
+        reset=visible(f"{namespace}/{name}"),
         run_id=visible(plan.run_id),
         group=visible(plan.group_id),
         phase=phase,
@@ -134,7 +134,7 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
         evidence_notes=_evidence_notes(run, now),
         samples=evidence.samples if evidence is not None else (),
         targets={str(p): offset for p, offset in plan.targets.items()},
-        approval=_approval(namespace, policy, run.digest) if waits else None,
+        approval=_approval(namespace, name, run.digest) if waits else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         at=target.at if isinstance(target, ToTimestamp) else None,
     )
@@ -144,7 +144,7 @@ def review(namespace: str, policy: str, run: Run, now: datetime) -> Review:
 class FleetReview:
     """The plan of a fleet as it is to be shown: every group, those that move most records first."""
 
-    policy: str
+    reset: str
     run_id: str
     groups: str
     phase: Phase
@@ -186,7 +186,7 @@ class FleetReview:
         return "Each group is reset in its own transaction; one that fails leaves the others as planned"
 
 
-def fleet_review(namespace: str, policy: str, run: Run, now: datetime) -> FleetReview:
+def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetReview:
     """Raises ``ValueError`` for a run without a fleet's plan."""
     plan, asked = run.fleet, run.request.fleet
     if plan is None or asked is None:
@@ -195,7 +195,7 @@ def fleet_review(namespace: str, policy: str, run: Run, now: datetime) -> FleetR
     shown = [replace(g, group_id=visible(g.group_id), message=visible(g.message)) for g in plan.groups]
     by_size = sorted(shown, key=lambda g: (-g.records_replayed - g.records_skipped, g.group_id))
     return FleetReview(
-        policy=visible(f"{namespace}/{policy}"),
+        reset=visible(f"{namespace}/{name}"),
         run_id=visible(plan.run_id),
         groups=visible(", ".join(asked.patterns)),
         phase=phase,
@@ -206,16 +206,14 @@ def fleet_review(namespace: str, policy: str, run: Run, now: datetime) -> FleetR
         refused=tuple(g for g in shown if g.refused),
         all_or_none=asked.failure_policy is FailurePolicy.ALL,
         notes=tuple(map(visible, plan.notes)),
-        approval=_approval(namespace, policy, run.digest) if phase is Phase.AWAITING_APPROVAL else None,
+        approval=_approval(namespace, name, run.digest) if phase is Phase.AWAITING_APPROVAL else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
     )
 
 
-def _approval(namespace: str, policy: str, digest: str) -> str:
+def _approval(namespace: str, name: str, digest: str) -> str:
     annotation = f"{APPROVE}={digest}"
-    return (
-        f"kubectl annotate -n {quote(visible(namespace))} orp {quote(visible(policy))} {quote(annotation)} --overwrite"
-    )
+    return f"kubectl annotate -n {quote(visible(namespace))} ors {quote(visible(name))} {quote(annotation)} --overwrite"
 
 
 def _topics(plan: Plan, evidence: Evidence | None) -> tuple[Topic, ...]:
@@ -243,7 +241,7 @@ def _evidence_notes(run: Run, now: datetime) -> tuple[str, ...]:
     if evidence is not None:
         return tuple(map(visible, evidence.notes))
     if asked.level is EvidenceLevel.NONE:
-        return ("Only what the plan itself counts: no evidence was asked for (spec.reset.evidence)",)
+        return ("Only what the plan itself counts: no evidence was asked for (spec.evidence)",)
     since = run.journal[-1].at if run.journal else now
     if now < since + asked.timeout + _LATE:
         return (f"Evidence is being gathered since {time_text(since)}: look again in a moment",)

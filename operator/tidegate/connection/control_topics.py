@@ -86,7 +86,7 @@ def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
             text = (
                 f"{failure}. In all the principal of KafkaConnection {live.name} needs DescribeConfigs, Read and Write "
                 f"on topics {control} and {acks}, Create where they are not there, and Write on transactional ids that "
-                "begin with tidegate.control/"
+                "begin with tidegate-control/"
             )
             return TopicsChecked(False, NOT_AUTHORIZED, text)
         case Refused():

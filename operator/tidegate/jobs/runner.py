@@ -67,7 +67,7 @@ class Runner(Protocol):
 
     @property
     def engine(self) -> str:
-        """``Spark`` or ``Direct``, for ``status.reset.engine``."""
+        """``Spark`` or ``Direct``, for ``status.engine``."""
         ...
 
     def start(self, launch: Launch) -> None:

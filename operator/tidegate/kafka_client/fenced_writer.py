@@ -54,7 +54,7 @@ def control_transactional_id(operator: str, control_topic: str) -> str:
 
     ACL: Write on this id.
     """
-    return f"tidegate.control/{operator}/{control_topic}"
+    return f"tidegate-control/{operator}/{control_topic}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
+from tidegate.kube.labels import owner_label
 from tidegate.kube.ports import (
     Conflict,
     Kind,
@@ -111,6 +112,24 @@ class KubeClient:
             name,
             {"metadata": metadata},
             _content_type="application/merge-patch+json",
+        )
+
+    def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
+        namespace = namespace_of(owner)
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "tidegate", **owner_label(owner_reference(owner))},
+            "ownerReferences": [owner_reference(owner)],
+        }
+        return self._object(
+            f"create {kind.kind} {namespace}/{name}",
+            self._objects.create_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)},
         )
 
     def remove(self, kind: Kind, body: Object) -> None:

@@ -93,6 +93,13 @@ class Kube(Protocol):
         """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
         ...
 
+    def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
+        """Create an object beside its owner, with which it goes.
+
+        Raises ``Conflict`` where one of this name is there, and ``KubeFailure`` where the API server refuses it.
+        """
+        ...
+
     def remove(self, kind: Kind, body: Object) -> None:
         """Delete the object as it was read. Nothing happens where it was changed since, is gone, or is another."""
         ...

@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient, AppsV1Api
 
 from tidegate.clock import Clock
 from tidegate.kube.client import KubeClient, bounded_call
-from tidegate.kube.ports import PAUSES, POLICIES, RESETS, Kind, NotFound, Object
+from tidegate.kube.ports import PAUSES, RESETS, Kind, NotFound, Object
 
 _OWN: Final = "tidegate.io/"
 
@@ -38,7 +38,7 @@ def own_finalizers(body: Object) -> tuple[str, ...]:
 
 
 class LeavingClient(KubeClient):
-    """Shows each pause, reset and policy as if it had been deleted at ``since``: what a deletion undoes is undone, and
+    """Shows each pause and reset as if it had been deleted at ``since``: what a deletion undoes is undone, and
     the resource stays. What is written never says so."""
 
     def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str], since: datetime) -> None:
@@ -46,7 +46,7 @@ class LeavingClient(KubeClient):
         self._apps = AppsV1Api(api_client)
         self._since = since.isoformat(timespec="seconds").replace("+00:00", "Z")
 
-    # --- pauses and policies ------------------------------------------------------------------------------------------
+    # --- pauses and resets --------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         return self._shown(kind, super().get(kind, namespace, name))
@@ -61,7 +61,7 @@ class LeavingClient(KubeClient):
         return self._shown(kind, super().set_finalizers(kind, body, finalizers))
 
     def _shown(self, kind: Kind, body: Object) -> Object:
-        if kind not in (PAUSES, POLICIES, RESETS) or body["metadata"].get("deletionTimestamp"):
+        if kind not in (PAUSES, RESETS) or body["metadata"].get("deletionTimestamp"):
             return body
         return {**body, "metadata": {**body["metadata"], "deletionTimestamp": self._since}}
 

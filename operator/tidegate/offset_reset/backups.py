@@ -18,6 +18,8 @@ from tidegate.resources.targets import BackupTarget
 
 OFFSET_BACKUP_NOT_FOUND: Final = "OffsetBackupNotFound"
 
+_PATH: Final = "spec.to.backup"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -27,10 +29,9 @@ class Found:
     target: FromBackup
 
 
-def find(kube: Kube, namespace: str, backup: BackupTarget, path: str, live: Live, places: JobPlaces) -> Found | Refusal:
-    """What is meant, where the connection allows to read it. ``path``: of the target, for messages. Asks the API server
-    where an OffsetBackup is named."""
-    named = _named(kube, namespace, backup, path)
+def find(kube: Kube, namespace: str, backup: BackupTarget, live: Live, places: JobPlaces) -> Found | Refusal:
+    """What is meant, where the connection allows to read it. Asks the API server where an OffsetBackup is named."""
+    named = _named(kube, namespace, backup)
     if isinstance(named, Refusal):
         return named
     storage, where = named
@@ -43,20 +44,20 @@ def find(kube: Kube, namespace: str, backup: BackupTarget, path: str, live: Live
     return Found(storage, FromBackup(place, backup.at))
 
 
-def _named(kube: Kube, namespace: str, backup: BackupTarget, path: str) -> tuple[BackupStorage, str] | Refusal:
+def _named(kube: Kube, namespace: str, backup: BackupTarget) -> tuple[BackupStorage, str] | Refusal:
     """The storage, and how a message names it."""
     if backup.storage is not None:
-        return backup.storage, f"{path}.storage"
+        return backup.storage, f"{_PATH}.storage"
     if backup.name is None:
-        raise ValueError(f"{path} names no backup")
-    where = f"{path}.name: OffsetBackup {backup.name}"
+        raise ValueError(f"{_PATH} names no backup")
+    where = f"{_PATH}.name: OffsetBackup {backup.name}"
     try:
         spec = parse_spec(OffsetBackupSpec, kube.get(BACKUPS, namespace, backup.name))
     except NotFound:
         return Refusal(
             OFFSET_BACKUP_NOT_FOUND,
-            f"{path}.name: there is no OffsetBackup {backup.name} in this namespace: correct the name, or give the "
-            f"storage of its backups in {path}.storage",
+            f"{_PATH}.name: there is no OffsetBackup {backup.name} in this namespace: correct the name, or give the "
+            f"storage of its backups in {_PATH}.storage",
         )
     except InvalidResource as invalid:
         return Refusal(BAD_BACKUP_STORAGE, f"{where} can't be read: {invalid}")

@@ -17,6 +17,7 @@ from tidegate.connection.allow import (
 from tidegate.connection.live import Live, unmounted
 from tidegate.connection.observer import NotLookedAt
 from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     CONNECTIONS,
@@ -29,8 +30,9 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.backups import Found
+from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.requesters import read_spec, requester_of, requesters, status_is_readable
+from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.offset_reset.runs import Runs
 from tidegate.reset.model import (
     FailurePolicy,
@@ -59,11 +61,11 @@ from tidegate.reset.runs.request import (
     undo_not_found,
     undo_target,
 )
-from tidegate.reset.runs.seen import Start, awaits_approval, has_ended, is_settled, under_way
+from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun
-from tidegate.resources.conditions import RESET, STALLED, find_condition, is_true
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
+from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import Engine
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
 from tidegate.threads import in_thread
 
@@ -90,13 +92,14 @@ class Beginning:
     under it.
     """
 
-    def __init__(self, parts: Parts, runs: Runs) -> None:
+    def __init__(self, parts: Parts, runs: Runs, once: Once) -> None:
         self._parts = parts
+        self._once = once
         self._runs = runs
         self._listing: _Listing | None = None
         self.admission = asyncio.Lock()
 
-    def want(self, body: Object, spec: OffsetResetPolicySpec | None, *, active: bool) -> None:
+    def want(self, body: Object, spec: OffsetResetSpec | None, *, active: bool) -> None:
         """Tell the observer what of the cluster this resource needs to know from now on."""
         uid = uid_of(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
@@ -109,48 +112,50 @@ class Beginning:
         """A run goes ahead: what was listed of the others' is void."""
         self._listing = None
 
-    async def start(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, current: ResetStatus | None
-    ) -> Start:
+    async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
-        other = self._runs.other(body, reset)
-        path = requester_of(body).path
+        other = self._runs.other(body, spec)
         suspended = _suspended(body) if current is None else None
         waits = suspended or _connection_to_wait_for(spec.connection_ref.name, live)
-        refusal = None if live is None else _not_allowed(spec, reset, live, path)
-        if reset.to.cluster is not None:
-            waits = waits or _connection_to_wait_for(reset.to.cluster.connection_ref.name, other)
-            refusal = refusal or (None if other is None else _not_allowed_over_there(reset.to.cluster, other, path))
+        refusal = None if live is None else _not_allowed(spec, live)
+        if spec.to.cluster is not None:
+            waits = waits or _connection_to_wait_for(spec.to.cluster.connection_ref.name, other)
+            refusal = refusal or (None if other is None else _not_allowed_over_there(spec.to.cluster, other))
         if refusal is not None:
             return Start(refusal=refusal)
         if waits is not None or live is None:
             return Start(waits_for=waits)
         # Again: the connection may have been opened while this pass waited for its turn.
         self.want(body, spec, active=True)
-        engine = self._engine(spec, reset, live, other, path)
+        engine = self._engine(spec, live, other)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
-        undone = await self._undone(body, spec, reset)
+        undone = await self._undone(body, spec)
         if isinstance(undone, Refusal):
             return Start(refusal=undone)
-        waits = _undone_to_wait_for(body, undone)
+        waits = _undone_to_wait_for(undone)
         if waits is not None:
             return Start(waits_for=waits)
-        target = await self._target(body, spec, reset, live, undone)
+        target = await self._target(body, spec, live, undone)
         if isinstance(target, Refusal):
             return Start(refusal=target)
-        fleet = await self._fleet(body, spec, reset, live, undone)
+        fleet = await self._fleet(spec, live, undone)
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
             in_the_way = await self._in_the_way(body, spec, live)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
+        try:
+            ran = await self._once.ran_before(body, live)
+        except KafkaFailure as failure:
+            return Start(waits_for=_not_ready(live.name, str(failure)))
+        if ran is not None:
+            return Start(refusal=ran)
         started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
         request = make_request(
             spec,
-            reset,
             requester=body,
             connection=self._runs.connection_of_job(live, engine),
             connection_uid=live.uid,
@@ -161,7 +166,7 @@ class Beginning:
         )
         return Start(engine=engine, request=request)
 
-    async def ahead_of(self, body: Object, spec: OffsetResetPolicySpec | None) -> Refusal | None:
+    async def ahead_of(self, body: Object, spec: OffsetResetSpec | None) -> Refusal | None:
         """Why a plan that is approved has to wait for its turn, or for its connection."""
         if spec is None:
             return None
@@ -173,21 +178,19 @@ class Beginning:
             return _connection_to_wait_for(spec.connection_ref.name, live)
         return await self._in_the_way(body, spec, live)
 
-    def _engine(
-        self, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, other: Live | None, path: str
-    ) -> Engine | Refusal:
-        if reset.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
+    def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
+        if spec.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                f"{path}.to.{reset.to.kind.value} is found by Spark, and this operator has no Spark runner: "
+                f"spec.to.{spec.to.kind.value} is found by Spark, and this operator has no Spark runner: "
                 "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
             )
-        if reset.engine is Engine.DIRECT or (reset.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
+        if spec.engine is Engine.DIRECT or (spec.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
             return Engine.DIRECT
         if Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
-                f"{path}.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
+                "spec.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
                 "configure one (TIDEGATE_SPARK_RUNNER)",
             )
         used = [live] if other is None else [live, other]
@@ -197,32 +200,30 @@ class Beginning:
             return Refusal(reason, f"{message}, or use engine Direct" if reason == SPARK_UNAVAILABLE else message)
         return Engine.SPARK
 
-    async def _target(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, undone: Object | None
-    ) -> Target | Refusal:
-        to, path = reset.to, requester_of(body).path
+    async def _target(self, body: Object, spec: OffsetResetSpec, live: Live, undone: Object | None) -> Target | Refusal:
+        to = spec.to
         if to.group is not None:
             return FromGroup(to.group)
         if to.undo is not None and spec.groups is not None:
             return Undo(to.undo, ())  # what each group goes back to is in its own document
         if to.undo is not None and undone is not None:
             try:
-                return undo_target(to.undo, await self._runs.ended(undone, to.undo), path)
+                return undo_target(to.undo, await self._runs.ended(undone))
             except ForgedRun as forged:
-                return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
+                return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
             except ForeignRun as foreign:
-                return Refusal(reasons.FOREIGN_RUN, f"{path}.to.undo: {foreign}")
+                return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
         if to.record is not None:
             if to.record.value_schema is None:
                 return record_target(to.record, None)
             named = to.record.value_schema
-            text = await self._text(body, f"{path}.to.record.valueSchema.configMap", named.config_map)
+            text = await self._text(body, "spec.to.record.valueSchema.configMap", named.config_map)
             if isinstance(text, Refusal):
                 return text
             source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
             return record_target(to.record, RecordSchema(SchemaFormat(named.format.value), text, source))
         if to.cluster is not None:
-            other = self._runs.other(body, reset)
+            other = self._runs.other(body, spec)
             if other is None:
                 raise ValueError("a run from another cluster begins once that connection is open")
             return cluster_target(to.cluster, self._runs.connection_of_job(other, Engine.SPARK), other.allow.topics)
@@ -233,63 +234,59 @@ class Beginning:
         if target is not None:
             return target
         if to.config_map is None:
-            raise ValueError(f"{path}.to.{to.kind} names no target")
-        text = await self._text(body, f"{path}.to.configMap", to.config_map)
+            raise ValueError(f"spec.to.{to.kind} names no target")
+        text = await self._text(body, "spec.to.configMap", to.config_map)
         if isinstance(text, Refusal):
             return text
         source = f"ConfigMap {to.config_map.name}, key {to.config_map.key}"
         try:
             return FromFile(parse_offsets(text, spec.only_group), source)
         except BadOffsetsFile as bad:
-            return Refusal(BAD_OFFSETS_FILE, f"{path}.to.configMap: {source}: {bad}")
+            return Refusal(BAD_OFFSETS_FILE, f"spec.to.configMap: {source}: {bad}")
 
-    async def _fleet(
-        self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, undone: Object | None
-    ) -> FleetRequest | Refusal | None:
+    async def _fleet(self, spec: OffsetResetSpec, live: Live, undone: Object | None) -> FleetRequest | Refusal | None:
         if spec.groups is None:
             return None
-        policy = (
-            FailurePolicy(reset.failure_policy.value) if reset.failure_policy is not None else FailurePolicy.ISOLATE
-        )
+        policy = FailurePolicy(spec.failure_policy.value) if spec.failure_policy is not None else FailurePolicy.ISOLATE
         fleet = FleetRequest(spec.groups, policy, live.allow.groups)
-        run_id, path = reset.to.undo, requester_of(body).path
+        run_id = spec.to.undo
         if run_id is None or undone is None:
             return fleet
         try:
-            earlier = await self._runs.ended(undone, run_id)
+            earlier = await self._runs.ended(undone)
             if earlier is None or earlier.fleet is None:
-                return undo_not_found(run_id, path)
+                return undo_not_found(run_id)
             ends = dict(earlier.result.ends) if earlier.result is not None else {}
-            runs = self._runs.runs_beneath(undone, run_id, ends)
+            runs = self._runs.runs_beneath(undone, ends)
             groups = await in_thread(self._parts.patient_executor, undone_groups, earlier, runs)
         except ForgedRun as forged:
-            return Refusal(reasons.FORGED, f"{path}.to.undo: {forged}")
+            return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
         except ForeignRun as foreign:
-            return Refusal(reasons.FOREIGN_RUN, f"{path}.to.undo: {foreign}")
+            return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,
-                f"{path}.to.undo: run {run_id} has left no group's offsets changed, or has not ended",
+                f"spec.to.undo: run {run_id} has left no group's offsets changed, or has not ended",
             )
-        undoes = run_name(name_of(undone), uid_of(undone), run_id)
+        undoes = run_name(run_id, uid_of(undone))
         undoes_uid = run_uid(uid_of(undone), run_id)
         return replace(
             fleet, groups=groups, undoes=undoes, undoes_uid=undoes_uid, ends=tuple((g, ends[g]) for g in groups)
         )
 
-    async def _undone(self, body: Object, spec: OffsetResetPolicySpec, reset: ResetSpec) -> Object | Refusal | None:
+    async def _undone(self, body: Object, spec: OffsetResetSpec) -> Object | Refusal | None:
         """The resource whose run is to be undone; ``None``: this reset undoes none."""
-        run_id, path = reset.to.undo, requester_of(body).path
+        run_id = spec.to.undo
         if run_id is None:
             return None
         earlier = await self._runs.earlier(body, run_id)
         if earlier is None:
-            return undo_not_found(run_id, path)
+            return undo_not_found(run_id)
         asked, _ = read_spec(earlier)
         if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
             return Refusal(
                 UNDO_OF_OTHER_GROUP,
-                f"{path}.to.undo: reset {run_id} was not of {_whose(spec)} through KafkaConnection "
+                f"spec.to.undo: reset {run_id} was not of {_whose(spec)} through KafkaConnection "
                 f"{spec.connection_ref.name}: name the group and the connection that it was of",
             )
         return earlier
@@ -304,7 +301,7 @@ class Beginning:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
         return text
 
-    async def _in_the_way(self, body: Object, spec: OffsetResetPolicySpec, live: Live) -> Refusal | None:
+    async def _in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
         """The resource that resets, or is to reset first, a group that this one wants."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
@@ -333,7 +330,7 @@ class Beginning:
         now = asyncio.get_running_loop().time()
         if self._listing is None or now - self._listing.at_s > _LISTING_S:
             connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
-            asking = await in_thread(self._parts.executor, requesters, self._parts.kube)
+            asking = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
             cluster_ids = {
                 (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
             }
@@ -341,22 +338,18 @@ class Beginning:
         return self._listing
 
 
-def _undone_to_wait_for(body: Object, undone: Object | None) -> Refusal | None:
-    """Why an ``OffsetReset`` that undoes another has to wait; a policy's runs follow one another anyway."""
-    requester = requester_of(body)
-    if undone is None or requester.kind != RESETS:
-        return None
-    known = requester.status(undone).reset
-    if known is not None and has_ended(known.phase):
+def _undone_to_wait_for(undone: Object | None) -> Refusal | None:
+    """Why an ``OffsetReset`` that undoes another has to wait."""
+    if undone is None or is_settled(status_of(undone)):
         return None
     return Refusal(
         reasons.UNDONE_NOT_ENDED,
-        f"{requester.path}.to.undo: OffsetReset {name_of(undone)} has not ended: it waits for that",
+        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: it waits for that",
     )
 
 
 def _suspended(body: Object) -> Refusal | None:
-    if not requester_of(body).is_suspended(body):
+    if not is_suspended(body):
         return None
     return Refusal(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
 
@@ -374,33 +367,33 @@ def _not_ready(name: str, why: str) -> Refusal:
     return Refusal(reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
 
 
-def _not_allowed(spec: OffsetResetPolicySpec, reset: ResetSpec, live: Live, path: str) -> Refusal | None:
+def _not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
     groups = [("spec.group", spec.group)] if spec.group is not None else []
     # What a fleet's patterns match beside what is allowed is left out of its plan.
     groups += [("spec.groups", name) for name in spec.groups or () if not is_pattern(name)]
-    if reset.to.group is not None:
-        groups.append((f"{path}.to.group", reset.to.group))
+    if spec.to.group is not None:
+        groups.append(("spec.to.group", spec.to.group))
     for where, group in groups:
         message = group_not_allowed(live.name, live.allow, where, group)
         if message is not None:
             return Refusal(GROUP_NOT_ALLOWED, message)
-    for selection in selections(spec, reset):
+    for selection in selections(spec):
         message = topic_not_allowed(live.name, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     return None
 
 
-def _not_allowed_over_there(cluster: ClusterTarget, other: Live, path: str) -> Refusal | None:
-    message = group_not_allowed(other.name, other.allow, f"{path}.to.cluster.group", cluster.group)
+def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
+    message = group_not_allowed(other.name, other.allow, "spec.to.cluster.group", cluster.group)
     return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
 
 
-def _same_groups(one: OffsetResetPolicySpec, other: OffsetResetPolicySpec) -> bool:
+def _same_groups(one: OffsetResetSpec, other: OffsetResetSpec) -> bool:
     return one.group == other.group and set(one.groups or ()) == set(other.groups or ())
 
 
-def _whose(spec: OffsetResetPolicySpec) -> str:
+def _whose(spec: OffsetResetSpec) -> str:
     return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
 
 
@@ -410,33 +403,32 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
     its plan waits to be approved, or it waits for the reset that it undoes.
     """
-    requester = requester_of(body)
     spec, _ = read_spec(body)
     if spec is None:
         return None
-    status = requester.status(body)
-    current, wanted = under_way(status), spec.reset
+    status = status_of(body)
+    current = under_way(status)
     cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
     if not cluster_id:
         return None
-    if not status_is_readable(body) and requester.kind == RESETS:
+    if not status_is_readable(body):
         return _claim_of(body, spec, cluster_id, begun=True)
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
-        said = find_condition(status.conditions, RESET)
+        said = find_condition(status.conditions, COMPLETE)
         waits = said is not None and said.reason == reasons.UNDONE_NOT_ENDED
-        leaves = refused or waits or body["metadata"].get("deletionTimestamp") or requester.is_suspended(body)
-        if wanted is None or is_settled(status, wanted) or leaves:
+        leaves = refused or waits or body["metadata"].get("deletionTimestamp") or is_suspended(body)
+        if is_settled(status) or leaves:
             return None
     elif awaits_approval(current):
         return None
     return _claim_of(body, spec, cluster_id, begun=current is not None)
 
 
-def _claim_of(body: Object, spec: OffsetResetPolicySpec, cluster_id: str, *, begun: bool) -> Claim:
+def _claim_of(body: Object, spec: OffsetResetSpec, cluster_id: str, *, begun: bool) -> Claim:
     return Claim(
         uid=uid_of(body),
-        holder=f"{requester_of(body).kind.kind} {label_of(body)}",
+        holder=f"{RESETS.kind} {label_of(body)}",
         created=_created(body),
         cluster_id=cluster_id,
         groups=spec.group_patterns,

@@ -33,6 +33,7 @@ _UNPLANNED: Final = (
     fleet.NO_GROUP_MATCHES,
     fleet.TOO_MANY_GROUPS,
     NEEDS_SPARK,
+    reasons.ALREADY_RAN,
     NO_TOPIC_OVER_THERE,
     refusals.BACKUP_NOT_FOUND,
     refusals.BAD_EXPRESSION,
@@ -42,7 +43,6 @@ _UNPLANNED: Final = (
 
 _UNFINISHED: Final = (
     *APPLY_REASONS,
-    reasons.SUPERSEDED,
     reasons.DELETED,
     reasons.JOB_FAILED,
     fleet.OTHER_GROUP_FAILED,

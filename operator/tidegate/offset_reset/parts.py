@@ -70,8 +70,8 @@ class Memory:
     trouble: str = ""
     forged: str = ""
     """Why what the run under way goes by is forged, where an effect has found that out."""
-    halted: str = ""
-    """The id of the run all of whose work was ended."""
+    halted: bool = False
+    """Whether all work of the run was ended."""
     unhalted: str = ""
     """Why a brief try at that failed."""
     taking_over: asyncio.Future[RunResult] | None = None

@@ -1,4 +1,4 @@
-"""One pass over a resource that asks for resets: see, decide, write the status, act once.
+"""One pass over an ``OffsetReset``: see, decide, write the status, act once.
 
 What is decided about its run is in :mod:`tidegate.reset.runs.decisions`.
 """
@@ -6,7 +6,7 @@ What is decided about its run is in :mod:`tidegate.reset.runs.decisions`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, assert_never
@@ -30,9 +30,10 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
+from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Memories, Memory, Parts
-from tidegate.offset_reset.requesters import read_spec, requester_of, status_is_readable
-from tidegate.offset_reset.runs import Runs
+from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
+from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.offset_reset.supervise import Supervision
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs import actions, reasons
@@ -47,61 +48,49 @@ from tidegate.reset.runs.actions import (
     TakeOver,
 )
 from tidegate.reset.runs.decisions import decide
-from tidegate.reset.runs.request import (
-    run_name,
-)
-from tidegate.reset.runs.seen import Seen, awaits_approval, has_ended, history_of, is_settled, run_id_of, under_way
+from tidegate.reset.runs.seen import Seen, awaits_approval, has_ended, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
-from tidegate.resources.conditions import RESET, find_condition
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
-Beside = Callable[[Object, Seen, Decision], Awaitable[Decision]]
-"""What is looked after beside the reset in a pass, and the decision with what came of it."""
-
-
-async def _nothing(_body: Object, _seen: Seen, decision: Decision) -> Decision:
-    return decision
-
-
 _UNREADABLE_AGAIN_S: Final = 60.0
 
 
 class ResetPasses:
-    """Passes over all resources that ask for resets, of whichever kind: who is in whose way is decided between them."""
+    """Passes over all ``OffsetReset``s: who is in whose way is decided between them."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._memories = Memories()
         self._runs = Runs(parts)
-        self._beginning = Beginning(parts, self._runs)
+        self._once = Once(parts)
+        self._beginning = Beginning(parts, self._runs, self._once)
         self._supervision = Supervision(parts, self._runs, self._memories)
         self._under_way: dict[str, tuple[str, tuple[str, ...]]] = {}
         """By resource, the cluster and the groups of its run."""
         parts.metrics.runs_may_end(RUN_ENDS)
 
-    async def pass_over(self, body: Object, beside: Beside = _nothing) -> Pass:
-        """One pass over the resource, with at most one effect, and what is ``beside`` its reset."""
-        requester = requester_of(body)
+    async def pass_over(self, body: Object) -> Pass:
+        """One pass over the resource, with at most one effect."""
         deleting = body["metadata"].get("deletionTimestamp")
-        if requester.kind == RESETS and not status_is_readable(body) and not deleting:
+        if not status_is_readable(body) and not deleting:
             # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
             await self._tell_unreadable(body)
             return Pass(body, _UNREADABLE_AGAIN_S)
         spec, invalid = read_spec(body)
-        status = requester.status(body)
-        wanted = spec.reset if spec is not None else None
-        self._beginning.want(body, spec, active=run_id_of(status, wanted) is not None)
+        status = status_of(body)
+        self._beginning.want(body, spec, active=not is_settled(status))
         current = under_way(status)
-        begins = wanted is not None and current is None and not is_settled(status, wanted)
+        begins = spec is not None and current is None and not is_settled(status)
         may_go_ahead = current is not None and current.approved_digest is None and reasons.APPROVE in _annotations(body)
         if (begins or may_go_ahead) and not deleting:
             async with self._beginning.admission:
-                return await self._pass(body, await self._see(body, spec, invalid, status), beside)
-        return await self._pass(body, await self._see(body, spec, invalid, status), beside)
+                return await self._pass(body, await self._see(body, spec, invalid, status))
+        return await self._pass(body, await self._see(body, spec, invalid, status))
 
     def is_being_reset(self, live: Live, group: str) -> bool:
         """Whether a run that this process knows of changes the offsets of the group."""
@@ -134,17 +123,17 @@ class ResetPasses:
 
     async def refresh(self, body: Object) -> Object | None:
         """The resource as it is now; ``None`` when it is gone."""
-        kind, namespace, name = requester_of(body).kind, namespace_of(body), name_of(body)
         try:
-            fresh = await in_thread(self._parts.executor, self._parts.kube.get, kind, namespace, name)
+            fresh = await in_thread(
+                self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name_of(body)
+            )
         except NotFound:
             return None
         return fresh if uid_of(fresh) == uid_of(body) else None
 
-    async def _pass(self, body: Object, seen: Seen, beside: Beside) -> Pass:
+    async def _pass(self, body: Object, seen: Seen) -> Pass:
         decision = decide(seen)
         self._note_run(body, seen, decision)
-        decision = await beside(body, seen, decision)
         body = await self._say(body, seen, decision)
         memory = self._memories.of(body)
         try:
@@ -175,13 +164,12 @@ class ResetPasses:
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
-    async def _see(self, body: Object, spec: OffsetResetPolicySpec | None, invalid: str, status: PolicyStatus) -> Seen:
+    async def _see(self, body: Object, spec: OffsetResetSpec | None, invalid: str, status: OffsetResetStatus) -> Seen:
         parts, metadata, annotations = self._parts, body["metadata"], _annotations(body)
         deleting = metadata.get("deletionTimestamp")
-        wanted = spec.reset if spec is not None else None
-        run_id = run_id_of(status, wanted)
         seen = Seen(
             uid=uid_of(body),
+            run_id=name_of(body),
             generation=int(metadata["generation"]),
             spec=spec,
             status=status,
@@ -197,58 +185,51 @@ class ResetPasses:
             trouble=self._memories.of(body).trouble,
             unhalted=self._memories.of(body).unhalted,
         )
-        if run_id is None:
-            return seen
-        if under_way(status) is None and history_of(status, run_id) is not None:
-            return seen  # an id that ran before: its document is not looked at
-        document = run_name(name_of(body), uid_of(body), run_id)
-        memory = self._memories.of(body)
-        try:
-            run = await self._runs.load(body, run_id)
-        except ForgedRun as forged:
-            return replace(seen, run_document=document, forged=str(forged), halted=memory.halted == run_id)
-        except ForeignRun as foreign:
-            return replace(seen, run_document=document, foreign=str(foreign), halted=memory.halted == run_id)
         current = under_way(status)
-        found_out = memory.forged if current is not None else ""
-        seen = replace(seen, run_document=document, run=run, forged=found_out, halted=memory.halted == run_id)
+        if is_settled(status) or (current is None and spec is None):
+            return seen
+        memory = self._memories.of(body)
+        seen = replace(seen, run_document=document_of(body), halted=memory.halted)
+        try:
+            run = await self._runs.load(body)
+        except ForgedRun as forged:
+            return replace(seen, forged=str(forged))
+        except ForeignRun as foreign:
+            return replace(seen, foreign=str(foreign))
+        seen = replace(seen, run=run, forged=memory.forged if current is not None else "")
         if current is not None and run is not None:
             runner = await self._supervision.seen(body, spec, current)
             seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
             if seen.approval is not None and seen.approval == run.digest and current.approved_digest is None:
                 return replace(seen, behind=await self._beginning.ahead_of(body, spec))
             return seen
-        if run is None and spec is not None and wanted is not None and wanted.id == run_id and not deleting:
-            return replace(seen, start=await self._beginning.start(body, spec, wanted, current))
+        if run is None and spec is not None and not deleting:
+            return replace(seen, start=await self._beginning.start(body, spec, current))
         return seen
 
     # --- say ----------------------------------------------------------------------------------------------------------
 
     async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
-        parts, memory, requester = self._parts, self._memories.of(body), requester_of(body)
+        parts, memory = self._parts, self._memories.of(body)
         for happening in decision.happenings:
             await self._tell(body, happening)
-        reset = decision.status.reset
-        parts.metrics.run_is(seen.uid, None if reset is None else reset.phase.value, waiting=decision.waiting)
+        phase = decision.status.phase
+        parts.metrics.run_is(seen.uid, None if phase is None else phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
             if _goes_ahead(seen, decision):
                 self._beginning.begun()
             body = await in_thread(
-                self._parts.executor,
-                parts.kube.replace_status,
-                requester.kind,
-                body,
-                requester.status_json(decision.status),
+                self._parts.executor, parts.kube.replace_status, RESETS, body, decision.status.to_json()
             )
-            parts.metrics.wrote_status(requester.kind.kind)
+            parts.metrics.wrote_status(RESETS.kind)
             self._count_end(memory, seen, decision)
         return body
 
     def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
-        reset = decision.status.reset
-        if reset is None or seen.under_way is None or not has_ended(reset.phase):
+        reset = decision.status
+        if reset.phase is None or seen.under_way is None or not has_ended(reset.phase):
             return
-        plan, said = reset.plan, find_condition(decision.status.conditions, RESET)
+        plan, said = reset.plan, find_condition(reset.conditions, COMPLETE)
         self._parts.metrics.run_finished(
             reset.phase.value,
             said.reason if said is not None else reset.phase.value,
@@ -258,22 +239,23 @@ class ResetPasses:
         )
         memory.launched.clear()
         memory.fenced, memory.dead, memory.died_at, memory.forged = 0, "", None, ""
-        memory.halted, memory.unhalted = "", ""
+        memory.halted, memory.unhalted = False, ""
 
     # --- act ----------------------------------------------------------------------------------------------------------
 
     async def _act(self, body: Object, seen: Seen, decision: Decision) -> Object:
-        parts, action, kind = self._parts, decision.action, requester_of(body).kind
+        parts, action = self._parts, decision.action
         finalizers = [f for f in body["metadata"].get("finalizers") or () if f != reasons.FINALIZER]
         match action:
             case None:
                 pass
             case AddFinalizer():
                 return await in_thread(
-                    self._parts.executor, parts.kube.set_finalizers, kind, body, [*finalizers, reasons.FINALIZER]
+                    self._parts.executor, parts.kube.set_finalizers, RESETS, body, [*finalizers, reasons.FINALIZER]
                 )
             case RemoveFinalizer():
-                body = await in_thread(self._parts.executor, parts.kube.set_finalizers, kind, body, finalizers)
+                await self._once.note_end(body, decision.status, seen.now)
+                body = await in_thread(self._parts.executor, parts.kube.set_finalizers, RESETS, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The resource goes with its run in mid-flight: nobody will see how that ends.
                     parts.metrics.run_finished(
@@ -281,13 +263,14 @@ class ResetPasses:
                     )
                 return body
             case CreateRun(request):
-                binding = self._runs.binding(body, request.run_id)
-                store = self._runs.open_store(body, request.run_id, binding, owner_reference(body))
+                if not await self._once.begins(body, decision.status):
+                    return body  # the next pass sees why
+                store = self._runs.open_store(body, self._runs.binding(body), owner_reference(body))
                 await in_thread(self._parts.executor, store.create, request)
             case actions.Launch(name):
                 await self._supervision.start(body, seen, decision, name)
             case Approve():
-                await in_thread(self._parts.executor, self._runs.store(body, seen).approve)
+                await in_thread(self._parts.executor, self._runs.store(body).approve)
             case Fence(number):
                 await self._supervision.fence(body, seen, number)
             case Halt(briefly=True):

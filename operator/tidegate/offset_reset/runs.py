@@ -23,7 +23,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset import backups
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.requesters import requester_of
+from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.model import (
@@ -39,12 +39,17 @@ from tidegate.reset.runs.request import (
     run_name,
     run_uid,
 )
-from tidegate.reset.runs.seen import Seen, history_of, run_id_of, under_way
+from tidegate.reset.runs.seen import Seen, is_settled, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import Engine, ResetSpec, ResetStatus
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget
 from tidegate.threads import in_thread
+
+
+def document_of(body: Object) -> str:
+    """The name of its run's ConfigMap."""
+    return run_name(name_of(body), uid_of(body))
 
 
 class Runs:
@@ -60,11 +65,11 @@ class Runs:
             raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
         return live
 
-    def other(self, body: Object, reset: ResetSpec | None) -> Live | None:
+    def other(self, body: Object, spec: OffsetResetSpec | None) -> Live | None:
         """The connection to the cluster that ``to.cluster`` names, where it is open."""
-        if reset is None or reset.to.cluster is None:
+        if spec is None or spec.to.cluster is None:
             return None
-        return self._parts.live.get(namespace_of(body), reset.to.cluster.connection_ref.name)
+        return self._parts.live.get(namespace_of(body), spec.to.cluster.connection_ref.name)
 
     def connection_of_job(self, live: Live, engine: Engine) -> Connection:
         in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
@@ -73,65 +78,57 @@ class Runs:
     def _mounts(self) -> JobPlaces:
         return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.backups)
 
-    def store(self, body: Object, seen: Seen) -> RunStore:
-        run_id = run_id_of(seen.status, seen.wanted)
-        if run_id is None:
-            raise ValueError("there is no run to act on")
-        return self.open_store(body, run_id, self.binding(body, run_id))
+    def store(self, body: Object) -> RunStore:
+        return self.open_store(body, self.binding(body))
 
-    def open_store(self, body: Object, run_id: str, binding: Check, owner: Mapping[str, Any] | None = None) -> RunStore:
-        document = run_name(name_of(body), uid_of(body), run_id)
-        store = self._parts.open_store(namespace_of(body), document, owner)
-        return ConfinedRunStore(store, self.confines(body, run_id), binding)
+    def open_store(self, body: Object, binding: Check, owner: Mapping[str, Any] | None = None) -> RunStore:
+        store = self._parts.open_store(namespace_of(body), document_of(body), owner)
+        return ConfinedRunStore(store, self.confines(body), binding)
 
-    def binding(self, body: Object, run_id: str) -> OperatorBinding:
-        """By the status as it was written last; to no document at all where that knows of no such run under way."""
-        current = under_way(requester_of(body).status(body))
-        if current is None or current.id != run_id:
+    def binding(self, body: Object) -> OperatorBinding:
+        """By the status as it was written last; to no document at all where that knows of no run under way."""
+        current = under_way(status_of(body))
+        if current is None:
             return OperatorBinding("")
         return OperatorBinding(current.digest or "", current.approved_digest or "")
 
-    async def load(self, body: Object, run_id: str) -> Run | None:
+    async def load(self, body: Object) -> Run | None:
         """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
-        store = self.open_store(body, run_id, self.binding(body, run_id))
+        store = self.store(body)
         try:
             return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
 
     async def earlier(self, body: Object, run_id: str) -> Object | None:
-        """The resource that asked for an earlier run, as this one names it: a policy itself, or another
-        ``OffsetReset`` of the namespace; ``None`` where there is no such resource."""
-        kind = requester_of(body).kind
-        if kind != RESETS:
-            return body
+        """Another ``OffsetReset`` of the namespace; ``None`` where there is no such resource."""
         try:
-            return await in_thread(self._parts.executor, self._parts.kube.get, kind, namespace_of(body), run_id)
+            return await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), run_id)
         except NotFound:
             return None
 
-    async def ended(self, earlier: Object, run_id: str) -> Run | None:
+    async def ended(self, earlier: Object) -> Run | None:
         """An earlier run, as it ended; ``None`` where the status of its resource has no digest of it.
 
         Raises ``ForeignRun`` and ``ForgedRun``.
         """
-        kept = history_of(requester_of(earlier).status(earlier), run_id)
-        if kept is None or kept.digest is None:
+        status = status_of(earlier)
+        if not is_settled(status) or status.result_digest is None:
             return None
-        store = self.open_store(earlier, run_id, EndBinding(kept.digest))
+        store = self.open_store(earlier, EndBinding(status.result_digest))
         try:
             return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
 
-    def confines(self, body: Object, run_id: str) -> Confines:
+    def confines(self, body: Object) -> Confines:
         """By the spec as it is written, also where it can't be read as a whole."""
-        spec = requester_of(body).written(body)
+        spec = body.get("spec") or {}
         live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
-        to = ((spec.get("reset") or {}).get("to") or {}).get("cluster") or {}
+        to = (spec.get("to") or {}).get("cluster") or {}
         other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
         return Confines(
-            run_uid=run_uid(uid_of(body), run_id),
+            run_uid=run_uid(uid_of(body), name_of(body)),
             group_id=str(spec.get("group", "")),
             patterns=tuple(map(str, spec["groups"])) if spec.get("groups") else None,
             connection=live.connection if live is not None else None,
@@ -139,35 +136,34 @@ class Runs:
             topics=live.allow.topics if live is not None else None,
             other=other.connection if other is not None else None,
             other_groups=other.allow.groups if other is not None else None,
-            hides_values=_hides_values(spec.get("reset") or {}, run_id),
+            hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
         )
 
     def is_connected(self, body: Object, run: Run) -> bool:
         """Whether the connections that a job of this run acts through are open; another cluster is read for the plan
         only."""
-        confines = self.confines(body, run.request.run_id)
+        confines = self.confines(body)
         reads_other = isinstance(run.request.target, FromCluster) and run.plan is None
         return confines.connection is not None and not (reads_other and confines.other is None)
 
     async def backup(self, body: Object, backup: BackupTarget, live: Live) -> backups.Found | Refusal:
         """Where the backup is that ``to.backup`` means."""
-        path = f"{requester_of(body).path}.to.backup"
         kube, namespace = self._parts.kube, namespace_of(body)
-        return await in_thread(self._parts.executor, backups.find, kube, namespace, backup, path, live, self._mounts())
+        return await in_thread(self._parts.executor, backups.find, kube, namespace, backup, live, self._mounts())
 
     def launch(
         self,
         body: Object,
-        spec: OffsetResetPolicySpec | None,
-        reset: ResetStatus,
+        spec: OffsetResetSpec | None,
+        current: OffsetResetStatus,
         name: str,
         backup: backups.Found | None = None,
     ) -> ConfinedLaunch:
         """``backup``: what its job reads to make the plan, where the target is one."""
         document = name.removesuffix(f"-{launch_number(name)}")
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
-        in_pods = self._parts.mounts_secrets and reset.engine is Engine.SPARK
-        used = [live, self.other(body, spec.reset if spec is not None else None)] if in_pods else []
+        in_pods = self._parts.mounts_secrets and current.engine is Engine.SPARK
+        used = [live, self.other(body, spec)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
         storage = backup.storage if backup is not None else None
         return ConfinedLaunch(
@@ -177,12 +173,12 @@ class Runs:
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=merged_secrets([*secrets, *([secrets_of(storage)] if in_pods else ())]),
-            confines=self.confines(body, reset.id),
-            reads_records=_reads_records(spec, reset),
+            confines=self.confines(body),
+            reads_records=spec is not None and spec.to.kind.reads_records,
             claims=claims_of(storage, written=False) if in_pods else {},
             environment={
                 **(environment(backup.target.storage) if backup is not None else {}),
-                **Binding(reset.digest or "", reset.approved_digest or "").environment(),
+                **Binding(current.digest or "", current.approved_digest or "").environment(),
             },
         )
 
@@ -193,7 +189,7 @@ class Runs:
         owner = owner_reference(body)
         return fleet_job.parts_of(
             seen.run_document,
-            self.confines(body, seen.run.request.run_id),
+            self.confines(body),
             seen.run.request.fleet.undoes,
             lambda document: self._parts.open_store(namespace_of(body), document, owner),
             live.kafka,
@@ -203,13 +199,13 @@ class Runs:
             ),
         )
 
-    def runs_beneath(self, body: Object, run_id: str, ends: Mapping[str, str]) -> Callable[[str], Run | None]:
+    def runs_beneath(self, body: Object, ends: Mapping[str, str]) -> Callable[[str], Run | None]:
         """``ends``: by group, the digest of how its run ended."""
-        confines = self.confines(body, run_id)
+        confines = self.confines(body)
 
         def load(group_id: str) -> Run | None:
             uid = group_run_uid(confines.run_uid, group_id)
-            document = group_document(run_name(name_of(body), uid_of(body), run_id), uid)
+            document = group_document(document_of(body), uid)
             store = self._parts.open_store(namespace_of(body), document, None)
             try:
                 return ConfinedRunStore(
@@ -219,13 +215,3 @@ class Runs:
                 return None
 
         return load
-
-
-def _reads_records(spec: OffsetResetPolicySpec | None, current: ResetStatus) -> bool:
-    wanted = spec.reset if spec is not None else None
-    return wanted is not None and wanted.id == current.id and wanted.to.kind.reads_records
-
-
-def _hides_values(reset: Mapping[str, Any], run_id: str) -> bool:
-    """What an earlier run was asked to show, this spec does not tell."""
-    return reset.get("id") == run_id and (reset.get("evidence") or {}).get("showValues") is not True

@@ -14,14 +14,11 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     Object,
     label_of,
-    name_of,
     namespace_of,
-    uid_of,
 )
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.parts import Memories, Parts
-from tidegate.offset_reset.requesters import requester_of
-from tidegate.offset_reset.runs import Runs
+from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.reset.model import (
     FromBackup,
     FromCluster,
@@ -32,11 +29,10 @@ from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.fleet import group_run_uid
 from tidegate.reset.runs.request import (
     Refusal,
-    run_name,
 )
-from tidegate.reset.runs.seen import RunnerSeen, Seen, run_id_of
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import Engine, ResetStatus
+from tidegate.reset.runs.seen import RunnerSeen, Seen
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import Engine
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -56,7 +52,7 @@ class Supervision:
         self._memories = memories
         self._runs = runs
 
-    async def seen(self, body: Object, spec: OffsetResetPolicySpec | None, current: ResetStatus) -> RunnerSeen | None:
+    async def seen(self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus) -> RunnerSeen | None:
         memory = self._memories.of(body)
         engine = current.engine
         runner = self._parts.runners.get(engine) if engine is not None else None
@@ -77,8 +73,8 @@ class Supervision:
         )
 
     async def start(self, body: Object, seen: Seen, decision: Decision, name: str) -> None:
-        reset = decision.status.reset
-        if reset is None or reset.engine is None or reset.digest is None:
+        reset = decision.status
+        if reset.engine is None or reset.digest is None:
             raise ValueError("a job is started for a run that has an engine and a digest")
         backup = None
         if reset.engine is Engine.SPARK and seen.run is not None:
@@ -87,13 +83,13 @@ class Supervision:
         await in_thread(self._parts.executor, self._parts.runners[reset.engine].start, launch)
         memory = self._memories.of(body)
         memory.launched.add(name)
-        memory.halted = ""
+        memory.halted = False
         self._parts.metrics.job_launched(reset.engine.value)
         _log.info("%s: started job %s", label_of(body), name)
 
     async def fence(self, body: Object, seen: Seen, number: int) -> None:
         live = self._runs.connection(body, seen)
-        store = self._runs.store(body, seen)
+        store = self._runs.store(body)
         fleet = self._runs.fleet_parts(body, seen, live)
         if fleet is None:
             await in_thread(self._parts.patient_executor, job.fence, store, live.kafka, self._parts.clock)
@@ -138,7 +134,7 @@ class Supervision:
                     await in_thread(self._parts.patient_executor, runner.stop, launch)
             except (TimeoutError, RunnerFailure) as error:
                 unstopped = error  # consumers need not wait for that, too
-        confines, live = self._runs.confines(body, current.id), self._runs.connection(body, seen)
+        confines, live = self._runs.confines(body), self._runs.connection(body, seen)
 
         def halt() -> None:
             uid = confines.run_uid
@@ -151,7 +147,7 @@ class Supervision:
         async with asyncio.timeout(limit_s):
             await in_thread(self._parts.patient_executor, halt)
         if unstopped is None or limit_s is not None:
-            self._memories.of(body).halted = current.id
+            self._memories.of(body).halted = True
             _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
         return unstopped
 
@@ -177,7 +173,7 @@ class Supervision:
             except (TimeoutError, RunnerFailure) as error:
                 # Not needed for safety: from here on its writes are refused, by the store and by Kafka.
                 _log.warning("%s: %s; it is fenced", label_of(body), error)
-        store, fleet = self._runs.store(body, seen), self._runs.fleet_parts(body, seen, live)
+        store, fleet = self._runs.store(body), self._runs.fleet_parts(body, seen, live)
         if fleet is not None:
             return fleet_job.settle(store, fleet, reason=reason, message=message)
         return job.settle(store, live.kafka, self._parts.clock, reason=reason, message=message)
@@ -185,18 +181,18 @@ class Supervision:
     async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> Found | None:
         """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files. So that is
         read as it is, and not within its confines. Returns the backup that the job is to read, if it is."""
-        document = run_name(name_of(body), uid_of(body), run_id_of(seen.status, seen.wanted) or "")
+        document = document_of(body)
         store = self._parts.open_store(namespace_of(body), document, None)
         request = (await in_thread(self._parts.executor, store.load)).request
         used = [(self._runs.connection(body, seen), request.connection)]
         if isinstance(request.target, FromCluster) and not planned:
-            other = self._runs.other(body, seen.wanted)
+            other = self._runs.other(body, seen.spec)
             if other is None:
-                raise RunnerFailure(f"the KafkaConnection of {requester_of(body).path}.to.cluster is not open")
+                raise RunnerFailure("the KafkaConnection of spec.to.cluster is not open")
             used.append((other, request.target.connection))
         backup: Found | None = None
         if isinstance(request.target, FromBackup) and not planned:
-            wanted = seen.wanted.to.backup if seen.wanted is not None else None
+            wanted = seen.spec.to.backup if seen.spec is not None else None
             live = self._runs.connection(body, seen)
             found = await self._runs.backup(body, wanted, live) if wanted is not None else None
             if isinstance(found, Refusal):
@@ -204,13 +200,13 @@ class Supervision:
             backup = found
             if backup is None or request.target != backup.target:
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} reads another backup than "
-                    f"{requester_of(body).path}.to.backup says: ask for another reset to run it anew"
+                    f"the run's ConfigMap {seen.run_document} reads another backup than spec.to.backup says: create "
+                    "another OffsetReset to run it anew"
                 )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
                 raise RunnerFailure(
                     f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} "
-                    "does: its job is started when they agree again; ask for another reset to run it anew"
+                    "does: its job is started when they agree again; create another OffsetReset to run it anew"
                 )
         return backup

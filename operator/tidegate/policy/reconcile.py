@@ -1,83 +1,138 @@
-"""One pass over an ``OffsetResetPolicy``: its features beside its reset."""
+"""One pass over an ``OffsetResetPolicy``: the reset that it asks for, and its features."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
-from tidegate.kube.ports import KubeFailure, Object, label_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    POLICIES,
+    EventType,
+    KubeEvent,
+    KubeFailure,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.offset_reset.passes import ResetPasses
+from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, PolicyView
-from tidegate.reset.runs.actions import Decision
-from tidegate.reset.runs.seen import Seen, under_way
-from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.policy.parts import Parts
+from tidegate.policy.requesting import Requesting
+from tidegate.reset.runs.reasons import FINALIZER, INVALID_SPEC
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
 _KEEP_AGAIN_S: Final = 2.0
+_REST_S: Final = 60.0
 
 
 class PolicyReconciler:
     """Implements ``tidegate.kube.loop.Reconciler``."""
 
-    def __init__(self, passes: ResetPasses, live: LiveConnections, features: Sequence[Feature]) -> None:
-        self._passes = passes
-        self._live = live
+    def __init__(self, parts: Parts, resets: ResetPasses, features: Sequence[Feature]) -> None:
+        self._parts = parts
+        self._resets = resets
+        self._requesting = Requesting(parts)
         self._features = features
         self._troubles: dict[str, str] = {}
         """By policy, why a feature failed last."""
+        self._told: dict[str, set[str]] = {}
+        """By policy, the keys of the Events that this process has recorded."""
 
     async def reconcile(self, body: Object) -> Pass:
-        return await self._passes.pass_over(body, self._kept)
+        metadata, kube = body["metadata"], self._parts.kube
+        finalizers = metadata.get("finalizers") or ()
+        if FINALIZER in finalizers:
+            # An earlier version ran resets in policies themselves. OffsetResets have finalizers of their own.
+            others = [name for name in finalizers if name != FINALIZER]
+            return Pass(await in_thread(self._parts.executor, kube.set_finalizers, POLICIES, body, others), 0)
+        if metadata.get("deletionTimestamp"):
+            return Pass(body, _REST_S)
+        before = read_status(PolicyStatus, body)
+        generation = int(metadata["generation"])
+        draft = Draft(before, generation, self._parts.clock.now())
+        draft.begin()
+        try:
+            spec = parse_spec(OffsetResetPolicySpec, body)
+            await self._requesting.ask(body, spec, draft)
+        except InvalidResource as invalid:
+            draft.stuck(INVALID_SPEC, str(invalid))
+            draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{generation}/{INVALID_SPEC}")
+        else:
+            await self._keep(body, spec, draft)
+        for happening in draft.happenings:
+            await self._tell(body, happening)
+        if draft.status != before:
+            body = await in_thread(self._parts.executor, kube.replace_status, POLICIES, body, draft.status.to_json())
+            self._parts.metrics.wrote_status(POLICIES.kind)
+        return Pass(body, draft.again_after_s)
 
     async def forget(self, body: Object) -> None:
         for feature in self._features:
             await feature.forget(uid_of(body))
         self._troubles.pop(uid_of(body), None)
-        self._passes.forget(body)
+        self._told.pop(uid_of(body), None)
 
     async def refresh(self, body: Object) -> Object | None:
-        return await self._passes.refresh(body)
+        """The policy as it is now; ``None`` when it is gone."""
+        try:
+            fresh = await in_thread(
+                self._parts.executor, self._parts.kube.get, POLICIES, namespace_of(body), name_of(body)
+            )
+        except NotFound:
+            return None
+        return fresh if uid_of(fresh) == uid_of(body) else None
 
-    def _is_resetting(self, decision: Decision, live: Live, spec: OffsetResetPolicySpec) -> bool:
-        """By itself, or by another resource that asks for resets of its group."""
-        return under_way(decision.status) is not None or self._passes.is_being_reset(live, spec.only_group)
+    async def _tell(self, body: Object, happening: KubeEvent) -> None:
+        told = self._told.setdefault(uid_of(body), set())
+        if happening.key not in told:
+            await in_thread(self._parts.executor, self._parts.kube.record, body, happening)
+            told.add(happening.key)
 
-    async def _kept(self, body: Object, seen: Seen, decision: Decision) -> Decision:
-        """The decision, with what the features did beside it. One that fails does not hold up the reset."""
-        spec = seen.spec
-        live = self._live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
-        if spec is None or seen.deleting_since is not None or spec.groups is not None:
-            return decision
+    def _is_resetting(self, draft: Draft, live: Live, spec: OffsetResetPolicySpec) -> bool:
+        """By its own OffsetReset, or by another one of its group."""
+        own = draft.status.reset
+        begun = own is not None and own.started_at is not None and not has_ended(own.phase) and own.phase is not None
+        return begun or self._resets.is_being_reset(live, spec.only_group)
+
+    async def _keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
+        """Ask each feature. One that fails does not hold up the others."""
+        if spec.groups is not None:
+            return
+        uid, live = uid_of(body), self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         if live is None:
             for feature in self._features:
-                await feature.disconnected(seen.uid)
+                await feature.disconnected(uid)
         if live is None or live.trouble is not None:
-            again_after_s = _KEEP_AGAIN_S if spec.keeps_something else decision.again_after_s
-            return replace(decision, again_after_s=min(decision.again_after_s, again_after_s))
+            if spec.keeps_something:
+                draft.look_in(_KEEP_AGAIN_S)
+            return
         for feature in self._features:
-            policy = PolicyView(
-                body, spec, decision.status, live, seen.now, resetting=self._is_resetting(decision, live, spec)
+            view = PolicyView(
+                body, spec, draft.status, live, draft.now, resetting=self._is_resetting(draft, live, spec)
             )
             try:
-                kept = await feature.reconcile(policy)
+                kept = await feature.reconcile(view)
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
-                if str(failure) != self._troubles.get(seen.uid):
-                    self._troubles[seen.uid] = str(failure)
+                if str(failure) != self._troubles.get(uid):
+                    self._troubles[uid] = str(failure)
                     _log.warning("%s: %s; again soon", label_of(body), failure)
-                decision = replace(decision, again_after_s=min(decision.again_after_s, _KEEP_AGAIN_S))
+                draft.look_in(_KEEP_AGAIN_S)
             else:
-                self._troubles.pop(seen.uid, None)
-                decision = replace(
-                    decision,
-                    status=kept.status,
-                    happenings=(*decision.happenings, *kept.happenings),
-                    again_after_s=min(decision.again_after_s, kept.again_after_s),
-                )
-        return decision
+                self._troubles.pop(uid, None)
+                draft.status = kept.status
+                draft.happenings.extend(kept.happenings)
+                draft.look_in(kept.again_after_s)

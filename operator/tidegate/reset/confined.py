@@ -1,6 +1,6 @@
 """What a stored run may be about. Pure.
 
-A run's document is a ConfigMap in its policy's namespace: whoever may write ConfigMaps there can write one, and an
+A run's document is a ConfigMap in its resource's namespace: whoever may write ConfigMaps there can write one, and an
 operator that believed it would lend its own rights, and its files, to whoever cannot make a policy or a connection. So
 what decides whom a run touches is taken from the policy and its connection, each time the document is read.
 """
@@ -21,11 +21,11 @@ from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunStore
 
 @dataclass(frozen=True, slots=True)
 class Confines:
-    """Of one run of one policy. ``connection``: as the operator itself connects; ``groups`` and ``topics``: what
-    ``spec.allow`` allows. ``None`` where the policy's KafkaConnection is not open: then nothing is done with Kafka.
+    """Of the run of one OffsetReset. ``connection``: as the operator itself connects; ``groups`` and ``topics``: what
+    ``spec.allow`` allows. ``None`` where its KafkaConnection is not open: then nothing is done with Kafka.
 
     ``other`` and ``other_groups``: likewise of the connection to another cluster, where its target has one.
-    ``hides_values``: the policy asks for this very run, and not for records' contents.
+    ``hides_values``: the OffsetReset asks for this very run, and not for records' contents.
     """
 
     run_uid: str

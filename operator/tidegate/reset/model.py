@@ -478,7 +478,7 @@ class RunRequest:
 
 
 class Phase(StrEnum):
-    """``status.reset.phase``."""
+    """``status.phase`` of an OffsetReset."""
 
     PENDING = "Pending"
     PLANNING = "Planning"

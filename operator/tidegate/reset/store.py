@@ -23,7 +23,7 @@ class RunNotFound(Exception):
 
 
 class ForeignRun(Exception):
-    """The document says what its policy's run cannot say: somebody else has written it. Nothing of it is obeyed."""
+    """The document says what its own run cannot say: somebody else has written it. Nothing of it is obeyed."""
 
 
 class ForgedRun(Exception):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.resources import offset_reset, policy
 from tidegate.resources.base import SpecModel, StatusModel
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
-from tidegate.resources.offset_reset import WHOLE_OBJECT, OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import POLICY_AS_A_WHOLE, OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.rules import Rule
 
 
@@ -89,8 +90,8 @@ KINDS: Final = (
         "offsetresetpolicies",
         "orp",
         "OffsetResetPolicy defines how one consumer group's offsets are managed: what happens on new partitions, "
-        "which consumers get the settings, whether committed offsets are kept from expiring, and the reset to run "
-        "now, if there is one.",
+        "which consumers get the settings, whether committed offsets are kept from expiring, and the reset to run, "
+        "if there is one, for which the operator creates an OffsetReset.",
         OffsetResetPolicySpec,
         PolicyStatus,
         (
@@ -100,23 +101,26 @@ KINDS: Final = (
                 "The group whose offsets are managed, or the patterns of a fleet.",
                 ".spec['group','groups']",
             ),
-            Column("Reset", "string", "The id of the newest run.", ".status.reset.id"),
-            Column("Phase", "string", "The phase of the newest run.", ".status.reset.phase"),
+            Column("Reset", "string", "The id of the reset that is asked for.", ".status.reset.id"),
+            Column("Phase", "string", "The phase of that reset.", ".status.reset.phase"),
             Column(
                 "Replayed",
                 "integer",
-                "How many records the group reads again because of the newest run.",
-                ".status.reset.plan.recordsReplayed",
+                "How many records the group reads again because of that reset.",
+                ".status.reset.recordsReplayed",
             ),
             Column(
                 "Skipped",
                 "integer",
-                "How many records the group skips because of the newest run.",
-                ".status.reset.plan.recordsSkipped",
+                "How many records the group skips because of that reset.",
+                ".status.reset.recordsSkipped",
+            ),
+            Column(
+                "OffsetReset", "string", "The OffsetReset that was created for it.", ".status.reset.name", wide=True
             ),
             Column("Ready", "string", "Whether the state that the resource asks for is reached.", _READY),
         ),
-        POLICY_AS_A_WHOLE,
+        policy.WHOLE_OBJECT,
     ),
     Kind(
         "OffsetReset",
@@ -153,7 +157,7 @@ KINDS: Final = (
                 wide=True,
             ),
         ),
-        WHOLE_OBJECT,
+        offset_reset.WHOLE_OBJECT,
     ),
     Kind(
         "OffsetBackup",

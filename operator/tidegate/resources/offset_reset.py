@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pydantic import StrictBool
 
-from tidegate.resources.base import ConnectionRef, InvalidResource, Problem, SpecModel, StatusModel
+from tidegate.resources.base import ConnectionRef, InvalidResource, Problem, SpecModel, StatusModel, parse_spec
 from tidegate.resources.conditions import Conditions
-from tidegate.resources.fields import Duration, GroupId, GroupPatterns, TopicPatterns
-from tidegate.resources.policy import OF_ONE_GROUP, OffsetResetPolicySpec
-from tidegate.resources.reset import ResetOptions, ResetPhase, ResetSpec, RunStatus
+from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
+from tidegate.resources.reset import OF_ONE_GROUP, ResetOptions, ResetPhase, RunStatus
 from tidegate.resources.rules import Rule, cel_matches, not_new, rule
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.targets import LONGEST_RUN_ID, RUN_ID, SNAPSHOT_IS_GONE
@@ -49,9 +49,6 @@ class OffsetResetSpec(ResetOptions, _Groups):
     """Whether the reset is kept from beginning, and an approved plan from being applied. A reset that changes offsets
     already is not stopped by it: delete the resource to roll it back."""
 
-    ttl_after_finished: Duration | None = None
-    """How long the resource is kept after its end. Without this field, until somebody deletes it. An undo needs it."""
-
     @rule(
         "has(self.group) != has(self.groups)",
         "must have exactly one of group, for one group, and groups, for a fleet: keep one",
@@ -82,23 +79,30 @@ class OffsetResetSpec(ResetOptions, _Groups):
     def _fleet_has_a_target_for_all(self) -> bool:
         return self.groups is None or (self.to.kind not in OF_ONE_GROUP and self.evidence is None)
 
-    def as_policy(self, name: str) -> OffsetResetPolicySpec:
-        """What is asked for, as a policy would ask for it under the id ``name``.
+    @property
+    def only_group(self) -> str:
+        """``group``. Raises ``ValueError`` for a fleet."""
+        if self.group is None:
+            raise ValueError("a fleet has no group of its own")
+        return self.group
 
-        Raises :class:`InvalidResource` for a name that is no id of a run, and for one that the reset itself undoes.
-        """
-        if len(name) > LONGEST_RUN_ID or re.fullmatch(RUN_ID, name) is None:
-            raise InvalidResource((Problem("metadata.name", _NAME_MESSAGE),))
-        if self.to.undo == name:
-            raise InvalidResource((Problem("spec.to.undo", _OTHER_MESSAGE),))
-        return OffsetResetPolicySpec(
-            connection_ref=self.connection_ref,
-            group=self.group,
-            groups=self.groups,
-            topics=self.topics,
-            spark=self.spark,
-            reset=ResetSpec(id=name, **{member: getattr(self, member) for member in ResetOptions.model_fields}),
-        )
+    @property
+    def group_patterns(self) -> tuple[str, ...]:
+        """The groups that it is about: the name of one, or a fleet's patterns."""
+        return self.groups if self.groups is not None else (self.only_group,)
+
+
+def parse_offset_reset(body: Mapping[str, Any]) -> OffsetResetSpec:
+    """The spec of an ``OffsetReset``.
+
+    Raises :class:`InvalidResource`, also for a name that is no id of a run, and for one that the reset itself undoes.
+    """
+    spec, name = parse_spec(OffsetResetSpec, body), str(body["metadata"]["name"])
+    if len(name) > LONGEST_RUN_ID or re.fullmatch(RUN_ID, name) is None:
+        raise InvalidResource((Problem("metadata.name", _NAME_MESSAGE),))
+    if spec.to.undo == name:
+        raise InvalidResource((Problem("spec.to.undo", _OTHER_MESSAGE),))
+    return spec
 
 
 class _Phase(StatusModel):

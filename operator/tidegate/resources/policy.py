@@ -1,4 +1,5 @@
-"""``OffsetResetPolicy``: how a group's offsets are kept, and the reset to run now, of one group or of a fleet."""
+"""``OffsetResetPolicy``: how a group's offsets are kept, and a template of the reset to run, of one group or of a
+fleet."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from tidegate.resources.features import (
     RetentionStatus,
 )
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
-from tidegate.resources.reset import ResetSpec, ResetStatus, RunHistory
-from tidegate.resources.rules import Transition, gone, immutable, not_new, rule
+from tidegate.resources.reset import OF_ONE_GROUP, EarlierReset, RequestedReset, ResetSpec
+from tidegate.resources.rules import Rule, Transition, gone, immutable, not_new, rule
 from tidegate.resources.spark import SparkSpec
-from tidegate.resources.targets import SNAPSHOT_IS_GONE, TargetKind
+from tidegate.resources.targets import LONGEST_RUN_ID, SNAPSHOT_IS_GONE
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     "self.id != oldSelf.id || self == oldSelf",
@@ -33,8 +34,6 @@ _SNAPSHOTS_ARE_GONE: Final = (
     "is no longer part of a policy: make an OffsetBackup with this connectionRef, schedule, groups and keep, with to "
     "as its storage, and remove this field"
 )
-
-OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.BACKUP)
 
 
 class OffsetResetPolicySpec(SpecModel):
@@ -75,8 +74,9 @@ class OffsetResetPolicySpec(SpecModel):
     """Not used any more, and refused: create an OffsetBackup instead."""
 
     reset: Annotated[ResetSpec | None, _IMMUTABLE_UNDER_ONE_ID] = None
-    """The reset to run, once for each id. A new id runs again; under one id nothing else of it can be changed, and
-    removing it does not undo a finished run."""
+    """The reset to run, once for each id: the operator creates an OffsetReset for it, named after the policy and the
+    id. A new id runs again; under one id nothing else of it can be changed. Where another id is asked for, or none, an
+    OffsetReset of this policy that has not ended is deleted, which rolls it back; one that has ended stays."""
 
     spark: SparkSpec | None = None
     """How Spark applications of this policy run. Absent fields have the chart's defaults."""
@@ -150,22 +150,47 @@ class OffsetResetPolicySpec(SpecModel):
         return reset.to.kind not in OF_ONE_GROUP and reset.evidence is None
 
 
-POLICY_AS_A_WHOLE: Final = (
+_NAMES_TOO_LONG: Final = (
+    f"the OffsetReset would be named after the policy and this id, as <policy>-<id>, which may have at most "
+    f"{LONGEST_RUN_ID} characters: shorten one of the two"
+)
+_NAME_UNFIT: Final = (
+    "the OffsetReset would be named after the policy, whose name may have lower-case letters, digits and '-' only for "
+    "that: ask for the reset in a policy of another name, or create an OffsetReset"
+)
+
+
+def reset_name_problem(policy: str, reset_id: str) -> str | None:
+    """What is wrong with ``<policy>-<id>`` as the name of an OffsetReset, if anything is."""
+    if "." in policy:
+        return _NAME_UNFIT
+    return _NAMES_TOO_LONG if len(policy) + 1 + len(reset_id) > LONGEST_RUN_ID else None
+
+
+WHOLE_OBJECT: Final = (
+    Rule("!has(self.spec.reset) || !self.metadata.name.contains('.')", f"spec.reset.id: {_NAME_UNFIT}"),
+    Rule(
+        f"!has(self.spec.reset) || self.metadata.name.size() + 1 + self.spec.reset.id.size() <= {LONGEST_RUN_ID}",
+        f"spec.reset.id: {_NAMES_TOO_LONG}",
+    ),
     *not_new("has(self.spec.snapshots)", f"spec.snapshots {_SNAPSHOTS_ARE_GONE}"),
     *not_new("has(self.spec.reset) && has(self.spec.reset.to.snapshot)", f"spec.reset.to.snapshot {SNAPSHOT_IS_GONE}"),
 )
+"""Rules about the name and the spec together."""
+
 
 MAX_HISTORY: Final = 10
 
 
 class PolicyStatus(StatusModel):
-    """The state of the group's offsets, and of the newest run."""
+    """The state of the group's offsets, and of the reset that is asked for."""
 
-    reset: ResetStatus | None = None
-    """The newest run."""
+    reset: RequestedReset | None = None
+    """The reset that the policy asks for, or asked for last."""
 
-    history: Annotated[tuple[RunHistory, ...], Field(max_length=MAX_HISTORY)] = ()
-    """The last finished runs, the newest first."""
+    history: Annotated[tuple[EarlierReset, ...], Field(max_length=MAX_HISTORY)] = ()
+    """Resets that were run by an earlier version of Tidegate, which do not run again. Nothing is added here: the
+    policy's resets are OffsetResets."""
 
     discovery: DiscoveryStatus | None = None
     """What the discovery of new partitions has found."""
@@ -178,5 +203,5 @@ class PolicyStatus(StatusModel):
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
-    they are true. Reset describes the newest run, Retained the group's committed offsets, Injected the consumers'
-    settings."""
+    they are true. Reset says how the reset of status.reset stands: one that has failed leaves the policy Ready.
+    Retained describes the group's committed offsets, Injected the consumers' settings."""

@@ -12,7 +12,7 @@ from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, cel_is_duration
 from tidegate.resources.rules import rule
-from tidegate.resources.targets import ResetTo, RunId
+from tidegate.resources.targets import ResetTo, RunId, TargetKind
 
 
 class Approval(StrEnum):
@@ -77,7 +77,8 @@ class EvidenceSpec(ResourceModel):
 
 class _Named(ResourceModel):
     id: RunId
-    """The run's own name, such as replay-2026-11-20. A reset runs once for each id, and to.undo refers to it."""
+    """The reset's own name, such as replay-2026-11-20. A reset runs once for each id, as the OffsetReset that is named
+    after the policy and the id, and to.undo refers to it."""
 
 
 class ResetOptions(ResourceModel):
@@ -123,6 +124,10 @@ class ResetOptions(ResourceModel):
     """What happens to a fleet's other groups when one fails: Isolate, as without this field, resets them; All rolls
     every group back."""
 
+    ttl_after_finished: Duration | None = None
+    """How long the OffsetReset is kept after its end. Without this field, until somebody deletes it. An undo needs
+    it."""
+
     @rule(
         "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.backup))",
         "targets record, cluster and backup need Spark: use engine Auto or Spark",
@@ -141,8 +146,12 @@ class ResetOptions(ResourceModel):
         return not self.in_flight or 2 * self.in_flight + timedelta(seconds=30) <= self.deadline
 
 
+OF_ONE_GROUP: Final = (TargetKind.CLUSTER, TargetKind.CONFIG_MAP, TargetKind.BACKUP)
+"""Targets that a fleet can't have."""
+
+
 class ResetSpec(ResetOptions, _Named):
-    """One run that a policy asks for."""
+    """One reset that a policy asks for: a template of the OffsetReset that the operator creates."""
 
     @rule(
         "!has(self.to.undo) || self.to.undo != self.id",
@@ -272,15 +281,6 @@ class FleetStatus(ResourceModel):
     """The first groups that were refused or failed."""
 
 
-class _NamedRun(ResourceModel):
-    id: str
-    """The run's id, from the spec."""
-
-    phase: ResetPhase
-    """The phase of the run. Succeeded, Failed and RolledBack are final; after the latter two every committed offset is
-    as it was; in a fleet whose failurePolicy is Isolate, those of the groups that failed."""
-
-
 class RunStatus(ResourceModel):
     """How a run stands."""
 
@@ -338,31 +338,40 @@ class RunStatus(ResourceModel):
     group names one."""
 
 
-class ResetStatus(RunStatus, _NamedRun):
-    """The newest run."""
-
-
-class RunHistory(ResourceModel):
-    """One finished run."""
+class RequestedReset(ResourceModel):
+    """The reset that the policy asks for, or asked for last."""
 
     id: str
-    """The run's id."""
+    """Its id, from the spec."""
 
-    phase: ResetPhase
-    """How the run ended."""
+    name: str | None = None
+    """The OffsetReset, in the same namespace, whose status says all of it. Absent where there is none any more."""
+
+    phase: ResetPhase | None = None
+    """Its phase. Succeeded, Failed and RolledBack are final. Absent where it has run and its end is not known any
+    more."""
+
+    started_at: Timestamp | None = None
+    """When it began."""
 
     finished_at: Timestamp | None = None
-    """When the run ended."""
+    """When it ended."""
 
     records_replayed: Count | None = None
-    """How many records were read again."""
+    """How many records the group reads again because of it."""
 
     records_skipped: Count | None = None
-    """How many records were never read."""
+    """How many records the group skips because of it."""
 
-    plan: str | None = None
-    """The ConfigMap that holds the run's plan."""
 
-    digest: str | None = None
-    """SHA-256, in hex, of the request, the plan and the result. An undo of the run uses a ConfigMap with this digest
-    only."""
+class EarlierReset(ResourceModel):
+    """A reset that was run by an earlier version of Tidegate."""
+
+    id: str
+    """Its id."""
+
+    phase: ResetPhase
+    """How it ended."""
+
+    finished_at: Timestamp | None = None
+    """When it ended."""

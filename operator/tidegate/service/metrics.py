@@ -41,7 +41,9 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self._runs = Gauge("tidegate_runs", "Newest runs by phase.", ["phase"], registry=self.registry)
-        self._waiting = Gauge("tidegate_runs_waiting", "Runs that wait for another policy's.", registry=self.registry)
+        self._waiting = Gauge(
+            "tidegate_runs_waiting", "Resets that wait for another one of their group.", registry=self.registry
+        )
         self._finished = Counter(
             "tidegate_runs_finished", "Runs that ended.", ["outcome", "reason"], registry=self.registry
         )
@@ -165,7 +167,7 @@ class Metrics:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def run_is(self, uid: str, phase: str | None, *, waiting: bool = False) -> None:
-        """Where a policy's newest run stands; ``None``: it has none, or the policy is gone."""
+        """Where a reset stands; ``None``: it has not begun, or is gone."""
         if phase is None:
             self._phases.pop(uid, None)
         else:

@@ -123,7 +123,7 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
             BAD_SCHEMA, f"{schema.source}: it has '${{', which stands for variables of Spark: remove that"
         )
     tree = _Tree(spark)
-    with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
+    with _spark_objects(BAD_EXPRESSION, "spec.to.record.where"):
         parsed = tree.parse(where)
     for node in tree.nodes(parsed):
         _check_written(tree, node)
@@ -131,7 +131,7 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
     if schema is not None:
         with _spark_objects(BAD_SCHEMA, schema.source):
             nothing = _with_value(nothing, schema)
-    with _spark_objects(BAD_EXPRESSION, "spec.reset.to.record.where"):
+    with _spark_objects(BAD_EXPRESSION, "spec.to.record.where"):
         understood = tree.condition(nothing.where(where))
     if not understood.deterministic() or tree.is_of_the_moment(understood):
         raise _refused("it has another answer at each evaluation: write the value, or the time, that is meant")
@@ -200,7 +200,7 @@ def _column(name: str) -> str:
 
 
 def _refused(why: str) -> PlanRefused:
-    return PlanRefused(BAD_EXPRESSION, f"spec.reset.to.record.where: {why}")
+    return PlanRefused(BAD_EXPRESSION, f"spec.to.record.where: {why}")
 
 
 @contextmanager

@@ -338,7 +338,7 @@ def _raise_if_final(error: Exception, *, last: bool) -> None:
         raise NotAuthorized(f"records can't be read: {text}") from error
     if not kind.startswith(_NOT_THE_CONDITION):
         raise PlanRefused(
-            BAD_EXPRESSION, f"spec.reset.to.record.where fails on a record, which is not shown: {kind}"
+            BAD_EXPRESSION, f"spec.to.record.where fails on a record, which is not shown: {kind}"
         ) from None
     if last:
         raise Unavailable(f"records can't be read: {text}") from error

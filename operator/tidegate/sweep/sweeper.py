@@ -22,15 +22,17 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     CONNECTIONS,
     PAUSES,
+    RESETS,
     EventType,
     Kube,
     KubeEvent,
     KubeFailure,
     Object,
+    name_of,
     namespace_of,
     uid_of,
 )
-from tidegate.offset_reset.requesters import requester_of, requesters, status_is_readable
+from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.reset.runs.request import run_uid
 from tidegate.reset.runs.seen import under_way
 from tidegate.service.metrics import Metrics
@@ -132,12 +134,11 @@ class Sweeper:
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()
         pauses = await in_thread(self._parts.executor, self._parts.kube.list, PAUSES)
-        asking = await in_thread(self._parts.executor, requesters, self._parts.kube)
-        runs = ((uid_of(body), under_way(requester_of(body).status(body))) for body in asking)
+        asking = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
         return There(
             pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
             requesters=frozenset(uid_of(body) for body in asking if _goes_through(body, live)),
-            runs=frozenset(run_uid(uid, run.id) for uid, run in runs if run is not None),
+            runs=frozenset(run_uid(uid_of(b), name_of(b)) for b in asking if under_way(status_of(b)) is not None),
             unsure=frozenset(uid_of(body) for body in asking if not status_is_readable(body)),
             backfills=backfills,
         )

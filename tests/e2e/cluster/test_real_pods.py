@@ -94,7 +94,7 @@ def test_a_place_is_found_by_content_in_pods(stage: PodStage) -> None:
     assert verdict.clean, verdict.complaints()
 
 
-def test_a_fleet_goes_back_by_one_spark_application(stage: PodStage) -> None:
+def test_a_fleet_goes_back_by_one_spark_application_and_its_reset_goes_with_its_policy(stage: PodStage) -> None:
     topic, partitions = stage.application.topic, len(stage.application.partitions)
     groups = ("bygone-a", "bygone-b")
     for group in groups:
@@ -106,16 +106,18 @@ def test_a_fleet_goes_back_by_one_spark_application(stage: PodStage) -> None:
         "reset": {"id": "all-back", "to": {"offset": 10}, "engine": "Spark", "failurePolicy": "All"},
     }
     stage.kubectl.apply(stage.policy_manifest() | {"metadata": _named("bygone"), "spec": spec})
-    body = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", timeout_s=RUN_S)
+    wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", timeout_s=RUN_S)
 
-    reset = body["status"]["reset"]
+    there = ("offsetreset", "-n", APPLICATION_NAMESPACE, "bygone-all-back")
+    reset = stage.kubectl.get(*there)["status"]
     assert (reset["phase"], reset["engine"], reset["fleet"]["reset"]) == ("Succeeded", "Spark", len(groups))
     for group in groups:
         assert committed(stage.kafka.bootstrap, group, topic, partitions) == dict.fromkeys(range(partitions), 10)
-    labelled = ("-l", "tidegate.io/policy=bygone")
+    labelled = ("-l", "tidegate.io/offset-reset=bygone-all-back")
     launched = stage.kubectl.get("sparkapplications", "-n", APPLICATION_NAMESPACE, *labelled)
     assert len(launched["items"]) == 1
     stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "offsetresetpolicy/bygone", f"--timeout={SETTLED}")
+    stage.kubectl("wait", "-n", APPLICATION_NAMESPACE, "--for=delete", "/".join(there[::3]), f"--timeout={SETTLED}")
 
 
 def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: PodStage) -> None:
@@ -289,7 +291,7 @@ def test_uninstalling_opens_every_gate_and_leaves_nothing_that_hangs(stage: PodS
         "delete",
         "-n",
         APPLICATION_NAMESPACE,
-        "kafkaconnection,consumergrouppause,offsetresetpolicy",
+        "kafkaconnection,consumergrouppause,offsetresetpolicy,offsetreset",
         "--all",
         "--timeout=30s",
     )

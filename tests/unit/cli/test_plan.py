@@ -171,7 +171,7 @@ def test_no_record_becomes_a_part_of_the_page() -> None:
 
 
 def test_the_json_is_ascii_and_the_stored_plan() -> None:
-    text = json.dumps(as_json("default", "payments", a_run(evidence=some_evidence())))
+    text = json.dumps(as_json("default", a_run(evidence=some_evidence())))
 
     assert text.isascii()
     read = json.loads(text)
@@ -210,7 +210,7 @@ def test_why_there_is_no_evidence_is_said(run: Run, said: str) -> None:
 
 
 def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> None:
-    command = f"kubectl annotate -n default orp payments tidegate.io/approve={digest_of(a_run())} --overwrite"
+    command = f"kubectl annotate -n default ors payments tidegate.io/approve={digest_of(a_run())} --overwrite"
     ended = replace(a_run(), result=RunResult(Phase.SUCCEEDED, "Verified", "3 partitions moved", NOW))
 
     assert command in on_screen(a_run())
@@ -301,7 +301,7 @@ def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:
 
 
 def test_programs_get_a_fleets_plan_as_it_is_stored() -> None:
-    read = as_json("default", "payments", a_fleets_run())
+    read = as_json("default", a_fleets_run())
 
     assert (read["run"], read["phase"], read["result"]) == ("replay-2026-11-20", "AwaitingApproval", None)
     assert [g["group_id"] for g in read["fleet"]["groups"]] == [

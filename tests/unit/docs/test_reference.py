@@ -38,7 +38,7 @@ def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> 
 def test_every_field_of_the_spec_has_a_row(generator: ModuleType) -> None:
     page = generator.pages()["offsetresetpolicy.md"]
 
-    for field in ("reset.to.timestamp", "reset.partitions[].topic", "spark.driver.memory", "reset.standstill.p50"):
+    for field in ("reset.to.timestamp", "reset.partitions[].topic", "spark.driver.memory", "reset.recordsReplayed"):
         assert f"| `{field}`" in page
 
 

@@ -83,7 +83,10 @@ def test_health(folder: Path, row: dict[str, Any]) -> None:
     assert run_script(folder / "health.lua", read(folder / row["inputPath"])) == row["healthStatus"]
 
 
-@pytest.mark.parametrize("kind", ["KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy", "OffsetBackup"])
+KINDS = ("KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy", "OffsetReset", "OffsetBackup")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_resource_of_an_older_crd_has_no_status_at_first(kind: str) -> None:
     body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": "x", "generation": 1}, "spec": {}}
 
@@ -106,8 +109,8 @@ def test_actions(folder: Path, row: dict[str, Any]) -> None:
 
 
 def test_a_plan_that_does_not_wait_is_not_approved() -> None:
-    folder = CUSTOMIZATIONS / "OffsetResetPolicy"
-    with pytest.raises(lua51.LuaError, match="no plan of this policy waits"):
+    folder = CUSTOMIZATIONS / "OffsetReset"
+    with pytest.raises(lua51.LuaError, match="no plan of this reset waits"):
         run_script(folder / "actions" / "approve" / "action.lua", read(folder / "testdata" / "succeeded.yaml"))
 
 
@@ -125,7 +128,7 @@ def test_the_config_map_carries_the_scripts_as_they_are() -> None:
     text = (FOLDER / "argocd-cm.yaml").read_text()
     assert text == module.text(), "run: python integrations/argocd/configmap.py"
     data = yaml.safe_load(text)["data"]
-    for kind in ("KafkaConnection", "ConsumerGroupPause", "OffsetResetPolicy", "OffsetBackup"):
+    for kind in KINDS:
         script = data.pop(f"resource.customizations.health.tidegate.io_{kind}")
         assert script == (CUSTOMIZATIONS / kind / "health.lua").read_text()
     for key, value in data.items():

@@ -17,9 +17,7 @@ def test_a_state_is_read_as_it_is_meant(resource: Written) -> None:
 
 def test_every_phase_is_among_the_states() -> None:
     pauses = {each.body["status"].get("phase") for each in written() if each.kind == "ConsumerGroupPause"}
-    resets = {
-        each.body["status"].get("reset", {}).get("phase") for each in written() if each.kind == "OffsetResetPolicy"
-    }
+    resets = {each.body["status"].get("phase") for each in written() if each.kind == "OffsetReset"}
 
     assert pauses - {None} == {phase.value for phase in PausePhase}
     assert resets - {None} == {phase.value for phase in ResetPhase}

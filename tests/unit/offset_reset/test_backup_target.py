@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.policy_world import CREATED, ResetWorld
+from support import reset_world
+from support.reset_world import CREATED
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.storage import S3, Folder
@@ -24,8 +25,8 @@ ON_CLAIM = {"folder": {"path": "offsets", "claim": "backups"}}
 IN_S3 = {"s3": {"bucket": "backups", "path": "kafka", "credentials": {"secretName": "s3", "key": "aws"}}}
 
 
-class World(ResetWorld):
-    """Spark's jobs run in pods; they are noted and do nothing."""
+class World(reset_world.World):
+    """Spark jobs run in pods; they are noted and do nothing."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

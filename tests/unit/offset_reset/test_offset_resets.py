@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.fake_kube import FakeKube
-from support.policy_world import CREATED, FLEET, T0, FleetWorld, Killed, ResetWorld
+from support.reset_world import CREATED, FLEET, T0, FleetWorld, Killed, World, policy_parts
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.loop import Reconciler
 from tidegate.kube.ports import POLICIES, RESETS
@@ -20,7 +20,7 @@ from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.reconcile import PolicyReconciler
 
 
-class Both(ResetWorld):
+class Both(World):
     """Resets and policies of one operator."""
 
     def pass_over(self, kind: Any, name: str) -> None:
@@ -30,9 +30,13 @@ class Both(ResetWorld):
         self.clock.sleep(min(done.again_after_s, 1.0))
 
     def reconciler_of(self, parts: Any) -> Reconciler:
-        self.passes_of_both = ResetPasses(parts)
-        self.policies = PolicyReconciler(self.passes_of_both, self.live, ())
+        self.parts, self.passes_of_both = parts, ResetPasses(parts)
+        self.policies = PolicyReconciler(policy_parts(parts), self.passes_of_both, ())
         return OffsetResetReconciler(self.passes_of_both, parts)
+
+    def ask(self, name: str = "p", **spec: Any) -> None:
+        super().ask(name, **spec)
+        self.name = "p"
 
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.kube.get(RESETS, "ns", name)["status"]
@@ -151,25 +155,21 @@ def test_an_approved_plan_is_not_applied_while_it_is_suspended(world: Both) -> N
     assert world.offset == 10
 
 
-def test_it_waits_for_a_policy_that_resets_the_same_group_and_the_policy_for_it(world: Both) -> None:
-    spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "reset": {"id": "one", "to": {"offset": 20}}}
-    world.kube.create(POLICIES, "ns", "policy", spec, "2025-12-31T00:00:00Z")
+def test_it_waits_for_another_that_resets_the_same_group(world: Both) -> None:
+    world.ask("first", to={"offset": 20})
     world.ask()
     world.some_passes(3)
     assert world.is_so("p", "Complete")["reason"] == "WaitingForReset"
-    assert "OffsetResetPolicy ns/policy was there first" in world.is_so("p", "Complete")["message"]
+    assert "OffsetReset ns/first was there first" in world.is_so("p", "Complete")["message"]
 
-    for _ in range(12):
-        world.pass_over(POLICIES, "policy")
-    assert world.kube.get(POLICIES, "ns", "policy")["status"]["reset"]["phase"] == "Succeeded"
+    assert world.until_ended("first")["phase"] == "Succeeded"
     assert world.offset == 20
 
     world.pass_over(RESETS, "p")
     assert world.status("p")["phase"] == "Pending"
-    world.kube.change(POLICIES, "ns", "policy", spec={**spec, "reset": {"id": "two", "to": {"offset": 30}}})
-    world.pass_over(POLICIES, "policy")
-    waits = world.kube.get(POLICIES, "ns", "policy")["status"]["conditions"]
-    assert any("OffsetReset ns/p is resetting group payments" in c["message"] for c in waits)
+    world.ask("third", to={"offset": 30})
+    world.pass_over(RESETS, "third")
+    assert "OffsetReset ns/p is resetting group payments" in world.is_so("third", "Complete")["message"]
 
     assert world.until_ended("p")["phase"] == "Succeeded"
     assert world.offset == 10
@@ -266,7 +266,7 @@ class Noting:
 
 def test_features_of_a_policy_know_of_a_reset_of_their_group(world: Both) -> None:
     noting = Noting()
-    world.policies = PolicyReconciler(world.passes_of_both, world.live, (noting,))
+    world.policies = PolicyReconciler(policy_parts(world.parts), world.passes_of_both, (noting,))
     spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "retention": {}}
     world.kube.create(POLICIES, "ns", "keeps", spec, CREATED)
     world.pass_over(POLICIES, "keeps")
@@ -424,7 +424,7 @@ class ResetFleetWorld(FleetWorld):
     """Three groups at 50 of 100, and resets of `payments*`."""
 
     kind = RESETS
-    reconciler_of = ResetWorld.reconciler_of
+    reconciler_of = World.reconciler_of
 
     def ask(self, reset_id: str = "p", **reset: Any) -> None:
         spec = {"connectionRef": {"name": "kafka"}, "groups": ["payments*"], "to": {"offset": 10}, **reset}

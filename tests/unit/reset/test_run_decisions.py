@@ -46,20 +46,16 @@ from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.resources.reset import Engine, ResetPhase, ResetStatus, RunHistory
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import Engine, ResetPhase
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DOCUMENT = "p-one-0000"
 
 
-def spec_of(reset_id: str | None = "one", **reset: object) -> OffsetResetPolicySpec:
-    body: dict[str, object] = {"connectionRef": {"name": "kafka"}, "group": "payments"}
-    if reset_id is not None:
-        body["reset"] = {"id": reset_id, "to": {"offset": 10}, **reset}
-    return parse_spec(OffsetResetPolicySpec, {"spec": body})
-
-
+SPEC = parse_spec(
+    OffsetResetSpec, {"spec": {"connectionRef": {"name": "kafka"}, "group": "payments", "to": {"offset": 10}}}
+)
 REQUEST = RunRequest(
     run_uid="uid/one",
     run_id="one",
@@ -70,8 +66,8 @@ REQUEST = RunRequest(
     settings=ApplySettings(deadline=NOW + timedelta(minutes=10)),
 )
 PLAN = Plan("one", "payments", NOW, (PartitionPlan("t", 0, "id", committed=50, target=10, earliest=0, latest=100),))
-STARTED = ResetStatus(
-    id="one", run_uid="uid/one", phase=ResetPhase.PENDING, started_at=NOW - timedelta(minutes=1), engine=Engine.DIRECT
+STARTED = OffsetResetStatus(
+    run_uid="uid/one", phase=ResetPhase.PENDING, started_at=NOW - timedelta(minutes=1), engine=Engine.DIRECT
 )
 WORKING = STARTED.model_copy(update={"phase": ResetPhase.APPLYING, "application": f"{DOCUMENT}-1"})
 RUNNING = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.RUNNING), started_here=True)
@@ -93,15 +89,23 @@ AWAITING = Run(MANUAL, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.AWAITI
 
 
 def seen(**changes: object) -> Seen:
-    base = Seen(uid="uid", generation=3, spec=spec_of(), status=PolicyStatus(), now=NOW, run_document=DOCUMENT)
+    base = Seen(
+        uid="uid",
+        run_id="one",
+        generation=3,
+        spec=SPEC,
+        status=OffsetResetStatus(),
+        now=NOW,
+        run_document=DOCUMENT,
+    )
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def under_way(reset: ResetStatus = WORKING, **changes: object) -> Seen:
+def under_way(status: OffsetResetStatus = WORKING, **changes: object) -> Seen:
     run = changes.get("run")
     if isinstance(run, Run):
         changes["run"] = replace(run, digest=digest_of(run))
-    return seen(**{"status": PolicyStatus(reset=reset), "has_finalizer": True, **changes})
+    return seen(**{"status": status, "has_finalizer": True, **changes})
 
 
 def condition(decision: Decision, name: str) -> tuple[str, str] | None:
@@ -112,7 +116,6 @@ def condition(decision: Decision, name: str) -> tuple[str, str] | None:
 
 CASES = {
     # name: (seen, the action, (Ready's status and reason), the phase in the status afterwards)
-    "nothing is asked for": (seen(spec=spec_of(None)), None, ("True", "NoReset"), None),
     "the spec can't be read": (seen(spec=None, invalid="spec.group: no"), None, ("False", "InvalidSpec"), None),
     "a refusal": (
         seen(start=Start(refusal=Refusal("GroupNotAllowed", "no"))),
@@ -120,13 +123,25 @@ CASES = {
         ("False", "GroupNotAllowed"),
         "Pending",
     ),
+    "a policy's id that was executed before": (
+        seen(start=Start(refusal=Refusal("AlreadyRan", "no"))),
+        None,
+        ("False", "AlreadyRan"),
+        "Failed",
+    ),
+    "begun, and its id turns out to be another's": (
+        under_way(STARTED, start=Start(refusal=Refusal("AlreadyRan", "no"))),
+        None,
+        ("False", "AlreadyRan"),
+        "Failed",
+    ),
     "there is nothing to undo, and never will be": (
         seen(start=Start(refusal=Refusal("UndoRunNotFound", "no"))),
         None,
         ("False", "UndoRunNotFound"),
         "Failed",
     ),
-    "another policy is first": (
+    "another reset is first": (
         seen(start=Start(waits_for=Refusal(reasons.WAITING_FOR_RESET, "for x"))),
         None,
         ("False", "WaitingForReset"),
@@ -237,7 +252,7 @@ CASES = {
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
-    "approved, and another policy is resetting the group": (
+    "approved, and another reset of the group is under way": (
         under_way(
             run=AWAITING,
             runner=LOST,
@@ -325,7 +340,7 @@ CASES = {
         "Succeeded",
     ),
     "ended and let go: rest": (
-        seen(status=PolicyStatus(reset=WORKING.model_copy(update={"phase": ResetPhase.SUCCEEDED}))),
+        seen(status=WORKING.model_copy(update={"phase": ResetPhase.SUCCEEDED})),
         None,
         ("True", "Succeeded"),
         "Succeeded",
@@ -352,12 +367,6 @@ CASES = {
         "Applying",
     ),
     "a document that was there beforehand": (seen(forged="no"), None, ("False", "Forged"), None),
-    "ran long ago": (
-        seen(status=PolicyStatus(history=(RunHistory(id="one", phase=ResetPhase.SUCCEEDED, plan=DOCUMENT),))),
-        None,
-        ("True", "AlreadyRan"),
-        "Succeeded",
-    ),
     "deleted at rest": (seen(deleting_since=NOW), None, None, None),
     "deleted, nothing stored": (under_way(STARTED, deleting_since=NOW), RemoveFinalizer(), None, "Pending"),
     "deleted in mid-run, abandoned": (
@@ -461,7 +470,7 @@ def test_next_step(name: str) -> None:
     assert decision.action == action
     if ready is not None:
         assert condition(decision, "Ready") == ready
-    assert (decision.status.reset.phase.value if decision.status.reset else None) == phase
+    assert (decision.status.phase.value if decision.status.phase else None) == phase
     assert decision.status.observed_generation == given.generation
 
 
@@ -475,8 +484,6 @@ TAKEN_OVER = {
         under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING), now=NOW + timedelta(minutes=11)),
         "DeadlineExceeded",
     ),
-    "another id": (under_way(spec=spec_of("two"), run=APPLYING, runner=RUNNING), "Superseded"),
-    "no reset any more": (under_way(spec=spec_of(None), run=APPLYING, runner=RUNNING), "Superseded"),
     "deleted": (under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW), "Deleted"),
     "deleted, at the end of its time": (
         under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW - timedelta(minutes=2)),
@@ -534,12 +541,13 @@ def test_the_generation_alone_moves_on_when_a_finished_reset_rests() -> None:
     assert decision.happenings == ()
 
 
-def test_the_result_is_in_status_and_history() -> None:
+def test_the_result_is_in_the_status() -> None:
     status = decide(under_way(run=replace(APPLYING, result=SUCCESS))).status
 
-    assert status.reset is not None
-    assert status.reset.to_json() == {
-        "id": "one",
+    told = status.to_json()
+    assert [c["type"] for c in told.pop("conditions")] == ["ReadFromTarget", "Complete", "Ready"]
+    assert told == {
+        "observedGeneration": 3,
         "runUid": "uid/one",
         "phase": "Succeeded",
         "startedAt": "2026-11-21T11:59:00Z",
@@ -561,10 +569,8 @@ def test_the_result_is_in_status_and_history() -> None:
         "redone": 0,
         "begun": 1,
         "waiting": 0,
+        "resultDigest": digest_of_end(digest_of(APPLYING), SUCCESS),
     }
-    assert [(h.id, h.phase.value, h.plan, h.digest) for h in status.history] == [
-        ("one", "Succeeded", DOCUMENT, digest_of_end(digest_of(APPLYING), SUCCESS))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -603,25 +609,13 @@ def test_of_a_run_that_changed_nothing_no_condition_says_who_reads() -> None:
     assert find_condition(decided.conditions, "ReadFromTarget") is None
 
 
-def test_the_next_reset_forgets_who_read_after_the_last() -> None:
-    past = decide(under_way(run=replace(APPLYING, result=SUCCESS))).status
-    assert find_condition(past.conditions, "ReadFromTarget") is not None
+def test_one_that_was_rolled_back_has_failed() -> None:
+    result = replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
 
-    request = replace(REQUEST, run_id="two", run_uid="uid/two")
-    decided = decide(seen(spec=spec_of("two"), status=past, start=Start(request=request))).status
+    decided = decide(under_way(run=replace(APPLYING, result=result)))
 
-    assert decided.reset is not None
-    assert decided.reset.id == "two"
-    assert find_condition(decided.conditions, "ReadFromTarget") is None
-
-
-def test_the_history_keeps_the_last_ten() -> None:
-    history = tuple(RunHistory(id=f"r{n}", phase=ResetPhase.SUCCEEDED) for n in range(10))
-    given = replace(
-        under_way(run=replace(APPLYING, result=SUCCESS)), status=PolicyStatus(reset=WORKING, history=history)
-    )
-
-    assert [h.id for h in decide(given).status.history] == ["one", *(f"r{n}" for n in range(9))]
+    assert condition(decided, "Complete") == ("False", "Overwritten")
+    assert condition(decided, "Failed") == ("True", "Overwritten")
 
 
 def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
@@ -643,7 +637,7 @@ def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
 def test_the_status_says_what_a_run_waits_for() -> None:
     waits = replace(progress(Phase.APPLYING), waits_for="Kafka does not answer: no route")
     decision = decide(under_way(run=replace(APPLYING, journal=(*APPLYING.journal, waits)), runner=RUNNING))
-    said = find_condition(decision.status.conditions, "Reset")
+    said = find_condition(decision.status.conditions, "Complete")
     assert said is not None
     assert said.message.endswith("Waiting: Kafka does not answer: no route")
 
@@ -692,15 +686,14 @@ def test_a_fleets_plan_is_approved_as_one() -> None:
     approves = decide(under_way(run=awaiting, runner=DEAD, approval=digest_of(awaiting)))
 
     assert (waits.action, approves.action) == (None, Approve())
-    reset = waits.status.reset
-    assert reset is not None
+    reset = waits.status
     assert reset.plan is not None
     assert reset.fleet is not None
     assert reset.phase is ResetPhase.AWAITING_APPROVAL
     assert (reset.plan.partitions, reset.plan.moved, reset.plan.unchanged) == (3, 2, 1)
     assert (reset.plan.records_replayed, reset.plan.records_skipped, reset.plan.to) == (40, 7, NOW)
     assert (reset.fleet.groups, reset.fleet.refused) == (3, 1)
-    [message] = [c.message for c in waits.status.conditions if c.type == "Reset"]
+    [message] = [c.message for c in waits.status.conditions if c.type == "Complete"]
     assert "of groups payments-* is planned (2 group(s) and 1 without a plan, 3 partition(s)" in message
 
 
@@ -708,9 +701,8 @@ def test_a_fleets_status_names_the_first_groups_only() -> None:
     counted = FleetCounts(970, 30, 0, tuple(GroupTrouble(f"g{n}", "Overwritten", "no") for n in range(20)))
     ended = Run(FLEET, 1, None, (), replace(SUCCESS, phase=Phase.FAILED, counts=counted), True, fleet=FLEET_PLAN)
 
-    reset = decide(under_way(run=ended, runner=DEAD)).status.reset
+    reset = decide(under_way(run=ended, runner=DEAD)).status
 
-    assert reset is not None
     assert reset.fleet is not None
     assert (reset.phase, reset.fleet.reset, reset.fleet.failed) == (ResetPhase.FAILED, 970, 30)
     assert len(reset.fleet.failures) == 20

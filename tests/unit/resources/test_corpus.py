@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 
 from corpus.reading import PLURALS, Case, read_cases
+from tidegate.policy.template import reset_name
 from tidegate.resources import (
     InvalidResource,
     OffsetBackupSpec,
@@ -24,6 +25,8 @@ def parse(case: Case) -> None:
         spec = parse_spec(case.spec, case.resource)
     else:
         spec = parse_update(case.spec, case.replaces, case.resource)
+    if isinstance(spec, OffsetResetPolicySpec) and spec.reset is not None:
+        reset_name(case.resource["metadata"]["name"], spec.reset.id)
     if isinstance(spec, OffsetBackupSpec | OffsetResetPolicySpec | OffsetResetSpec) and spec.spark is not None:
         refused = spark_conf.refusals(spec.spark.spark_conf)
         if refused:

@@ -160,7 +160,7 @@ def test_status_is_read_back_as_it_was_written() -> None:
     assert read_status(PolicyStatus, {}) == PolicyStatus()
     written = {
         "observedGeneration": 3,
-        "reset": {"id": "a", "phase": "Succeeded", "way": "Handover", "standstill": {"p50": "450ms", "max": "1s200ms"}},
+        "reset": {"id": "a", "name": "p-a", "phase": "Succeeded", "recordsReplayed": 3},
         "history": [{"id": "a", "phase": "Succeeded", "finishedAt": "2026-11-20T14:00:00Z"}],
     }
 

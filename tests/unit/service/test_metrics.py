@@ -86,8 +86,6 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
     assert named - {reason for _, reason in RUN_ENDS} == {
         *(
             "InvalidSpec",
-            "NoReset",
-            "AlreadyRan",
             "UndoRunNotFound",
             "NothingToUndo",
         ),  # no run begins

@@ -13,15 +13,14 @@ import pytest
 from support import pause_world
 from support.fake_kafka import START, FakeConsumer
 from support.pause_world import CREATED, SPEC, Killed
-from support.policy_world import Killed as PolicyKilled
-from support.policy_world import ResetWorld
-from support.policy_world import World as PolicyWorld
+from support.reset_world import Killed as ResetKilled
+from support.reset_world import World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, PAUSES, RESETS, KubeUnavailable, Object
 from tidegate.pause.holds import holder
 
 NEW = TopicPartition("orders", 1)
@@ -35,23 +34,23 @@ def pauses() -> Iterator[pause_world.World]:
 
 
 @pytest.fixture
-def resets(tmp_path: Path) -> Iterator[PolicyWorld]:
-    made = PolicyWorld(tmp_path)
+def resets(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
     made.kafka.control.ensure()
     yield made
     made.executor.shutdown()
     made.kafka.close()
 
 
-def sweeping(world: pause_world.World | PolicyWorld) -> Sweeping:
+def sweeping(world: pause_world.World | World) -> Sweeping:
     return Sweeping(world.kube, world.live, world.kafka, world.executor)
 
 
-def held(world: pause_world.World | PolicyWorld) -> list[str]:
+def held(world: pause_world.World | World) -> list[str]:
     return sorted(key.holder for key in world.kafka.control.topics.gates.holds)
 
 
-def hold(world: pause_world.World | PolicyWorld, of: str, partition: int = 0, *, ours: bool = True) -> None:
+def hold(world: pause_world.World | World, of: str, partition: int = 0, *, ours: bool = True) -> None:
     [live] = world.live
     world.kafka.control.ensure()
     key = HoldKey("payments", "orders", partition, of)
@@ -59,11 +58,11 @@ def hold(world: pause_world.World | PolicyWorld, of: str, partition: int = 0, *,
 
 
 def test_an_offset_reset_under_way_keeps_its_holds_until_it_is_over(tmp_path: Path) -> None:
-    world = ResetWorld(tmp_path)
+    world = World(tmp_path)
     world.kafka.control.ensure()
     world.ask()
     world.kube.dies_in = 4
-    with pytest.raises(PolicyKilled):
+    with pytest.raises(ResetKilled):
         world.passes()
     uid = world.kube.get(RESETS, "ns", "p")["metadata"]["uid"]
     hold(world, f"reset/{uid}/p")
@@ -149,18 +148,18 @@ def test_what_there_is_is_looked_at_after_the_holds_were_read(
 # --- resets -----------------------------------------------------------------------------------------------------------
 
 
-def begun(world: PolicyWorld) -> str:
-    """A run whose job does nothing but hold; its policy's uid."""
+def begun(world: World) -> str:
+    """A run whose job does nothing but hold; the uid of its resource."""
     world.runner.work = lambda _launch: None
     world.ask(deadline="30s")
     while not world.runner.started:
         world.some_passes(1)
-    uid = str(world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"])
-    hold(world, f"reset/{uid}/one")
+    uid = str(world.kube.get(RESETS, "ns", "p")["metadata"]["uid"])
+    hold(world, f"reset/{uid}/p")
     return uid
 
 
-def test_a_run_under_way_keeps_its_holds_and_one_that_is_over_does_not(resets: PolicyWorld) -> None:
+def test_a_run_under_way_keeps_its_holds_and_one_that_is_over_does_not(resets: World) -> None:
     uid = begun(resets)
     swept = sweeping(resets)
 
@@ -168,34 +167,34 @@ def test_a_run_under_way_keeps_its_holds_and_one_that_is_over_does_not(resets: P
     during = held(resets)
     resets.clock.sleep(60)
     resets.passes()
-    hold(resets, f"reset/{uid}/one")  # a job that nobody could stop
+    hold(resets, f"reset/{uid}/p")  # a job that nobody could stop
     swept.looks(1)
     suspected = held(resets)
     swept.looks(1)
 
-    assert during == suspected == [f"reset/{uid}/one"]
+    assert during == suspected == [f"reset/{uid}/p"]
     assert held(resets) == []
     assert swept.swept("reset") == 1
     [told] = [h for h in resets.kube.happenings_of("kafka") if h.reason == "HoldsSwept"]
-    for named in ("payments", "orders 0", f"reset/{uid}/one", "reset one is over"):
+    for named in ("payments", "orders 0", f"reset/{uid}/p", "reset p is over"):
         assert named in told.message
 
 
-def test_a_policy_whose_status_nobody_can_read_keeps_its_holds(resets: PolicyWorld) -> None:
+def test_a_reset_whose_status_nobody_can_read_keeps_its_holds(resets: World) -> None:
     uid = begun(resets)
-    body = resets.kube.get(POLICIES, "ns", "p")
-    resets.kube.replace_status(POLICIES, body, {**body["status"], "reset": {"phase": "OfALaterVersion"}})
+    body = resets.kube.get(RESETS, "ns", "p")
+    resets.kube.replace_status(RESETS, body, {**body["status"], "reset": {"phase": "OfALaterVersion"}})
 
     sweeping(resets).looks()
 
-    assert held(resets) == [f"reset/{uid}/one"]
+    assert held(resets) == [f"reset/{uid}/p"]
 
 
 @pytest.mark.parametrize("fails", ["list", "get", "record"])
 def test_while_the_api_server_is_away_nothing_is_released(
-    resets: PolicyWorld, fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    resets: World, fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hold(resets, "reset/gone/one")
+    hold(resets, "reset/gone/p")
     swept = sweeping(resets)
 
     def away(*_: Any) -> Any:
@@ -204,25 +203,25 @@ def test_while_the_api_server_is_away_nothing_is_released(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(resets.kube, fails, away)
         swept.looks(3)
-        assert held(resets) == ["reset/gone/one"]
+        assert held(resets) == ["reset/gone/p"]
     assert sum("nobody answers" in record.message for record in caplog.records) == 1
     swept.looks(2)
     assert held(resets) == []
 
 
-def test_a_control_topic_that_may_not_be_read_is_let_be(resets: PolicyWorld) -> None:
-    hold(resets, "reset/gone/one")
+def test_a_control_topic_that_may_not_be_read_is_let_be(resets: World) -> None:
+    hold(resets, "reset/gone/p")
     resets.kafka.control.failure = NotAuthorized("read topic __tidegate")
     swept = sweeping(resets)
     swept.looks(3)
     resets.kafka.control.failure = None
-    assert held(resets) == ["reset/gone/one"]
+    assert held(resets) == ["reset/gone/p"]
 
 
 def test_an_event_is_told_once_though_kafka_or_the_process_went_away_before_the_release(
-    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+    resets: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold(resets, "reset/gone/one")
+    hold(resets, "reset/gone/p")
     release = resets.kafka.control.release
     ends: list[BaseException] = [Unavailable("no answer"), Killed()]
 
@@ -236,7 +235,7 @@ def test_an_event_is_told_once_though_kafka_or_the_process_went_away_before_the_
     swept.looks(2)
     with pytest.raises(Killed):
         swept.looks(1)
-    assert held(resets) == ["reset/gone/one"]
+    assert held(resets) == ["reset/gone/p"]
 
     sweeping(resets).looks(2)
 
@@ -244,8 +243,8 @@ def test_an_event_is_told_once_though_kafka_or_the_process_went_away_before_the_
     assert len([h for h in resets.kube.happenings_of("kafka") if h.reason == "HoldsSwept"]) == 1
 
 
-def test_a_connection_of_the_same_name_is_not_told_of_what_an_earlier_one_left(resets: PolicyWorld) -> None:
-    hold(resets, "reset/gone/one")
+def test_a_connection_of_the_same_name_is_not_told_of_what_an_earlier_one_left(resets: World) -> None:
+    hold(resets, "reset/gone/p")
     swept = sweeping(resets)
     resets.kube.delete(CONNECTIONS, "ns", "kafka", CREATED)
     resets.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
@@ -257,9 +256,9 @@ def test_a_connection_of_the_same_name_is_not_told_of_what_an_earlier_one_left(r
 
 
 def test_what_is_swept_again_and_again_survives_a_defect(
-    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    resets: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hold(resets, "reset/gone/one")
+    hold(resets, "reset/gone/p")
     swept = sweeping(resets)
     listed, calls = resets.kube.list, []
 
@@ -287,7 +286,7 @@ def test_what_is_swept_again_and_again_survives_a_defect(
 
 @pytest.mark.parametrize("killed", ["after closing", "before opening"])
 def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
-    resets: PolicyWorld, monkeypatch: pytest.MonkeyPatch, killed: str
+    resets: World, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     """Whether the start was committed by then or not: without the sweep the partition would stand for ever."""
     kafka, clock, control = resets.kafka, resets.clock, resets.kafka.control
@@ -333,7 +332,7 @@ def test_a_successor_opens_what_an_operator_had_closed_to_send_owners_back(
     assert [o for p, o in consumer.read if p == NEW] == list(range(10))
 
 
-def test_what_this_process_holds_to_send_owners_back_is_let_be(resets: PolicyWorld) -> None:
+def test_what_this_process_holds_to_send_owners_back_is_let_be(resets: World) -> None:
     hold(resets, "reset/starts/u/1")
     swept = sweeping(resets)
     swept.backfills = frozenset({"starts/u/1"})
@@ -344,7 +343,7 @@ def test_what_this_process_holds_to_send_owners_back_is_let_be(resets: PolicyWor
     assert held(resets) == []
 
 
-def test_a_backfill_is_under_way_while_it_may_hold_something(resets: PolicyWorld) -> None:
+def test_a_backfill_is_under_way_while_it_may_hold_something(resets: World) -> None:
     backfills = Backfills()
     seen: list[bool] = []
     hold_, release = resets.kafka.control.hold, resets.kafka.control.release

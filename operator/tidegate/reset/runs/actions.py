@@ -13,31 +13,28 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Seen
 from tidegate.resources.conditions import (
+    COMPLETE,
+    FAILED,
     READ_FROM_TARGET,
-    RESET,
     Condition,
     ready,
     reconciling,
     stalled,
     with_condition,
-    without_condition,
 )
-from tidegate.resources.policy import PolicyStatus
-from tidegate.resources.reset import (
-    ResetStatus,
-)
+from tidegate.resources.offset_reset import OffsetResetStatus
 
 _REST_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Keep the policy until its run is settled."""
+    """Keep the resource until its run is settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Nothing is under way: the policy may go."""
+    """Nothing is under way: the resource may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence |
 class Decision:
     """The status to write, then what to tell, then at most one action. ``again_after_s`` 0: look again at once."""
 
-    status: PolicyStatus
+    status: OffsetResetStatus
     action: Action | None = None
     happenings: tuple[KubeEvent, ...] = ()
     again_after_s: float = _REST_S
@@ -108,45 +105,40 @@ class Draft:
     """A decision in the making."""
 
     seen: Seen
-    status: PolicyStatus
+    status: OffsetResetStatus
     happenings: list[KubeEvent] = field(default_factory=list)
 
     def moving(self, reason: str, message: str) -> None:
         self._set(reconciling(self.status.conditions, reason=reason, message=message, **self._stamp()))
 
     def stuck(self, reason: str, message: str) -> None:
+        self.complete_is(False, reason, message)
         self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
 
     def well(self, reason: str, message: str) -> None:
         self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))
 
-    def reset_is(self, value: bool | None, reason: str, message: str) -> None:
-        self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+    def complete_is(self, value: bool | None, reason: str, message: str) -> None:
+        self._say(COMPLETE, value, reason, message)
+
+    def failed(self, reason: str, message: str) -> None:
+        """Its run has ended otherwise than was asked for."""
+        self._say(FAILED, True, reason, message)
 
     def read_is(self, value: bool | None, reason: str, message: str) -> None:
-        self._set(
-            with_condition(
-                self.status.conditions, READ_FROM_TARGET, value, reason=reason, message=message, **self._stamp()
-            )
-        )
-
-    def show(self, reset: ResetStatus) -> None:
-        """Put another reset into ``status.reset``, and forget what was said of the one there before."""
-        self.status = self.status.model_copy(update={"reset": reset})
-        self._set(without_condition(self.status.conditions, READ_FROM_TARGET))
+        self._say(READ_FROM_TARGET, value, reason, message)
 
     def run(self, **changes: object) -> None:
-        """Change ``status.reset``."""
-        if self.status.reset is None:
-            raise ValueError("there is no run to change")
-        self.status = self.status.model_copy(update={"reset": self.status.reset.model_copy(update=changes)})
+        """Change what the status says of the run."""
+        self.status = self.status.model_copy(update=changes)
 
     def refuse(self, refusal: Refusal) -> None:
-        run_id = self.seen.wanted.id if self.seen.wanted is not None else ""
         self.tell(
-            EventType.WARNING, refusal.reason, refusal.message, f"{run_id}/{self.seen.generation}/{refusal.reason}"
+            EventType.WARNING,
+            refusal.reason,
+            refusal.message,
+            f"{self.seen.run_id}/{self.seen.generation}/{refusal.reason}",
         )
-        self.reset_is(False, refusal.reason, refusal.message)
         self.stuck(refusal.reason, refusal.message)
 
     def tell(self, kind: EventType, reason: str, message: str, key: str) -> None:
@@ -156,6 +148,11 @@ class Draft:
         self, action: Action | None = None, *, again_after_s: float = _REST_S, waiting: bool = False
     ) -> Decision:
         return Decision(self.status, action, tuple(self.happenings), again_after_s, waiting)
+
+    def _say(self, condition: str, value: bool | None, reason: str, message: str) -> None:
+        self._set(
+            with_condition(self.status.conditions, condition, value, reason=reason, message=message, **self._stamp())
+        )
 
     def _set(self, conditions: tuple[Condition, ...]) -> None:
         self.status = self.status.model_copy(update={"conditions": conditions})

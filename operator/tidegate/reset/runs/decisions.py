@@ -1,4 +1,4 @@
-"""What to do next about a policy's reset: a pure function of what was seen, to one action of a closed set.
+"""What to do next about an ``OffsetReset``: a pure function of what was seen, to one action of a closed set.
 
 The status is the record of intent: it is written before the action is carried out, and an action is decided again from
 what is written, so a process that dies between the two leaves nothing undecided. The run's own document (plan,
@@ -35,7 +35,6 @@ from tidegate.reset.runs.ending import (
     finish,
     foreign,
     leave,
-    supersede,
     why_forged,
     without_document,
 )
@@ -45,7 +44,6 @@ from tidegate.reset.runs.reasons import (
     DEADLINE_EXCEEDED,
     INVALID_SPEC,
     JOB_FAILED,
-    NO_RESET,
     WAITING_FOR_CONNECTION,
     WAITING_FOR_RESET,
 )
@@ -56,21 +54,11 @@ from tidegate.reset.runs.request import (
     launch_number,
     run_uid,
 )
-from tidegate.reset.runs.seen import RunnerSeen, Seen, history_of, is_settled
+from tidegate.reset.runs.seen import RunnerSeen, Seen, is_settled
 from tidegate.reset.store import Run
-from tidegate.resources.conditions import (
-    RESET,
-    find_condition,
-    without_condition,
-)
-from tidegate.resources.reset import (
-    Engine,
-    PlanStatus,
-    ResetPhase,
-    ResetSpec,
-    ResetStatus,
-    RunHistory,
-)
+from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.reset import Engine, ResetPhase
 
 DEADLINE_GRACE: Final = timedelta(seconds=5)
 """A job that runs keeps its deadline itself; it gets this long to do so before it is taken over."""
@@ -84,15 +72,13 @@ def decide(seen: Seen) -> Decision:
     draft = Draft(seen, seen.status.model_copy(update={"observed_generation": seen.generation}))
     if seen.deleting_since is not None:
         return leave(draft, seen.deleting_since)
-    current, wanted = seen.under_way, seen.wanted
+    current = seen.under_way
     forged = why_forged(seen)
     if forged:
         return end_forged(draft, current, forged)
     if seen.foreign:
         return foreign(draft, current)
     if current is not None:
-        if seen.spec is not None and (wanted is None or wanted.id != current.id):
-            return supersede(draft, current)
         return _go_on(draft, current)
     if seen.spec is None:
         draft.stuck(INVALID_SPEC, seen.invalid)
@@ -100,101 +86,63 @@ def decide(seen: Seen) -> Decision:
         return draft.decide(_finalizer_to_remove(seen))
     if seen.has_finalizer:
         return draft.decide(RemoveFinalizer(), again_after_s=0)
-    if wanted is None:
-        return _idle(draft)
-    if is_settled(seen.status, wanted):
+    if is_settled(seen.status):
         return _rest(draft)
-    past = history_of(seen.status, wanted.id)
-    if past is not None:
-        return _ran_before(draft, past)
-    return _begin(draft, wanted)
+    return _begin(draft)
 
 
 def _finalizer_to_remove(seen: Seen) -> Action | None:
     return RemoveFinalizer() if seen.has_finalizer else None
 
 
-def _idle(draft: Draft) -> Decision:
-    if draft.status.reset is not None and draft.status.reset.started_at is None:
-        # It was asked for, refused or kept waiting, and is no longer asked for.
-        draft.status = draft.status.model_copy(
-            update={"reset": None, "conditions": without_condition(draft.status.conditions, RESET)}
-        )
-    draft.well(NO_RESET, "no reset is asked for")
-    return draft.decide()
-
-
 def _rest(draft: Draft) -> Decision:
-    """This id has ended: only the generation may be news."""
-    reset = draft.status.reset
-    said = find_condition(draft.status.conditions, RESET)
-    if reset is None:
+    """It has ended: only the generation may be news."""
+    seen, phase = draft.seen, draft.status.phase
+    if phase is None:
         raise ValueError("only a run that has ended can rest")
-    reason = said.reason if said is not None else reset.phase.value
-    message = said.message if said is not None else f"reset {reset.id} ended as {reset.phase.value}"
-    conclude(draft, reset.phase, reason, message)
+    said = find_condition(draft.status.conditions, COMPLETE)
+    reason = said.reason if said is not None else phase.value
+    message = said.message if said is not None else f"reset {seen.run_id} ended as {phase.value}"
+    conclude(draft, phase, reason, message)
     return draft.decide()
 
 
-def _ran_before(draft: Draft, past: RunHistory) -> Decision:
-    """An id that ran before never runs again."""
-    seen = draft.seen
-    message = (
-        f"reset {past.id} ran before and ended as {past.phase.value}; it does not run again: "
-        "give spec.reset.id a new value"
-    )
-    reset = ResetStatus(
-        id=past.id,
-        run_uid=run_uid(seen.uid, past.id),
-        phase=past.phase,
-        finished_at=past.finished_at,
-        plan=PlanStatus(
-            config_map=past.plan, records_replayed=past.records_replayed, records_skipped=past.records_skipped
-        ),
-    )
-    draft.show(reset)
-    draft.tell(EventType.WARNING, ALREADY_RAN, message, f"{past.id}/{seen.generation}/{ALREADY_RAN}")
-    conclude(draft, past.phase, ALREADY_RAN, message)
-    return draft.decide()
-
-
-def _begin(draft: Draft, wanted: ResetSpec) -> Decision:
+def _begin(draft: Draft) -> Decision:
     seen, start = draft.seen, draft.seen.start
     if start is None:
         raise ValueError("a run that is to begin needs to know with what")
-    reset = ResetStatus(id=wanted.id, run_uid=run_uid(seen.uid, wanted.id), phase=ResetPhase.PENDING)
-    draft.show(reset)
-    if start.refusal is not None and start.refusal.reason in (UNDO_RUN_NOT_FOUND, NOTHING_TO_UNDO):
-        # Its id asks for nothing else, and runs that have ended stay as they are: whoever waits for it need not.
+    draft.run(run_uid=run_uid(seen.uid, seen.run_id), phase=ResetPhase.PENDING)
+    if start.refusal is not None and start.refusal.reason in (UNDO_RUN_NOT_FOUND, NOTHING_TO_UNDO, ALREADY_RAN):
+        # It asks for nothing else, and runs that have ended stay as they are: whoever waits for it need not.
         message = f"{start.refusal.message}. Nothing was changed"
-        return end(draft, reset, ResetPhase.FAILED, start.refusal.reason, message)
+        return end(draft, ResetPhase.FAILED, start.refusal.reason, message)
     if start.refusal is not None:
         draft.refuse(start.refusal)
         return draft.decide(again_after_s=10 * seen.tick_s)
     if start.waits_for is not None:
         waits = start.waits_for
         draft.moving(waits.reason, waits.message)
-        draft.reset_is(None, waits.reason, waits.message)
+        draft.complete_is(None, waits.reason, waits.message)
         if waits.reason == WAITING_FOR_RESET:
-            draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{wanted.id}/{waits.reason}/{waits.message}")
+            draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{seen.run_id}/{waits.reason}/{waits.message}")
         return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_RESET)
     if start.request is None:
         raise ValueError("a run that may begin has a request")
     draft.run(started_at=seen.now, engine=start.engine, digest=digest_of(Run(start.request)))
-    message = f"reset {wanted.id} begins, engine {start.engine.value}"
+    message = f"reset {seen.run_id} begins, engine {start.engine.value}"
     draft.moving(ResetPhase.PENDING.value, message)
-    draft.reset_is(None, ResetPhase.PENDING.value, message)
-    draft.tell(EventType.NORMAL, ResetPhase.PENDING.value, message, f"{wanted.id}/{ResetPhase.PENDING.value}")
+    draft.complete_is(None, ResetPhase.PENDING.value, message)
+    draft.tell(EventType.NORMAL, ResetPhase.PENDING.value, message, f"{seen.run_id}/{ResetPhase.PENDING.value}")
     return draft.decide(again_after_s=0)
 
 
-def _go_on(draft: Draft, current: ResetStatus) -> Decision:
+def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
     seen, run = draft.seen, draft.seen.run
     if run is None:
         return without_document(draft, current)
     if seen.runner is not None and seen.runner.status.forged:
         # Whatever the document says by now: it is not what the job had been told to find there, or had written.
-        return end_forged(draft, current, f"the job of reset {current.id} was ended: {seen.runner.status.message}")
+        return end_forged(draft, current, f"the job of reset {seen.run_id} was ended: {seen.runner.status.message}")
     if run.result is not None:
         return finish(draft, current, run, run.result)
     report(draft, current, run)
@@ -207,16 +155,18 @@ def _go_on(draft: Draft, current: ResetStatus) -> Decision:
         if run.digest not in (seen.approval, current.approved_digest):
             return draft.decide(again_after_s=seen.tick_s)
         if seen.behind is not None:
-            message = f"reset {current.id} is approved. {seen.behind.message}"
+            message = f"reset {seen.run_id} is approved. {seen.behind.message}"
             draft.moving(seen.behind.reason, message)
-            draft.reset_is(None, seen.behind.reason, message)
-            draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{current.id}/{seen.behind.message}")
+            draft.complete_is(None, seen.behind.reason, message)
+            draft.tell(
+                EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{seen.run_id}/{seen.behind.message}"
+            )
             return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_RESET)
         draft.run(approved_digest=run.digest)
         return draft.decide(Approve(), again_after_s=0)
     if seen.runner is None:
         # Its engine is not to be had now (the operator was restarted without it); the deadline bounds the wait.
-        message = f"reset {current.id} waits for its engine, {current.engine.value if current.engine else 'Auto'}"
+        message = f"reset {seen.run_id} waits for its engine, {current.engine.value if current.engine else 'Auto'}"
         draft.moving("EngineUnavailable", message)
         return draft.decide(again_after_s=5 * seen.tick_s)
     return _supervise(draft, current, run, seen.runner)
@@ -236,14 +186,14 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     return TakeOver(DEADLINE_EXCEEDED, f"reset {run.request.run_id} passed its deadline: {where} in time")
 
 
-def _supervise(draft: Draft, current: ResetStatus, run: Run, runner: RunnerSeen) -> Decision:
+def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: RunnerSeen) -> Decision:
     """Keep a job at work: launch it, and when it died without a result fence it and launch another."""
     seen, number = draft.seen, launch_number(current.application)
     if runner.status.state is RunnerState.RUNNING:
         return draft.decide(again_after_s=seen.tick_s)
     if not seen.connected:
         # So it is just after this process was started. A job would die at once, and count as one that did.
-        draft.moving(WAITING_FOR_CONNECTION, f"reset {current.id} waits until its KafkaConnection is open")
+        draft.moving(WAITING_FOR_CONNECTION, f"reset {seen.run_id} waits until its KafkaConnection is open")
         return draft.decide(again_after_s=seen.tick_s)
     if number == 0:
         return _launch(draft, 1, runner.engine)
@@ -257,13 +207,14 @@ def _supervise(draft: Draft, current: ResetStatus, run: Run, runner: RunnerSeen)
     if number >= seen.max_launches:
         why = runner.status.message or seen.trouble
         detail = f": {why}" if why else ""
-        message = f"the job of reset {current.id} ended {number} times without a result{detail}"
+        message = f"the job of reset {seen.run_id} ended {number} times without a result{detail}"
         return draft.decide(TakeOver(JOB_FAILED, message), again_after_s=seen.tick_s)
     wait_s = _backoff_left_s(seen, runner, number)
     if wait_s > 0:
         detail = f" ({runner.status.message})" if runner.status.message else ""
         draft.moving(
-            "JobRestarting", f"the job of reset {current.id} ended without a result{detail}; another one is started"
+            "JobRestarting",
+            f"the job of reset {seen.run_id} ended without a result{detail}; another one is started",
         )
         return draft.decide(again_after_s=wait_s)
     return _launch(draft, number + 1, runner.engine)

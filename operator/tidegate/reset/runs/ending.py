@@ -1,4 +1,4 @@
-"""How a run ends: with its result, or given up, left, halted or superseded without one."""
+"""How a run ends: with its result, or given up, left or halted without one."""
 
 from __future__ import annotations
 
@@ -9,57 +9,48 @@ from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model import Phase, RunResult
 from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
-from tidegate.reset.runs.progress import fleet_status, plan_status, report, tell_phases, tell_reading
+from tidegate.reset.runs.progress import fleet_status, plan_status, tell_phases, tell_reading
 from tidegate.reset.runs.reasons import (
     ABANDON,
     ABANDONED,
+    ALREADY_RAN,
     DEADLINE_EXCEEDED,
     DELETED,
     FOREIGN_RUN,
     FORGED,
     RUN_LOST,
-    SUPERSEDED,
     WAITING_FOR_CONNECTION,
 )
 from tidegate.reset.runs.request import (
     Refusal,
 )
-from tidegate.reset.runs.seen import Seen, history_entry, may_hold
+from tidegate.reset.runs.seen import Seen, may_hold
 from tidegate.reset.store import Run
-from tidegate.resources.conditions import (
-    RESET,
-    find_condition,
-)
-from tidegate.resources.policy import MAX_HISTORY
-from tidegate.resources.reset import (
-    ResetPhase,
-    ResetSpec,
-    ResetStatus,
-    ResetWay,
-    StandstillStatus,
-)
+from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import ResetPhase, ResetWay, StandstillStatus
 
 QUEUE_LOOK_S: Final = 2.0
 
 
-def foreign(draft: Draft, current: ResetStatus | None) -> Decision:
+def foreign(draft: Draft, current: OffsetResetStatus | None) -> Decision:
     """Not even put back: where to is in a document that somebody else has written."""
     message = draft.seen.foreign
     if current is None:
         draft.refuse(Refusal(FOREIGN_RUN, message))
         return draft.decide(again_after_s=QUEUE_LOOK_S)
-    message = f"{message}. What reset {current.id} had done is not known: look at the group's offsets"
+    message = f"{message}. What reset {draft.seen.run_id} had done is not known: look at the group's offsets"
     return halted(draft, current, FOREIGN_RUN, message)
 
 
-def halted(draft: Draft, current: ResetStatus, reason: str, message: str) -> Decision:
+def halted(draft: Draft, current: OffsetResetStatus, reason: str, message: str) -> Decision:
     """The run ends without its document; nobody is left then to let go of what its job holds."""
     if _is_to_be_halted(draft.seen, current):
-        return _halt(draft, current, reason, message, briefly=True)
-    return end(draft, current, ResetPhase.FAILED, reason, f"{message}{_left_closed(draft.seen)}")
+        return _halt(draft, reason, message, briefly=True)
+    return end(draft, ResetPhase.FAILED, reason, f"{message}{_left_closed(draft.seen)}")
 
 
-def _is_to_be_halted(seen: Seen, current: ResetStatus) -> bool:
+def _is_to_be_halted(seen: Seen, current: OffsetResetStatus) -> bool:
     return may_hold(current) and not seen.halted and not seen.unhalted
 
 
@@ -76,33 +67,33 @@ def why_forged(seen: Seen) -> str:
     """What was found forged stays so, though the document may be put right again before the run has ended."""
     if seen.forged:
         return seen.forged
-    said = find_condition(seen.status.conditions, RESET)
+    said = find_condition(seen.status.conditions, COMPLETE)
     return said.message if seen.under_way is not None and said is not None and said.reason == FORGED else ""
 
 
-def end_forged(draft: Draft, current: ResetStatus | None, message: str) -> Decision:
+def end_forged(draft: Draft, current: OffsetResetStatus | None, message: str) -> Decision:
     seen = draft.seen
     if current is None:
         draft.refuse(Refusal(FORGED, message))
         return draft.decide(again_after_s=QUEUE_LOOK_S)
     if not seen.halted:
-        return _halt(draft, current, FORGED, message)
+        return _halt(draft, FORGED, message)
     if current.application is None or (current.phase is ResetPhase.AWAITING_APPROVAL and not current.approved_digest):
         done = "Nothing was changed"
     else:
-        done = f"What reset {current.id} had done by then is not known: look at the group's offsets"
-    return end(draft, current, ResetPhase.FAILED, FORGED, f"{message}. {done}")
+        done = f"What reset {draft.seen.run_id} had done by then is not known: look at the group's offsets"
+    return end(draft, ResetPhase.FAILED, FORGED, f"{message}. {done}")
 
 
-def _halt(draft: Draft, current: ResetStatus, reason: str, message: str, *, briefly: bool = False) -> Decision:
+def _halt(draft: Draft, reason: str, message: str, *, briefly: bool = False) -> Decision:
     waiting = f". Waiting: {draft.seen.trouble}" if draft.seen.trouble else ""
     draft.moving(reason, f"{message}{waiting}")
-    draft.reset_is(None, reason, message)
-    draft.tell(EventType.WARNING, reason, message, f"{current.id}/{reason}")
+    draft.complete_is(None, reason, message)
+    draft.tell(EventType.WARNING, reason, message, f"{draft.seen.run_id}/{reason}")
     return draft.decide(Halt(briefly), again_after_s=0)
 
 
-def finish(draft: Draft, current: ResetStatus, run: Run, result: RunResult) -> Decision:
+def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult) -> Decision:
     standstill = None
     if result.standstill is not None:
         standstill = StandstillStatus(
@@ -122,45 +113,27 @@ def finish(draft: Draft, current: ResetStatus, run: Run, result: RunResult) -> D
     if result.phase is Phase.SUCCEEDED:
         tell_reading(draft, run.request, result)
     tell_phases(draft, run)
-    return end(draft, current, ResetPhase(result.phase.value), result.reason, result.message, result)
+    return end(draft, ResetPhase(result.phase.value), result.reason, result.message, result)
 
 
 def end(
     draft: Draft,
-    current: ResetStatus,
     phase: ResetPhase,
     reason: str,
     message: str,
     result: RunResult | None = None,
 ) -> Decision:
     at = result.finished_at if result is not None else draft.seen.now
-    draft.run(phase=phase, finished_at=at)
-    reset = draft.status.reset
-    if reset is None:
-        raise ValueError("there is no run to end")
-    digest = digest_of_end(reset.digest, result) if reset.digest is not None and result is not None else None
-    entry = history_entry(reset, digest)
-    history = (entry, *(h for h in draft.status.history if h.id != current.id))[:MAX_HISTORY]
-    draft.status = draft.status.model_copy(update={"history": history})
+    digest = draft.status.digest
+    draft.run(
+        phase=phase,
+        finished_at=at,
+        result_digest=digest_of_end(digest, result) if digest is not None and result is not None else None,
+    )
     kind = EventType.NORMAL if phase is ResetPhase.SUCCEEDED else EventType.WARNING
-    draft.tell(kind, phase.value, message, f"{current.id}/{phase.value}")
+    draft.tell(kind, phase.value, message, f"{draft.seen.run_id}/{phase.value}")
     conclude(draft, phase, reason, message)
     return draft.decide(again_after_s=0)
-
-
-def supersede(draft: Draft, current: ResetStatus) -> Decision:
-    """Another reset is asked for, or none: the one under way is settled first."""
-    seen, run = draft.seen, draft.seen.run
-    wanted = f"reset {seen.wanted.id} is asked for" if seen.wanted is not None else "no reset is asked for any more"
-    message = f"{wanted} while reset {current.id} was under way"
-    if run is None:
-        if current.phase is not ResetPhase.PENDING:
-            return without_document(draft, current)
-        return end(draft, current, ResetPhase.FAILED, SUPERSEDED, f"{message}. Nothing was changed")
-    if run.result is not None:
-        return finish(draft, current, run, run.result)
-    report(draft, current, run)
-    return draft.decide(TakeOver(SUPERSEDED, message), again_after_s=seen.tick_s)
 
 
 def leave(draft: Draft, since: datetime) -> Decision:
@@ -180,57 +153,65 @@ def leave(draft: Draft, since: datetime) -> Decision:
         finish(draft, current, run, run.result)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if seen.abandoned:
-        message = f"reset {current.id} was abandoned in {current.phase.value}, as {ABANDON} asks"
+        phase = current.phase or ResetPhase.PENDING
+        message = f"reset {seen.run_id} was abandoned in {phase.value}, as {ABANDON} asks"
         return _give_up(draft, current, message)
     if seen.now > since + seen.deletion_limit:
-        message = f"reset {current.id} could not be settled within {seen.deletion_limit}: {seen.trouble or 'no answer'}"
+        why = seen.trouble or "no answer"
+        message = f"reset {seen.run_id} could not be settled within {seen.deletion_limit}: {why}"
         return _give_up(draft, current, message)
     if run is None or forged:
         return _unbelieved(draft, current, forged)
-    message = f"its resource was deleted while reset {current.id} was under way"
+    message = f"its resource was deleted while reset {draft.seen.run_id} was under way"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
 
 
-def _unbelieved(draft: Draft, current: ResetStatus, forged: str) -> Decision:
+def _unbelieved(draft: Draft, current: OffsetResetStatus, forged: str) -> Decision:
     """The run's document is not there, or is not to be believed."""
     if forged:
         return end_forged(draft, current, forged)
     return foreign(draft, current) if draft.seen.foreign else without_document(draft, current)
 
 
-def _give_up(draft: Draft, current: ResetStatus, message: str) -> Decision:
+def _give_up(draft: Draft, current: OffsetResetStatus, message: str) -> Decision:
     """The resource goes with its run in mid-flight, but its consumers shall not stand still for that."""
     if _is_to_be_halted(draft.seen, current):
         return draft.decide(Halt(briefly=True), again_after_s=0)
     message = f"{message}{_left_closed(draft.seen)}"
-    draft.tell(EventType.WARNING, ABANDONED, message, f"{current.id}/{ABANDONED}")
+    draft.tell(EventType.WARNING, ABANDONED, message, f"{draft.seen.run_id}/{ABANDONED}")
     return draft.decide(RemoveFinalizer(), again_after_s=0)
 
 
 def conclude(draft: Draft, phase: ResetPhase, reason: str, message: str) -> None:
     succeeded = phase is ResetPhase.SUCCEEDED
-    draft.reset_is(succeeded, reason, message)
-    (draft.well if succeeded else draft.stuck)(reason, message)
+    if succeeded:
+        draft.complete_is(True, reason, message)
+        draft.well(reason, message)
+    else:
+        draft.stuck(reason, message)
+        draft.failed(reason, message)
 
 
-def without_document(draft: Draft, current: ResetStatus) -> Decision:
+def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
     seen = draft.seen
     if current.phase is not ResetPhase.PENDING:
         message = (
-            f"the ConfigMap {seen.run_document} of reset {current.id} was removed while it was under way: what it has "
+            f"the ConfigMap {seen.run_document} of reset {seen.run_id} was removed while it was under way: what it has "
             "done is not known. Look at the group's offsets"
         )
         return halted(draft, current, RUN_LOST, message)
-    if seen.wanted is not None and current.started_at is not None and _late(seen, current, seen.wanted):
-        message = f"reset {current.id} could not begin within its deadline. Nothing was changed"
-        return end(draft, current, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
+    if seen.spec is not None and current.started_at is not None and _late(seen, current, seen.spec):
+        message = f"reset {draft.seen.run_id} could not begin within its deadline. Nothing was changed"
+        return end(draft, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
     start = seen.start
+    if start is not None and start.refusal is not None and start.refusal.reason == ALREADY_RAN:
+        return end(draft, ResetPhase.FAILED, ALREADY_RAN, f"{start.refusal.message}. Nothing was changed")
     if start is None or start.request is None:
         why = start and (start.refusal or start.waits_for)
         reason, message = (why.reason, why.message) if why else (WAITING_FOR_CONNECTION, "waits for its connection")
         draft.moving(reason, message)
-        draft.reset_is(None, reason, message)
+        draft.complete_is(None, reason, message)
         return draft.decide(again_after_s=seen.tick_s)
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)
@@ -239,5 +220,5 @@ def without_document(draft: Draft, current: ResetStatus) -> Decision:
     return draft.decide(CreateRun(start.request), again_after_s=0)
 
 
-def _late(seen: Seen, current: ResetStatus, wanted: ResetSpec) -> bool:
+def _late(seen: Seen, current: OffsetResetStatus, wanted: OffsetResetSpec) -> bool:
     return current.started_at is not None and seen.now > current.started_at + wanted.deadline

@@ -10,13 +10,13 @@ from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, 
 from tidegate.reset.runs.actions import Draft
 from tidegate.reset.runs.reasons import APPROVE, NOT_KNOWN_YET, NOT_LOOKED_AT, READING
 from tidegate.reset.store import Run
+from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import (
     MAX_GROUP_FAILURES,
     FleetStatus,
     GroupFailure,
     PlanStatus,
     ResetPhase,
-    ResetStatus,
     ResetWay,
     SearchStatus,
 )
@@ -34,7 +34,7 @@ def phase_of(run: Run) -> Phase:
     return run.last.phase
 
 
-def report(draft: Draft, current: ResetStatus, run: Run) -> None:
+def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     """Take the phase, the way and the plan over into the status, and tell of every phase that is new."""
     phase = phase_of(run)
     way = run.last.way if run.last is not None else None
@@ -55,9 +55,9 @@ def report(draft: Draft, current: ResetStatus, run: Run) -> None:
         message = f"{message}. Waiting: {waits_for}"
     tell_phases(draft, run)
     if phase is Phase.AWAITING_APPROVAL:
-        draft.tell(EventType.NORMAL, phase.value, message, f"{current.id}/{phase.value}")
+        draft.tell(EventType.NORMAL, phase.value, message, f"{draft.seen.run_id}/{phase.value}")
     draft.moving(phase.value, message)
-    draft.reset_is(None, phase.value, message)
+    draft.complete_is(None, phase.value, message)
 
 
 def tell_phases(draft: Draft, run: Run) -> None:
@@ -131,7 +131,7 @@ def fleet_status(run: Run) -> FleetStatus | None:
     )
 
 
-def _search_status(current: ResetStatus, run: Run) -> SearchStatus | None:
+def _search_status(current: OffsetResetStatus, run: Run) -> SearchStatus | None:
     searched = next((p.searched for p in reversed(run.journal) if p.searched is not None), None)
     if searched is None:
         return current.search

@@ -12,8 +12,6 @@ ABANDON: Final = "tidegate.io/abandon"
 
 INVALID_SPEC: Final = "InvalidSpec"
 
-NO_RESET: Final = "NoReset"
-
 ALREADY_RAN: Final = "AlreadyRan"
 
 WAITING_FOR_RESET: Final = "WaitingForReset"
@@ -27,8 +25,6 @@ UNDONE_NOT_ENDED: Final = "UndoneResetNotEnded"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
-
-SUPERSEDED: Final = "Superseded"
 
 DELETED: Final = "Deleted"
 

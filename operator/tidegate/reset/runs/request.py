@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.connection import Connection
-from tidegate.kube.ports import Object, label_of, uid_of
+from tidegate.kube.ports import Object, label_of, name_of, uid_of
 from tidegate.reset.model import (
     ApplySettings,
     ByDuration,
@@ -32,8 +32,8 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.store import Run
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import Approval, EvidenceSpec, ResetSpec
+from tidegate.resources.offset_reset import OffsetResetSpec
+from tidegate.resources.reset import Approval, EvidenceSpec
 from tidegate.resources.reset import EvidenceLevel as SpecLevel
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
@@ -44,12 +44,6 @@ UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
 NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.applying.apply``)."""
-
-
-_UNDOABLE: Final = {
-    "spec.reset": "one of status.history",
-    "spec": "an OffsetReset of this namespace that is still there",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +58,13 @@ def run_uid(requester_uid: str, run_id: str) -> str:
     return f"{requester_uid}/{run_id}"
 
 
-def run_name(requester: str, requester_uid: str, run_id: str) -> str:
-    """The run's ConfigMap: ``<name>-<id>-<digest>``, or ``<name>-<digest>`` where the id is the name.
+def run_name(run_id: str, requester_uid: str) -> str:
+    """The run's ConfigMap, ``<id>-<digest>``: a DNS label of at most 52 characters.
 
-    It is a DNS label of at most 52 characters.
-    The digest tells ``a-b`` run ``c`` from ``a`` run ``b-c``, and a resource from its namesake before it.
+    The digest tells a resource from its namesake before it.
     """
     digest = hashlib.sha256(run_uid(requester_uid, run_id).encode()).hexdigest()[:8]
-    both = run_id if requester == run_id else f"{requester}-{run_id}"
-    readable = re.sub(r"[^a-z0-9-]+", "-", both.lower())[: _NAME_LIMIT - 9].strip("-")
+    readable = re.sub(r"[^a-z0-9-]+", "-", run_id.lower())[: _NAME_LIMIT - 9].strip("-")
     # Services need a letter first, and Spark makes one for its driver.
     return f"{readable if readable[:1].isalpha() else f'r-{readable}'[: _NAME_LIMIT - 9].strip('-')}-{digest}"
 
@@ -87,10 +79,10 @@ def launch_number(application: str | None) -> int:
     return int(found[1]) if found else 0
 
 
-def selections(spec: OffsetResetPolicySpec, reset: ResetSpec) -> tuple[Selection, ...]:
+def selections(spec: OffsetResetSpec) -> tuple[Selection, ...]:
     """What is to be reset; empty: what the group subscribes to or has offsets for."""
-    if reset.partitions is not None:
-        return tuple(Selection(s.topic, s.numbers) for s in reset.partitions)
+    if spec.partitions is not None:
+        return tuple(Selection(s.topic, s.numbers) for s in spec.partitions)
     return tuple(Selection(topic) for topic in spec.topics or ())
 
 
@@ -135,20 +127,21 @@ def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topic
     )
 
 
-def undo_not_found(run_id: str, path: str = "spec.reset") -> Refusal:
+def undo_not_found(run_id: str) -> Refusal:
     return Refusal(
         UNDO_RUN_NOT_FOUND,
-        f"{path}.to.undo: no run {run_id} is stored that could be undone: name {_UNDOABLE[path]}",
+        f"spec.to.undo: no run {run_id} is stored that could be undone: name an OffsetReset of this namespace that is "
+        "still there",
     )
 
 
-def undo_target(run_id: str, run: Run | None, path: str = "spec.reset") -> Target | Refusal:
+def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     """Where the group stood before the run ``run_id`` of the same group."""
     if run is None or run.plan is None:
-        return undo_not_found(run_id, path)
+        return undo_not_found(run_id)
     if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
-        return Refusal(NOTHING_TO_UNDO, f"{path}.to.undo: run {run_id} {ended}: it has left no offset changed")
+        return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}: it has left no offset changed")
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
     before = run.result.before
     had = frozenset(b.topic_partition for b in before)
@@ -161,8 +154,7 @@ def undo_target(run_id: str, run: Run | None, path: str = "spec.reset") -> Targe
 
 
 def make_request(
-    spec: OffsetResetPolicySpec,
-    reset: ResetSpec,
+    spec: OffsetResetSpec,
     *,
     requester: Object,
     connection: Connection,
@@ -174,31 +166,31 @@ def make_request(
 ) -> RunRequest:
     """All the job needs to know. The deadline counts from ``started_at``."""
     return RunRequest(
-        run_uid=run_uid(uid_of(requester), reset.id),
-        run_id=reset.id,
+        run_uid=run_uid(uid_of(requester), name_of(requester)),
+        run_id=name_of(requester),
         group_id=spec.group or "",
         connection=connection,
-        selections=selections(spec, reset),
+        selections=selections(spec),
         target=target,
         settings=ApplySettings(
-            in_flight=reset.in_flight,
-            max_standstill=reset.max_standstill,
-            drain_timeout=reset.drain_timeout,
-            deadline=started_at + reset.deadline,
+            in_flight=spec.in_flight,
+            max_standstill=spec.max_standstill,
+            drain_timeout=spec.drain_timeout,
+            deadline=started_at + spec.deadline,
         ),
         allowed_topics=allowed_topics,
-        manual_approval=reset.approval is Approval.MANUAL,
-        evidence=evidence_settings(reset),
+        manual_approval=spec.approval is Approval.MANUAL,
+        evidence=evidence_settings(spec),
         fleet=fleet,
         asked_by=f"{requester['kind']} {label_of(requester)}",
         connection_uid=connection_uid,
     )
 
 
-def evidence_settings(reset: ResetSpec) -> EvidenceSettings:
+def evidence_settings(spec: OffsetResetSpec) -> EvidenceSettings:
     """What is to be gathered. By itself as much as can be where a person waits for it, and nothing where none does."""
-    wanted = reset.evidence or EvidenceSpec()
-    manual = reset.approval is Approval.MANUAL
+    wanted = spec.evidence or EvidenceSpec()
+    manual = spec.approval is Approval.MANUAL
     match wanted.level:
         case SpecLevel.AUTO:
             level = EvidenceLevel.RECORDS if manual else EvidenceLevel.NONE

@@ -1,5 +1,5 @@
--- Healthy: the reset succeeded, or none is asked for. Suspended: its plan waits to be approved.
--- Degraded: the reset failed or is refused, or the group's place is about to be lost.
+-- Healthy: the reset has ended, or none is asked for; how it ended is said by its OffsetReset. Suspended: its plan waits
+-- to be approved. Degraded: somebody has to look, or the group's place is about to be lost.
 if obj.metadata.deletionTimestamp ~= nil then
   return {status = "Progressing", message = "it is being deleted"}
 end

@@ -1,0 +1,104 @@
+"""That a reset which a policy asks for by an id runs once, whoever asks: by the records in the control topic.
+
+They outlive the policy, its OffsetResets and the Kubernetes cluster (``tidegate.control.runs``). An ``OffsetReset``
+that somebody creates without a policy has no id, and runs once because there is one of its name.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from tidegate.connection.live import Live
+from tidegate.control.ports import ControlTopics
+from tidegate.control.records import Outcome, Run
+from tidegate.control.runs import begin, executed
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import Object, label_of, name_of, namespace_of, uid_of
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.reading import policy_of
+from tidegate.reset.runs import reasons
+from tidegate.reset.runs.request import Refusal, run_uid
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+
+class Once:
+    """What the control topics know of the ids of policies."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def ran_before(self, body: Object, live: Live) -> Refusal | None:
+        """Why it does not run: its id was executed, here or by another operator. Raises ``KafkaFailure``."""
+        policy = policy_of(body)
+        if policy is None:
+            return None
+        ran = await in_thread(self._parts.patient_executor, executed, live.kafka.control, policy.key)
+        if ran is None or _is_its_own(ran, body):
+            return None
+        ended = f"and ended as {ran.outcome.value}" if ran.outcome is not None else "and may still be under way"
+        return Refusal(
+            reasons.ALREADY_RAN,
+            f"OffsetResetPolicy {policy.key.policy} asked for reset {policy.key.id} before: that began at "
+            f"{datetime.fromtimestamp(ran.started_ms // 1000, UTC).isoformat()} {ended}. An id runs once: give "
+            "spec.reset.id of the policy a new value",
+        )
+
+    async def begins(self, body: Object, status: OffsetResetStatus) -> bool:
+        """Whether the run is its own to execute, which is written down for good. Raises ``KafkaFailure``."""
+        policy, control = policy_of(body), self._control(body)
+        if policy is None:
+            return True
+        if control is None or status.started_at is None:
+            return False
+        run = Run(run_uid(uid_of(body), name_of(body)), _epoch_ms(status.started_at))
+
+        def begin_it() -> Run:
+            control.ensure()
+            return begin(control, policy.key, run)
+
+        return _is_its_own(await in_thread(self._parts.patient_executor, begin_it), body)
+
+    async def note_end(self, body: Object, status: OffsetResetStatus, now: datetime) -> None:
+        """Say how it ended. That it began is enough to keep it from running again, so this may fail."""
+        policy, control = policy_of(body), self._control(body)
+        if policy is None or control is None or status.started_at is None or status.phase is None:
+            return
+        if not has_ended(status.phase):
+            return
+        run = Run(
+            uid=run_uid(uid_of(body), name_of(body)),
+            started_ms=_epoch_ms(status.started_at),
+            outcome=Outcome(status.phase.value),
+            finished_ms=_epoch_ms(status.finished_at or now),
+            digest=status.result_digest or "",
+        )
+
+        def note() -> None:
+            known = executed(control, policy.key)
+            if known is not None and _is_its_own(known, body):
+                control.note_runs({policy.key: run})
+
+        try:
+            await in_thread(self._parts.patient_executor, note)
+        except KafkaFailure as failure:
+            _log.warning("%s: how it ended is not in the control topic: %s", label_of(body), failure)
+
+    def _control(self, body: Object) -> ControlTopics | None:
+        """Of its connection, where that is open."""
+        name = str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+        live = self._parts.live.get(namespace_of(body), name)
+        return live.kafka.control if live is not None else None
+
+
+def _is_its_own(ran: Run, body: Object) -> bool:
+    """Whether this resource's own run has begun, and not ended."""
+    return ran.uid == run_uid(uid_of(body), name_of(body)) and ran.outcome is None
+
+
+def _epoch_ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

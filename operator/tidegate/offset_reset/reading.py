@@ -1,0 +1,52 @@
+"""What an ``OffsetReset`` says, as a pass reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.control.records import RunKey
+from tidegate.kube.ports import POLICIES, Object, name_of, namespace_of
+from tidegate.resources.base import InvalidResource, has_readable_status, read_status
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
+
+
+def read_spec(body: Object) -> tuple[OffsetResetSpec | None, str]:
+    """The spec, or what is wrong with it."""
+    try:
+        return parse_offset_reset(body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
+
+
+def status_of(body: Object) -> OffsetResetStatus:
+    """An empty one where nothing was written yet, or what was written can't be read."""
+    return read_status(OffsetResetStatus, body)
+
+
+def status_is_readable(body: Object) -> bool:
+    """Whether what the status says of a run is known."""
+    return has_readable_status(OffsetResetStatus, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy that has created an ``OffsetReset``: its uid, and by which its id is known to be executed."""
+
+    uid: str
+    key: RunKey
+
+
+def policy_of(body: Object) -> Policy | None:
+    """``None`` for an ``OffsetReset`` that somebody else has created."""
+    for owner in body["metadata"].get("ownerReferences") or ():
+        policy, prefix = str(owner.get("name")), f"{owner.get('name')}-"
+        is_policy = owner.get("kind") == POLICIES.kind and owner.get("apiVersion") == POLICIES.api_version
+        if owner.get("controller") and is_policy and name_of(body).startswith(prefix):
+            reset_id = name_of(body).removeprefix(prefix)
+            return Policy(str(owner.get("uid")), RunKey(namespace_of(body), policy, reset_id))
+    return None
+
+
+def is_suspended(body: Object) -> bool:
+    """Whether no run is to begin for now."""
+    return (body.get("spec") or {}).get("suspend") is True

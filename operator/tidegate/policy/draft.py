@@ -1,0 +1,72 @@
+"""A policy's status in the making: what one pass has to say, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypedDict
+
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.resources.conditions import (
+    BACKED_UP,
+    RESET,
+    Condition,
+    ConditionStatus,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+    without_condition,
+)
+from tidegate.resources.policy import PolicyStatus
+from tidegate.resources.reset import RequestedReset
+
+
+class _Stamp(TypedDict):
+    generation: int
+    now: datetime
+
+
+@dataclass(slots=True)
+class Draft:
+    """``again_after_s``: when to look again, by the shortest wish."""
+
+    status: PolicyStatus
+    generation: int
+    now: datetime
+    happenings: list[KubeEvent] = field(default_factory=list)
+    again_after_s: float = 60.0
+
+    def begin(self) -> None:
+        """It is about this generation; and what policies of an earlier version did, nobody keeps true any more."""
+        self.status = self.status.model_copy(update={"observed_generation": self.generation})
+        self._set(without_condition(self.status.conditions, BACKED_UP))
+
+    def moving(self, reason: str, message: str) -> None:
+        self._set(reconciling(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def stuck(self, reason: str, message: str) -> None:
+        self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def well(self, reason: str, message: str) -> None:
+        self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def reset_is(self, value: ConditionStatus | bool | None, reason: str, message: str) -> None:
+        self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+
+    def show(self, reset: RequestedReset | None) -> None:
+        self.status = self.status.model_copy(update={"reset": reset})
+        if reset is None:
+            self._set(without_condition(self.status.conditions, RESET))
+
+    def tell(self, kind: EventType, reason: str, message: str, key: str) -> None:
+        self.happenings.append(KubeEvent(kind, reason, message, key))
+
+    def look_in(self, seconds: float) -> None:
+        self.again_after_s = min(self.again_after_s, seconds)
+
+    def _set(self, conditions: tuple[Condition, ...]) -> None:
+        self.status = self.status.model_copy(update={"conditions": conditions})
+
+    def _stamp(self) -> _Stamp:
+        return _Stamp(generation=self.generation, now=self.now)

@@ -1,0 +1,236 @@
+"""A policy's ``spec.reset``: the OffsetReset that it asks for is created once, and followed.
+
+That an id was executed is told by four things, each of which outlives what comes before it: the OffsetReset that is
+there, the policy's status, and the control topic of the Kafka cluster, for a policy that was deleted and restored or
+moved to another Kubernetes cluster. The last of them is written before the reset changes anything
+(:mod:`tidegate.offset_reset`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.connection.live import Live
+from tidegate.control.records import Run
+from tidegate.control.runs import executed
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import RESETS, Conflict, EventType, KubeFailure, NotFound, Object, name_of, namespace_of
+from tidegate.policy.draft import Draft
+from tidegate.policy.parts import Parts
+from tidegate.policy.template import (
+    is_controlled_by,
+    needs_somebody,
+    ran_before,
+    requested,
+    reset_name,
+    reset_spec,
+    run_key,
+    said_of,
+)
+from tidegate.reset.runs.reasons import ALREADY_RAN, WAITING_FOR_CONNECTION
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.conditions import RESET, ConditionStatus, find_condition
+from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.reset import RequestedReset, ResetPhase, ResetSpec
+from tidegate.threads import in_thread
+
+NO_RESET: Final = "NoReset"
+SUPERSEDED: Final = "Superseded"
+RESET_EXISTS: Final = "OffsetResetExists"
+NOT_CREATED: Final = "NotCreated"
+BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
+
+_LOOK_S: Final = 2.0
+"""A watch tells of what becomes of an OffsetReset; this is for what it has missed."""
+
+_TRY_AGAIN_S: Final = 10.0
+
+_UNTOUCHED: Final = (ResetPhase.PENDING, ResetPhase.AWAITING_APPROVAL)
+"""Phases in which no job is at work."""
+
+
+class Requesting:
+    """Looks after what a policy says of its reset."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def ask(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
+        """Create, follow or take back the policy's OffsetReset. Raises ``KubeFailure`` and ``InvalidResource``."""
+        known, wanted = draft.status.reset, spec.reset
+        if known is not None and (wanted is None or wanted.id != known.id):
+            if not await self._taken_back(body, known, wanted, draft):
+                return
+            known = None
+        if wanted is None:
+            draft.well(NO_RESET, "no reset is asked for")
+            return
+        name = reset_name(name_of(body), wanted.id)
+        if known is not None and known.name is None and known.phase in _UNTOUCHED:
+            known = None  # an earlier version had begun it, and changed nothing
+        if known is not None and (known.name is None or has_ended(known.phase)):
+            _rest(draft, known)
+            return
+        there = await self._there(body, name)
+        if there is not None and is_controlled_by(there, body):
+            _follow(there, wanted, draft)
+        elif await self._may_create(body, spec, wanted, known, draft):
+            if there is None:
+                await self._create(body, wanted, name, draft)
+            else:
+                _is_taken(there, wanted, draft)
+
+    async def _taken_back(self, body: Object, known: RequestedReset, wanted: ResetSpec | None, draft: Draft) -> bool:
+        """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""
+        if known.name is None or has_ended(known.phase):
+            return True
+        there = await self._there(body, known.name)
+        if there is None or not is_controlled_by(there, body):
+            draft.show(None)
+            return True
+        seen = requested(there, known.id)
+        draft.show(seen)
+        if has_ended(seen.phase):
+            return True
+        instead = f"reset {wanted.id} is asked for" if wanted is not None else "no reset is asked for any more"
+        message = f"{instead} and OffsetReset {known.name} had not ended: it is deleted, which rolls it back"
+        draft.moving(SUPERSEDED, message)
+        draft.reset_is(None, SUPERSEDED, message)
+        draft.look_in(_LOOK_S)
+        if not there["metadata"].get("deletionTimestamp"):
+            draft.tell(EventType.WARNING, SUPERSEDED, message, f"{known.id}/{SUPERSEDED}")
+            await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+            draft.look_in(0)
+        return False
+
+    async def _may_create(
+        self,
+        body: Object,
+        spec: OffsetResetPolicySpec,
+        wanted: ResetSpec,
+        known: RequestedReset | None,
+        draft: Draft,
+    ) -> bool:
+        """Whether the id was never executed; what is so instead is said. ``known``: what the status says of it."""
+        name = reset_name(name_of(body), wanted.id)
+        earlier = next((entry for entry in draft.status.history if entry.id == wanted.id), None)
+        if earlier is not None:
+            seen = RequestedReset(id=earlier.id, phase=earlier.phase, finished_at=earlier.finished_at)
+            _is_over(draft, seen, f"reset {wanted.id} was run by an earlier version of Tidegate")
+            return False
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is None or live.trouble is not None:
+            why = live.trouble[0] if live is not None and live.trouble is not None else "it is not there"
+            _wait(draft, wanted, name, f"KafkaConnection {spec.connection_ref.name} is not ready ({why})")
+            return False
+        try:
+            ran = await self._executed(body, wanted, live)
+        except KafkaFailure as failure:
+            _wait(draft, wanted, name, f"whether reset {wanted.id} ran before is not known: {failure}")
+            return False
+        if ran is not None or (known is not None and known.started_at is not None):
+            seen = ran_before(wanted.id, known, ran)
+            _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it any more")
+            return False
+        return True
+
+    async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:
+        kube = self._parts.kube
+        try:
+            made = await in_thread(self._parts.executor, kube.make, RESETS, body, name, reset_spec(body))
+        except Conflict:
+            draft.look_in(0)  # somebody was quicker: a pass before a crash, or a user
+            return
+        except KubeFailure as failure:
+            message = f"OffsetReset {name} can't be created, and is tried again: {failure}"
+            draft.moving(NOT_CREATED, message)
+            draft.reset_is(None, NOT_CREATED, message)
+            draft.tell(EventType.WARNING, NOT_CREATED, message, f"{wanted.id}/{draft.generation}/{NOT_CREATED}")
+            draft.look_in(_TRY_AGAIN_S)
+            return
+        draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
+        _follow(made, wanted, draft)
+
+    async def _there(self, body: Object, name: str) -> Object | None:
+        try:
+            return await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name)
+        except NotFound:
+            return None
+
+    async def _executed(self, body: Object, wanted: ResetSpec, live: Live) -> Run | None:
+        return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, wanted.id))
+
+
+def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:
+    name = name_of(there)
+    message = (
+        f"OffsetReset {name} is there, and was not created by this policy: give spec.reset.id another value, or delete "
+        "that OffsetReset"
+    )
+    draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
+    draft.reset_is(False, RESET_EXISTS, message)
+    draft.stuck(RESET_EXISTS, message)
+    draft.tell(EventType.WARNING, RESET_EXISTS, message, f"{wanted.id}/{draft.generation}/{RESET_EXISTS}")
+    draft.look_in(_TRY_AGAIN_S)
+
+
+def _follow(there: Object, wanted: ResetSpec, draft: Draft) -> None:
+    name = name_of(there)
+    seen, said = requested(there, wanted.id), said_of(there)
+    draft.show(seen)
+    phase = (seen.phase or ResetPhase.PENDING).value
+    reason = said.reason if said is not None else phase
+    message = f"OffsetReset {name}: {said.message if said is not None else 'it was created'}"
+    draft.reset_is(said.status if said is not None else None, reason, message)
+    if has_ended(seen.phase):
+        draft.well(phase, message)
+    elif needs_somebody(there):
+        draft.stuck(reason, message)
+        draft.look_in(_LOOK_S)
+    else:
+        draft.moving(reason, message)
+        draft.look_in(_LOOK_S)
+
+
+def _rest(draft: Draft, known: RequestedReset) -> None:
+    """It has ended: only the generation may be news."""
+    said = find_condition(draft.status.conditions, RESET)
+    phase = known.phase.value if known.phase is not None else ALREADY_RAN
+    if known.name is None and known.phase is not None and not has_ended(known.phase):
+        message = (
+            f"reset {known.id} was begun by an earlier version of Tidegate, and this one can't end it: look at the "
+            "group's offsets, and give spec.reset.id a new value to reset them"
+        )
+        draft.reset_is(None, BEGUN_BY_EARLIER_VERSION, message)
+        draft.stuck(BEGUN_BY_EARLIER_VERSION, message)
+        return
+    if said is None:
+        draft.well(phase, f"reset {known.id} ended as {phase}")
+        return
+    draft.reset_is(said.status, said.reason, said.message)
+    draft.well(said.reason if said.reason == ALREADY_RAN else phase, said.message)
+
+
+def _is_over(draft: Draft, seen: RequestedReset, why: str) -> None:
+    """The id does not run again."""
+    message = f"{why}: it does not run again. Give spec.reset.id a new value to reset the group again"
+    succeeded = None if seen.phase is None else ConditionStatus(str(seen.phase is ResetPhase.SUCCEEDED))
+    draft.show(seen)
+    draft.reset_is(succeeded, ALREADY_RAN, message)
+    draft.well(ALREADY_RAN, message)
+    draft.tell(EventType.WARNING, ALREADY_RAN, message, f"{seen.id}/{draft.generation}/{ALREADY_RAN}")
+
+
+def _wait(draft: Draft, wanted: ResetSpec, name: str, why: str) -> None:
+    known = draft.status.reset
+    if known is None or known.id != wanted.id or known.name != name:
+        draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
+    message = f"{why}: OffsetReset {name} is not created before that"
+    draft.moving(WAITING_FOR_CONNECTION, message)
+    draft.reset_is(None, WAITING_FOR_CONNECTION, message)
+    draft.look_in(_LOOK_S)
+
+
+def _when(seen: RequestedReset) -> str:
+    ended = f"and ended as {seen.phase.value}" if seen.phase is not None else "and how it ended is not known"
+    return f"began at {seen.started_at.isoformat() if seen.started_at is not None else 'an unknown time'} {ended}"

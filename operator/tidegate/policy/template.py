@@ -1,0 +1,96 @@
+"""The ``OffsetReset`` that a policy's ``spec.reset`` is the template of, and what the policy says of it. Pure.
+
+It is named after the policy and the id, so that the API server itself keeps a second one from being created. Whoever
+looks after it is :mod:`tidegate.offset_reset`; the policy repeats the essence of its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tidegate.control.records import Run, RunKey
+from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
+from tidegate.resources.base import InvalidResource, Problem, read_status
+from tidegate.resources.conditions import COMPLETE, STALLED, Condition, find_condition, is_true
+from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.policy import reset_name_problem
+from tidegate.resources.reset import RequestedReset, ResetPhase
+
+_SHARED: Final = ("connectionRef", "group", "groups", "topics", "spark")
+"""What a policy and its resets have in common."""
+
+
+def reset_name(policy: str, reset_id: str) -> str:
+    """The name of the OffsetReset. Raises ``InvalidResource`` where that could not have it."""
+    problem = reset_name_problem(policy, reset_id)
+    if problem is not None:
+        raise InvalidResource((Problem("spec.reset.id", problem),))
+    return f"{policy}-{reset_id}"
+
+
+def run_key(policy: Object, reset_id: str) -> RunKey:
+    """By which it is known, for good, that the id was executed."""
+    return RunKey(namespace_of(policy), name_of(policy), reset_id)
+
+
+def reset_spec(policy: Object) -> Mapping[str, Any]:
+    """The spec of the OffsetReset, of the policy's as it is written. An undo names another id of the same policy."""
+    spec = policy["spec"]
+    options = {name: value for name, value in spec["reset"].items() if name != "id"}
+    undone = (options.get("to") or {}).get("undo")
+    if undone is not None:
+        options["to"] = {"undo": f"{name_of(policy)}-{undone}"}
+    return {**{name: spec[name] for name in _SHARED if spec.get(name) is not None}, **options}
+
+
+def is_controlled_by(body: Object, policy: Object) -> bool:
+    """Whether this policy, and none of its name before it, has created the object."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid_of(policy) for owner in owners)
+
+
+def requested(body: Object, reset_id: str) -> RequestedReset:
+    """What the policy says of its OffsetReset."""
+    status = read_status(OffsetResetStatus, body)
+    plan = status.plan
+    return RequestedReset(
+        id=reset_id,
+        name=name_of(body),
+        phase=status.phase or ResetPhase.PENDING,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        records_replayed=plan.records_replayed if plan is not None else None,
+        records_skipped=plan.records_skipped if plan is not None else None,
+    )
+
+
+def said_of(body: Object) -> Condition | None:
+    """How the OffsetReset itself says that it stands."""
+    return find_condition(read_status(OffsetResetStatus, body).conditions, COMPLETE)
+
+
+def needs_somebody(body: Object) -> bool:
+    """Whether it can't go on by itself, and has not ended."""
+    return is_true(read_status(OffsetResetStatus, body).conditions, STALLED)
+
+
+def ran_before(reset_id: str, known: RequestedReset | None, ran: Run | None) -> RequestedReset:
+    """What is still known of a reset that is not there any more. ``ran``: what the control topic says."""
+    outcome = ran.outcome if ran is not None else None
+    started = _time(ran.started_ms) if ran is not None else None
+    finished = _time(ran.finished_ms) if ran is not None and ran.finished_ms is not None else None
+    known = known if known is not None and known.id == reset_id else None
+    return RequestedReset(
+        id=reset_id,
+        phase=ResetPhase(outcome.value) if outcome is not None else None,
+        started_at=known.started_at if known is not None and known.started_at is not None else started,
+        finished_at=finished,
+        records_replayed=known.records_replayed if known is not None else None,
+        records_skipped=known.records_skipped if known is not None else None,
+    )
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).replace(microsecond=0)

@@ -1,0 +1,449 @@
+"""A policy's `spec.reset` is a template: one `OffsetReset` for each id, ever."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.policy_world import SPEC, PolicyWorld
+from support.reset_world import CREATED, T0, Killed
+from tidegate.control.records import Outcome, Run, RunKey
+from tidegate.kafka.errors import Unavailable
+from tidegate.kube.ports import POLICIES, RESETS, KubeFailure
+from tidegate.policy.feature import FeatureOutcome, PolicyView
+
+KEY = RunKey("ns", "p", "one")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[PolicyWorld]:
+    made = PolicyWorld(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def executed(world: PolicyWorld) -> dict[RunKey, Run]:
+    return world.kafka.control.read().runs
+
+
+def hang(world: PolicyWorld) -> None:
+    """The reset begins, and its job does nothing."""
+    world.runner.work = lambda _launch: None
+    world.declare()
+    while not world.runner.started:
+        world.rounds(1)
+
+
+def test_an_id_becomes_an_offset_reset_whose_outcome_the_policy_repeats(world: PolicyWorld) -> None:
+    world.declare(deadline="5m")
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    assert reset["spec"] == {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "to": {"offset": 10},
+        "deadline": "5m",
+    }
+    assert reset["metadata"]["ownerReferences"][0]["uid"] == world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+    told = world.policy["reset"]
+    assert (told["id"], told["name"], told["phase"], told["recordsReplayed"]) == ("one", "p-one", "Succeeded", 40)
+    assert world.said("Ready") == ("True", "Succeeded")
+    assert world.said("Reset") == ("True", "Applied")
+    assert executed(world)[KEY].outcome is Outcome.SUCCEEDED
+
+
+def test_at_rest_nothing_is_written_or_asked(world: PolicyWorld) -> None:
+    world.declare()
+    world.rounds()
+    written = world.kube.writes
+
+    world.rounds(5)
+
+    assert world.kube.writes == written
+
+
+def test_a_reset_that_failed_leaves_the_policy_ready_and_says_where_to_look(world: PolicyWorld) -> None:
+    world.declare(partitions=[{"topic": "no-such-topic"}])
+
+    world.rounds()
+
+    assert world.resets == {"p-one": "Failed"}
+    assert world.said("Ready") == ("True", "Failed")
+    assert world.said("Reset") == ("False", "UnknownTopic")
+    assert "OffsetReset p-one" in world.message("Ready")
+    assert world.said("Stalled") is None
+
+
+def test_a_reset_that_is_refused_needs_somebody_and_the_policy_says_so(world: PolicyWorld) -> None:
+    world.declare(to={"configMap": {"name": "none", "key": "offsets.csv"}})
+
+    world.rounds()
+
+    assert world.said("Ready") == ("False", "ConfigMapNotFound")
+    assert world.said("Stalled") == ("True", "ConfigMapNotFound")
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_process_that_dies_anywhere_is_followed_by_one_that_runs_it_once(world: PolicyWorld, steps: int) -> None:
+    world.declare()
+    world.kube.dies_in = steps
+    try:
+        world.rounds()
+    except Killed:
+        world.restart()
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
+    assert world.kube.log.count("create") == 1
+    assert world.said("Ready") == ("True", "Succeeded")
+    assert executed(world)[KEY].outcome is Outcome.SUCCEEDED
+
+
+def test_undo_names_an_earlier_id_of_the_policy(world: PolicyWorld) -> None:
+    world.declare()
+    world.rounds()
+
+    world.declare("back", to={"undo": "one"})
+    world.rounds()
+
+    assert world.kube.get(RESETS, "ns", "p-back")["spec"]["to"] == {"undo": "p-one"}
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded", "p-back": "Succeeded"}, 50)
+
+
+# --- once -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["restored", "in another Kubernetes cluster"])
+def test_a_policy_that_comes_back_does_not_run_its_id_again(
+    world: PolicyWorld, tmp_path: Path, elsewhere: bool
+) -> None:
+    world.declare()
+    world.rounds()
+    world.kafka.commit_directly("payments", {T0: 70})
+    if elsewhere:
+        kafka, world = world.kafka, PolicyWorld(tmp_path / "elsewhere")
+        world.kafka = kafka
+        [live] = world.live
+        world.open_connection("kafka", live.uid, world.connection)
+        world.reconciler = world.fresh_reconciler()
+    else:
+        world.remove()
+        world.rounds(3)
+    world.declare()
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({}, 70)
+    assert world.policy["reset"]["phase"] == "Succeeded"
+    assert world.said("Ready") == ("True", "AlreadyRan")
+    assert "give spec.reset.id a new value" in world.message("Reset").replace("Give", "give")
+
+    world.declare("two", to={"offset": 20})
+    world.rounds()
+    assert world.offset == 20
+
+
+def test_an_offset_reset_that_was_deleted_after_its_end_is_not_created_again(world: PolicyWorld) -> None:
+    world.declare()
+    world.rounds()
+    world.kube.delete(RESETS, "ns", "p-one", CREATED)
+    world.kafka.commit_directly("payments", {T0: 70})
+    world.restart()
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({}, 70)
+    assert world.policy["reset"]["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize("record", [True, False], ids=["known to Kafka", "by the status alone"])
+def test_one_that_was_deleted_in_mid_run_is_not_created_again(world: PolicyWorld, record: bool) -> None:
+    hang(world)
+    world.rounds(2)
+    world.kube.delete(RESETS, "ns", "p-one", world.clock.now().isoformat())
+    for _ in range(30):
+        for body in world.kube.list(RESETS):
+            world._look(world.reconciler, body)
+        world.clock.sleep(1)
+    assert world.resets == {}
+    if not record:
+        world.kafka.control.note_runs({KEY: None})
+    world.runner.work = lambda launch: world.runner.end(launch, "must not be started")
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({}, 50)
+    assert world.said("Reset") == ("False" if record else "Unknown", "AlreadyRan")
+
+
+def test_one_that_was_deleted_before_it_began_is_created_again(world: PolicyWorld) -> None:
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    assert world.said("Reset") == ("Unknown", "WaitingForReset")
+    first = world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"]
+
+    world.kube.delete(RESETS, "ns", "p-one", CREATED)
+    world.rounds(3)
+
+    assert world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"] != first
+
+
+def test_of_two_kubernetes_clusters_that_ask_at_once_one_runs_it(world: PolicyWorld) -> None:
+    """Neither knows of the other before its OffsetReset is about to begin."""
+    world.declare()
+    world.rounds(1)
+    assert world.resets == {"p-one": "Pending"}
+    world.kafka.control.note_runs({KEY: Run("elsewhere/p-one", 1_000)})
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Failed"}, 50)
+    assert world.said("Reset") == ("False", "AlreadyRan")
+    assert "Nothing was changed" in world.message("Reset")
+    assert executed(world)[KEY] == Run("elsewhere/p-one", 1_000)
+
+
+def test_while_kafka_does_not_tell_whether_it_ran_nothing_is_created(world: PolicyWorld) -> None:
+    world.kafka.control.failure = Unavailable("nobody answers")
+    world.declare()
+
+    world.rounds(3)
+
+    assert world.resets == {}
+    assert world.said("Ready") == ("False", "WaitingForConnection")
+    assert "nobody answers" in world.message("Ready")
+    world.kafka.control.failure = None
+    world.rounds()
+    assert world.resets == {"p-one": "Succeeded"}
+
+
+def test_one_that_was_left_behind_when_the_policy_was_deleted_still_counts(world: PolicyWorld) -> None:
+    """As by `kubectl delete --cascade=orphan`, or before the garbage collector has come by."""
+    world.declare()
+    world.rounds()
+    world.kube.delete(POLICIES, "ns", "p", CREATED)
+    world.kafka.commit_directly("payments", {T0: 70})
+    world.declare()
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 70)
+    assert world.said("Ready") == ("True", "AlreadyRan")
+
+
+# --- another id, or none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instead", ["two", None])
+def test_one_that_has_not_ended_is_taken_back_before_the_next(world: PolicyWorld, instead: str | None) -> None:
+    work = world.runner.work
+    hang(world)
+    world.rounds(2)
+    world.runner.work = work
+
+    world.declare(instead, to={"offset": 20})
+    world.rounds()
+
+    assert world.resets == ({"p-two": "Succeeded"} if instead else {})
+    assert world.offset == (20 if instead else 50)
+    assert "Superseded" in [h.reason for h in world.kube.happenings_of("p")]
+    assert world.said("Ready") == (("True", "Succeeded") if instead else ("True", "NoReset"))
+
+
+def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorld) -> None:
+    world.declare()
+    world.rounds()
+
+    world.declare(None)
+    world.rounds(3)
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
+    assert world.said("Ready") == ("True", "NoReset")
+    assert world.policy["reset"]["id"] == "one"
+
+
+# --- names, refusals --------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_reset_of_somebody_else_is_left_alone(world: PolicyWorld) -> None:
+    world.ask("p-one", to={"offset": 30})
+    world.declare()
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 30)
+    assert world.said("Stalled") == ("True", "OffsetResetExists")
+    world.declare("two")
+    world.rounds()
+    assert world.offset == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "reset_id", "says"), [("a.b", "one", "of another name"), ("a" * 40, "b" * 30, "at most 63 characters")]
+)
+def test_names_that_do_not_fit_are_refused_with_what_to_do(
+    world: PolicyWorld, name: str, reset_id: str, says: str
+) -> None:
+    world.declare(reset_id, name=name)
+
+    world.rounds(2)
+
+    [stalled] = [c for c in world.kube.get(POLICIES, "ns", name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled["reason"] == "InvalidSpec"
+    assert "spec.reset.id" in stalled["message"]
+    assert says in stalled["message"]
+
+
+def test_an_api_server_that_refuses_the_offset_reset_is_asked_again(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise KubeFailure("create OffsetReset ns/p-one: 403 exceeded quota")
+
+    world.declare()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kube, "make", refuse)
+        world.rounds(2)
+        assert world.said("Ready") == ("False", "NotCreated")
+        assert "exceeded quota" in world.message("Ready")
+
+    world.rounds()
+    assert world.resets == {"p-one": "Succeeded"}
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+class Noting:
+    """A feature that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        self.asked.append("resetting" if policy.resetting else "keep")
+        return FeatureOutcome(policy.status)
+
+    async def forget(self, uid: str) -> None:
+        self.asked.append(f"forget {uid}")
+
+    async def disconnected(self, uid: str) -> None:
+        self.asked.append(f"disconnected {uid}")
+
+
+def with_feature(world: PolicyWorld) -> Noting:
+    noting = Noting()
+    world.features = (noting,)
+    world.reconciler = world.fresh_reconciler()
+    return noting
+
+
+def test_features_are_told_that_the_connection_was_removed_and_not_that_it_is_in_trouble(world: PolicyWorld) -> None:
+    feature = with_feature(world)
+    world.declare(None)
+    [live] = world.live
+    uid = world.kube.get(POLICIES, "ns", "p")["metadata"]["uid"]
+
+    world.rounds(1)
+    world.live.troubled(live, "KafkaUnavailable", "nobody answers")
+    world.rounds(1)
+    assert feature.asked == ["keep"]
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.rounds(1)
+    world.live.put(live)
+    world.rounds(1)
+
+    assert feature.asked == ["keep", f"disconnected {uid}", "keep"]
+
+
+def test_features_know_of_the_policys_own_reset_also_after_a_restart(world: PolicyWorld) -> None:
+    feature = with_feature(world)
+    hang(world)
+    world.rounds(2)
+    world.reconciler = world.fresh_reconciler()
+    feature.asked.clear()
+
+    world.rounds(1)
+
+    assert feature.asked == ["resetting"]
+
+
+# --- what an earlier version has written ------------------------------------------------------------------------------
+
+DATA = Path(__file__).parents[2] / "data" / "earlier"
+
+
+def left_by(world: PolicyWorld, version: str, stage: str) -> None:
+    """The policy as the API server gives it back under this version's schema, which has fewer fields."""
+    policy = json.loads((DATA / version / f"{stage}.json").read_text())["policy"]
+    status = policy["status"]
+    known = ("id", "phase", "startedAt", "finishedAt")
+    status["reset"] = {name: value for name, value in status["reset"].items() if name in known}
+    known = ("id", "phase", "finishedAt")
+    status["history"] = [{n: v for n, v in entry.items() if n in known} for entry in status.get("history", [])]
+    world.kube.restore(policy, POLICIES)
+
+
+def test_a_policy_that_made_backups_is_told_what_to_do_and_not_called_backed_up_any_more(world: PolicyWorld) -> None:
+    spec = {**SPEC, "snapshots": {"schedule": "1h", "to": {"folder": {"path": "offsets"}}}}
+    body = world.kube.create(POLICIES, "ns", "p", spec, CREATED)
+    condition = {"reason": "SnapshotTaken", "message": "", "lastTransitionTime": CREATED, "observedGeneration": 1}
+    conditions = [{"type": "Ready", "status": "True", **condition}, {"type": "BackedUp", "status": "True", **condition}]
+    world.kube.replace_status(POLICIES, body, {"observedGeneration": 1, "conditions": conditions})
+
+    world.rounds(1)
+
+    assert world.said("Stalled") == ("True", "InvalidSpec")
+    assert "spec.snapshots: is no longer part of a policy: make an OffsetBackup" in world.message("Stalled")
+    assert {c["type"] for c in world.policy["conditions"]} == {"Ready", "Stalled"}
+
+
+@pytest.mark.parametrize("version", ["821526f", "f3df9ba"])
+def test_a_reset_that_an_earlier_version_has_run_does_not_run_again(world: PolicyWorld, version: str) -> None:
+    left_by(world, version, "succeeded")
+    world.rounds(3)
+    assert (world.resets, world.offset) == ({}, 50)
+    assert world.policy["reset"]["phase"] == "Succeeded"
+    assert world.said("Ready") == ("True", "Succeeded")
+
+    world.declare("two", to={"offset": 20})
+    world.rounds()
+    assert world.offset == 20
+    world.declare("one", to={"offset": 30})
+    world.rounds(3)
+    assert world.offset == 20
+    assert world.said("Reset") == ("True", "AlreadyRan")
+
+
+@pytest.mark.parametrize("version", ["821526f", "f3df9ba"])
+def test_a_plan_of_an_earlier_version_that_waited_for_approval_is_made_anew(world: PolicyWorld, version: str) -> None:
+    left_by(world, version, "awaiting-approval")
+
+    world.rounds()
+
+    assert world.resets == {"p-one": "AwaitingApproval"}
+    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+
+
+@pytest.mark.parametrize("version", ["821526f", "f3df9ba"])
+def test_a_reset_that_an_earlier_version_left_in_mid_flight_is_left_to_a_person(
+    world: PolicyWorld, version: str
+) -> None:
+    left_by(world, version, "applying")
+
+    world.rounds(3)
+
+    assert world.resets == {}
+    assert world.said("Stalled") == ("True", "BegunByEarlierVersion")
+    assert "look at the group's offsets" in world.message("Stalled")
+    assert not world.kube.get(POLICIES, "ns", "p")["metadata"].get("finalizers")
+    world.declare("two", to={"offset": 20})
+    world.rounds()
+    assert (world.resets, world.offset) == ({"p-two": "Succeeded"}, 20)
