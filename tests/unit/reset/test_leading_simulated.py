@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_kafka import FakeConsumer, FakeGuest
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.reset.applying.rounds import Outcome, Round
@@ -93,6 +93,32 @@ def test_members_have_what_they_had(tmp_path: Path) -> None:
     group = world.kafka.groups([GROUP])[GROUP]
     assert group.state is GroupState.STABLE
     assert {m.client_id: m.assignment for m in group.members} == before
+
+
+def test_a_group_whose_join_does_not_end_is_led_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its members are all there and wait: for a member id that a client has asked for and never used."""
+    world = World(GO_OFTEN, tmp_path)
+    join = FakeGuest.join
+
+    def join_beside_a_stranger(self: FakeGuest) -> None:
+        group, clock = self._group, world.clock
+        stranger = f"stranger-{clock.monotonic()}"
+        group.pending_ids[stranger] = clock.monotonic() + 45
+        clock.after(45, lambda: world.kafka._maybe_complete(group))
+        join(self)
+
+    monkeypatch.setattr(FakeGuest, "join", join_beside_a_stranger)
+    # It keeps its position a few times only.
+    for consumer in world.consumers:
+        world.clock.after(10, lambda consumer=consumer: setattr(consumer, "keeps_when_refused", False))
+    world.create()
+
+    result = execute(world)
+
+    assert result.phase is Phase.SUCCEEDED, result
+    assert ways(world).count(Way.LEADING) == 2
+    world.settle(60)
+    world.check_reset(at_most=result.rounds)
 
 
 def test_a_full_group_is_not_led_and_handed_over_as_before(tmp_path: Path) -> None:

@@ -210,6 +210,22 @@ def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
     world.check_reset(at_most=2)
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_group_of_an_assignor_that_is_not_known_is_handed_over(version: int, dies: bool, tmp_path: Path) -> None:
+    """As kafkajs' own and those that applications bring; what an assignment of it holds is not known."""
+    world = World(Kind("own", Way.HANDOVER, assignor="own", consumer=(("subscription_version", version),)), tmp_path)
+    world.create()
+    if dies:
+        with pytest.raises(Killed):
+            world.execute(_Dies("transaction.commit", after=True))
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
 def test_a_group_that_does_not_come_to_rest_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It always tells who owns what, so it is reset all the same: by a successor, which looks at several steps."""
     world = World(_kind("consumer"), tmp_path)

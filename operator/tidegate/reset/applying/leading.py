@@ -33,12 +33,16 @@ class NotLed(Exception):
     """The group could not be led; the message says why. Nothing was committed, and everybody was let go.
 
     ``for_good``: leading it again would end in the same way. ``left``: the members as they were made to leave,
-    where some of them did not come back; whoever comes is led without them the next time.
+    where some of them did not come back; whoever comes is led without them the next time. ``stood_still``: members
+    have waited for ``maxStandstill``.
     """
 
-    def __init__(self, why: str, *, for_good: bool = False, left: Group | None = None) -> None:
+    def __init__(
+        self, why: str, *, for_good: bool = False, stood_still: bool = False, left: Group | None = None
+    ) -> None:
         super().__init__(why)
         self.for_good = for_good
+        self.stood_still = stood_still
         self.left = left
 
 
@@ -161,7 +165,9 @@ class Lead:
             return guest.rebalances() or (not moves and self._now().state is GroupState.STABLE)
 
         if not self._until(over):
-            raise NotLed(f"no member has given anything up within maxStandstill ({self._standstill_s:g} s)")
+            raise NotLed(
+                f"no member has given anything up within maxStandstill ({self._standstill_s:g} s)", stood_still=True
+            )
 
     def _next(self, guest: Guest) -> Generation:
         with _refusals():
@@ -178,7 +184,9 @@ class Lead:
             return found is not None
 
         if not self._until(over) or found is None:
-            raise NotLed(f"not all members had joined within maxStandstill ({self._standstill_s:g} s)")
+            raise NotLed(
+                f"not all members had joined within maxStandstill ({self._standstill_s:g} s)", stood_still=True
+            )
         if found.leader_id != guest.member_id:
             raise NotLed("another member leads it")
         if len(found.subscriptions) < self._others:
@@ -205,6 +213,7 @@ class Lead:
         names = ", ".join(f"{m.client_id} at {m.host}" for m in missing[:3])
         return NotLed(
             f"{len(missing)} member(s) did not come back within maxStandstill ({self._standstill_s:g} s): {names}",
+            stood_still=True,
             left=left,
         )
 

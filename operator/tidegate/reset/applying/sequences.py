@@ -25,6 +25,9 @@ from tidegate.reset.ways import keeps_commits_back
 MOST_LEADS: Final = 3
 """How often it is tried to lead a group whose members come and go meanwhile."""
 
+MOST_STANDSTILLS: Final = 2
+"""How often members wait in vain for ``maxStandstill`` as they are led: who has frozen is left behind the next time."""
+
 
 class Sequences:
     """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
@@ -50,6 +53,7 @@ class Sequences:
         self._handover = Handover(kafka, commits, pace, times, joins, self._steps)
         self._failed_leads = 0
         """How often in a row."""
+        self._standstills = 0
         self.not_led: str | None = None
         """Why the group cannot be led."""
         self._missed = 0
@@ -230,7 +234,9 @@ class Sequences:
             lead.carry_out(in_barrier, stopped=lambda: self._times.stop_anew(round_.pending, clock.monotonic()))
         except NotLed as error:
             self._failed_leads += 1
-            if error.for_good or self._failed_leads == MOST_LEADS:
+            self._standstills += error.stood_still
+            in_vain = self._failed_leads == MOST_LEADS or self._standstills == MOST_STANDSTILLS
+            if error.for_good or in_vain:
                 self.not_led = str(error)
             if error.left is not None:
                 self._joins.note_left(error.left)
