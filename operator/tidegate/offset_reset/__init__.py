@@ -1,1 +1,1 @@
-"""``OffsetReset``: one pass over it, and over whatever else asks for resets."""
+"""``OffsetReset``: one pass over it."""

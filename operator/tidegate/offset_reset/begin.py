@@ -1,11 +1,9 @@
-"""Whether a run may begin, and with what: connection, what is allowed, engine, target, and whose turn it is."""
+"""Whether a run may begin, and with what: connection, what is allowed, engine and target."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Final
 
 from tidegate.connection.allow import (
@@ -15,16 +13,12 @@ from tidegate.connection.allow import (
     topic_not_allowed,
 )
 from tidegate.connection.live import Live, unmounted
-from tidegate.connection.observer import NotLookedAt
 from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
-    CONNECTIONS,
-    RESETS,
     NotFound,
     Object,
-    label_of,
     name_of,
     namespace_of,
     uid_of,
@@ -32,8 +26,9 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
+from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
 from tidegate.offset_reset.runs import Runs
+from tidegate.offset_reset.turns import Turns, not_ready, whose
 from tidegate.reset.model import (
     FailurePolicy,
     FleetRequest,
@@ -47,7 +42,6 @@ from tidegate.reset.model import (
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_job import undone_groups
-from tidegate.reset.runs.queue import Claim, blocker
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     Refusal,
@@ -61,9 +55,8 @@ from tidegate.reset.runs.request import (
     undo_not_found,
     undo_target,
 )
-from tidegate.reset.runs.seen import Start, awaits_approval, is_settled, under_way
+from tidegate.reset.runs.seen import Start, is_settled
 from tidegate.reset.store import ForeignRun, ForgedRun
-from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
@@ -72,17 +65,6 @@ from tidegate.threads import in_thread
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
-
-_LISTING_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """``cluster_ids`` by a connection's namespace and name; empty for one that was never ready."""
-
-    at_s: float
-    cluster_ids: Mapping[tuple[str, str], str]
-    requesters: tuple[Object, ...]
 
 
 class Beginning:
@@ -96,7 +78,7 @@ class Beginning:
         self._parts = parts
         self._once = once
         self._runs = runs
-        self._listing: _Listing | None = None
+        self._turns = Turns(parts)
         self.admission = asyncio.Lock()
 
     def want(self, body: Object, spec: OffsetResetSpec | None, *, active: bool) -> None:
@@ -110,7 +92,7 @@ class Beginning:
 
     def begun(self) -> None:
         """A run goes ahead: what was listed of the others' is void."""
-        self._listing = None
+        self._turns.begun()
 
     async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
@@ -144,13 +126,13 @@ class Beginning:
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
-            in_the_way = await self._in_the_way(body, spec, live)
+            in_the_way = await self._turns.in_the_way(body, spec, live)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
         try:
             ran = await self._once.ran_before(body, live)
         except KafkaFailure as failure:
-            return Start(waits_for=_not_ready(live.name, str(failure)))
+            return Start(waits_for=not_ready(live.name, str(failure)))
         if ran is not None:
             return Start(refusal=ran)
         started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
@@ -176,7 +158,7 @@ class Beginning:
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         if live is None:
             return _connection_to_wait_for(spec.connection_ref.name, live)
-        return await self._in_the_way(body, spec, live)
+        return await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
         if spec.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
@@ -286,7 +268,7 @@ class Beginning:
         if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
             return Refusal(
                 UNDO_OF_OTHER_GROUP,
-                f"spec.to.undo: reset {run_id} was not of {_whose(spec)} through KafkaConnection "
+                f"spec.to.undo: reset {run_id} was not of {whose(spec)} through KafkaConnection "
                 f"{spec.connection_ref.name}: name the group and the connection that it was of",
             )
         return earlier
@@ -300,42 +282,6 @@ class Beginning:
         if text is None:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
         return text
-
-    async def _in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
-        """The resource that resets, or is to reset first, a group that this one wants."""
-        try:
-            snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
-        except NotLookedAt:
-            return _not_ready(live.name, "it is just being replaced")
-        if snapshot.failure is not None:
-            return _not_ready(live.name, "its cluster does not answer")
-        mine = _claim_of(body, spec, live.cluster_id, begun=False)
-        listing = await self._listed()
-        claims = (_claim(other, listing.cluster_ids) for other in listing.requesters)
-        first = blocker(mine, (claim for claim in claims if claim is not None))
-        if first is None:
-            return None
-        doing = "is resetting" if first.under_way else "was there first to reset"
-        return Refusal(
-            reasons.WAITING_FOR_RESET,
-            f"{first.holder} {doing} {_whose(spec)}; one at a time may, so this one waits",
-        )
-
-    async def _listed(self) -> _Listing:
-        """All that ask for resets, as the API server has them, at most a moment old. Only under the admission lock.
-
-        Nobody but this process begins a run, and a run that begins makes the listing void: so a hundred that wait cost
-        one listing a moment, and none of them overlooks another.
-        """
-        now = asyncio.get_running_loop().time()
-        if self._listing is None or now - self._listing.at_s > _LISTING_S:
-            connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
-            asking = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
-            cluster_ids = {
-                (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
-            }
-            self._listing = _Listing(now, cluster_ids, tuple(asking))
-        return self._listing
 
 
 def _undone_to_wait_for(undone: Object | None) -> Refusal | None:
@@ -360,11 +306,7 @@ def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
             reasons.WAITING_FOR_CONNECTION,
             f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
         )
-    return None if live.trouble is None else _not_ready(name, live.trouble[0])
-
-
-def _not_ready(name: str, why: str) -> Refusal:
-    return Refusal(reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
+    return None if live.trouble is None else not_ready(name, live.trouble[0])
 
 
 def _not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
@@ -391,50 +333,3 @@ def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | No
 
 def _same_groups(one: OffsetResetSpec, other: OffsetResetSpec) -> bool:
     return one.group == other.group and set(one.groups or ()) == set(other.groups or ())
-
-
-def _whose(spec: OffsetResetSpec) -> str:
-    return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
-
-
-def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | None:
-    """What another resource wants.
-
-    ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
-    its plan waits to be approved, or it waits for the reset that it undoes.
-    """
-    spec, _ = read_spec(body)
-    if spec is None:
-        return None
-    status = status_of(body)
-    current = under_way(status)
-    cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
-    if not cluster_id:
-        return None
-    if not status_is_readable(body):
-        return _claim_of(body, spec, cluster_id, begun=True)
-    if current is None:
-        refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
-        said = find_condition(status.conditions, COMPLETE)
-        waits = said is not None and said.reason == reasons.UNDONE_NOT_ENDED
-        leaves = refused or waits or body["metadata"].get("deletionTimestamp") or is_suspended(body)
-        if is_settled(status) or leaves:
-            return None
-    elif awaits_approval(current):
-        return None
-    return _claim_of(body, spec, cluster_id, begun=current is not None)
-
-
-def _claim_of(body: Object, spec: OffsetResetSpec, cluster_id: str, *, begun: bool) -> Claim:
-    return Claim(
-        uid=uid_of(body),
-        holder=f"{RESETS.kind} {label_of(body)}",
-        created=_created(body),
-        cluster_id=cluster_id,
-        groups=spec.group_patterns,
-        under_way=begun,
-    )
-
-
-def _created(body: Object) -> datetime:
-    return datetime.fromisoformat(str(body["metadata"]["creationTimestamp"]))
