@@ -142,7 +142,7 @@ def test_a_partition_that_was_reset_while_it_was_paused_goes_on_from_the_target(
 
         reset = cli("--group", group, "--topic", f"{topic}:0", "--reset-offsets", "--to-offset", "4", "--execute")
         assert [group, topic, "0", "4"] in [line.split() for line in reset.splitlines()]
-        assert "by way of Gated" in reset
+        assert "strategy: Gated" in reset
         assert committed.committed(group)[first] == 4
         assert consumer.count(first) == 10
         listed = next(line for line in cli("--group", group, "--paused-partitions").splitlines() if topic in line)

@@ -58,7 +58,7 @@ def look_back(context: RunContext) -> LookBack:
 def summary(context: RunContext, seen: LookBack | None) -> str:
     """How a run that has succeeded went, in words."""
     redone = context.state.redone
-    way = f" by way of {context.state.way}" if context.state.way is not None else ""
+    way = f" (strategy: {context.state.way})" if context.state.way is not None else ""
     said = [f"{len(context.state.targets)} partition(s) of group {context.group_id} reset{way}"]
     if redone:
         said.append(f"{redone} done again, because an owner had gone on, or may have gone on, from its old position")
