@@ -199,7 +199,8 @@ public final class ConsumerProcess {
                         committed(due, null);
                     }
                     case "async" -> consumer.commitAsync(this::committed);
-                    default -> consumer.commitAsync(due, this::committed);
+                    // A KIP-848 consumer may tell no offsets of a commit that was refused.
+                    default -> consumer.commitAsync(due, (told, error) -> committed(due, error));
                 }
             } catch (KafkaException refused) {
                 committed(due, refused);
