@@ -75,10 +75,12 @@ class Requesting:
         if there is not None and is_controlled_by(there, body):
             _follow(there, wanted, draft)
         elif await self._may_create(body, spec, wanted, known, draft):
-            if there is None:
-                await self._create(body, wanted, name, draft)
-            else:
+            if there is not None:
                 _is_taken(there, wanted, draft)
+            elif known is None or known.name != name:
+                _is_about_to_create(wanted, name, draft)
+            else:
+                await self._create(body, wanted, name, draft)
 
     async def _taken_back(self, body: Object, known: RequestedReset, wanted: ResetSpec | None, draft: Draft) -> bool:
         """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""
@@ -159,6 +161,15 @@ class Requesting:
 
     async def _executed(self, body: Object, wanted: ResetSpec, live: Live) -> Run | None:
         return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, wanted.id))
+
+
+def _is_about_to_create(wanted: ResetSpec, name: str, draft: Draft) -> None:
+    """Written down first, so that it is taken back also where the policy asks for something else just then."""
+    message = f"OffsetReset {name} is about to be created"
+    draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
+    draft.moving(ResetPhase.PENDING.value, message)
+    draft.reset_is(None, ResetPhase.PENDING.value, message)
+    draft.look_in(0)
 
 
 def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:

@@ -88,7 +88,7 @@ def test_a_reset_that_is_refused_needs_somebody_and_the_policy_says_so(world: Po
     assert world.said("Stalled") == ("True", "ConfigMapNotFound")
 
 
-@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("steps", range(14))
 def test_a_process_that_dies_anywhere_is_followed_by_one_that_runs_it_once(world: PolicyWorld, steps: int) -> None:
     world.declare()
     world.kube.dies_in = steps
@@ -198,7 +198,7 @@ def test_one_that_was_deleted_before_it_began_is_created_again(world: PolicyWorl
 def test_of_two_kubernetes_clusters_that_ask_at_once_one_runs_it(world: PolicyWorld) -> None:
     """Neither knows of the other before its OffsetReset is about to begin."""
     world.declare()
-    world.rounds(1)
+    world.rounds(2)
     assert world.resets == {"p-one": "Pending"}
     world.kafka.control.note_runs({KEY: Run("elsewhere/p-one", 1_000)})
 
@@ -255,6 +255,25 @@ def test_one_that_has_not_ended_is_taken_back_before_the_next(world: PolicyWorld
     assert world.offset == (20 if instead else 50)
     assert "Superseded" in [h.reason for h in world.kube.happenings_of("p")]
     assert world.said("Ready") == (("True", "Succeeded") if instead else ("True", "NoReset"))
+
+
+@pytest.mark.parametrize("instead", ["two", None])
+@pytest.mark.parametrize("passes", range(4))
+def test_one_that_is_created_while_the_policy_is_changed_is_taken_back(
+    world: PolicyWorld, passes: int, instead: str | None
+) -> None:
+    """A pass goes by the policy as it was read: it may create what nobody asks for any more."""
+    world.declare()
+    for _ in range(passes):
+        world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    read_before = world.kube.get(POLICIES, "ns", "p")
+    world.declare(instead, to={"offset": 20})
+    world._look(world.policies, read_before)
+
+    world.rounds()
+
+    assert world.resets == ({"p-two": "Succeeded"} if instead else {})
+    assert world.offset == (20 if instead else 50)
 
 
 def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorld) -> None:
