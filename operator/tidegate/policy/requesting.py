@@ -19,6 +19,7 @@ from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
     is_controlled_by,
+    is_readable,
     needs_somebody,
     ran_before,
     requested,
@@ -27,7 +28,7 @@ from tidegate.policy.template import (
     run_key,
     said_of,
 )
-from tidegate.reset.runs.reasons import ALREADY_RAN, WAITING_FOR_CONNECTION
+from tidegate.reset.runs.reasons import ALREADY_RAN, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
 from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.conditions import RESET, ConditionStatus, find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -90,6 +91,9 @@ class Requesting:
         if there is None or not is_controlled_by(there, body):
             draft.show(None)
             return True
+        if not is_readable(there):
+            _is_unreadable(there, draft)
+            return False
         seen = requested(there, known.id)
         draft.show(seen)
         if has_ended(seen.phase):
@@ -185,7 +189,21 @@ def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:
     draft.look_in(_TRY_AGAIN_S)
 
 
+def _is_unreadable(there: Object, draft: Draft) -> None:
+    """What is known of it stays; it is neither followed nor deleted, since nobody could roll it back."""
+    message = (
+        f"this version of Tidegate can't read the status of OffsetReset {name_of(there)}, so nothing is done: run the "
+        "version that wrote it, or delete that OffsetReset and look at the group's offsets"
+    )
+    draft.reset_is(None, UNREADABLE_STATUS, message)
+    draft.stuck(UNREADABLE_STATUS, message)
+    draft.look_in(_TRY_AGAIN_S)
+
+
 def _follow(there: Object, wanted: ResetSpec, draft: Draft) -> None:
+    if not is_readable(there):
+        _is_unreadable(there, draft)
+        return
     name = name_of(there)
     seen, said = requested(there, wanted.id), said_of(there)
     draft.show(seen)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidegate.control.records import Run, RunKey
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
-from tidegate.resources.base import InvalidResource, Problem, read_status
+from tidegate.resources.base import InvalidResource, Problem, has_readable_status, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, Condition, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
@@ -64,6 +64,11 @@ def requested(body: Object, reset_id: str) -> RequestedReset:
         records_replayed=plan.records_replayed if plan is not None else None,
         records_skipped=plan.records_skipped if plan is not None else None,
     )
+
+
+def is_readable(body: Object) -> bool:
+    """Whether how the OffsetReset stands is known: another version may have written its status."""
+    return has_readable_status(OffsetResetStatus, body)
 
 
 def said_of(body: Object) -> Condition | None:

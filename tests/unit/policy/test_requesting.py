@@ -288,6 +288,25 @@ def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorl
     assert world.policy["reset"]["id"] == "one"
 
 
+@pytest.mark.parametrize("instead", ["one", "two", None])
+def test_one_whose_status_cannot_be_read_is_left_alone_and_nothing_else_is_begun(
+    world: PolicyWorld, instead: str | None
+) -> None:
+    hang(world)
+    world.rounds(2)
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    world.kube.replace_status(RESETS, reset, {**reset["status"], "phase": "OfALaterVersion"})
+
+    if instead != "one":
+        world.declare(instead, to={"offset": 20})
+    world.rounds(3)
+
+    assert world.resets == {"p-one": "OfALaterVersion"}
+    assert world.said("Stalled") == ("True", "UnreadableStatus")
+    assert (world.policy["reset"]["id"], world.policy["reset"]["phase"]) == ("one", "Planning")
+    assert "startedAt" in world.policy["reset"]
+
+
 # --- names, refusals --------------------------------------------------------------------------------------------------
 
 
