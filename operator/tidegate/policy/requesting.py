@@ -19,6 +19,7 @@ from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
     is_controlled_by,
+    is_outdated,
     is_readable,
     needs_somebody,
     ran_before,
@@ -38,6 +39,7 @@ from tidegate.threads import in_thread
 NO_RESET: Final = "NoReset"
 SUPERSEDED: Final = "Superseded"
 RESET_EXISTS: Final = "OffsetResetExists"
+POLICY_CHANGED: Final = "PolicyChanged"
 NOT_CREATED: Final = "NotCreated"
 BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
 
@@ -74,7 +76,10 @@ class Requesting:
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
-            _follow(there, wanted, draft)
+            if is_readable(there) and is_outdated(there, body):
+                await self._made_anew(there, wanted, draft)
+            else:
+                _follow(there, wanted, draft)
         elif await self._may_create(body, spec, wanted, known, draft):
             if there is not None:
                 _is_taken(there, wanted, draft)
@@ -139,6 +144,15 @@ class Requesting:
             _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it any more")
             return False
         return True
+
+    async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
+        """Delete it, for the next pass to create it; nothing happens where it has begun meanwhile."""
+        message = f"the policy was changed before OffsetReset {name_of(there)} began: it is created anew"
+        draft.moving(POLICY_CHANGED, message)
+        draft.reset_is(None, POLICY_CHANGED, message)
+        draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
+        await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+        draft.look_in(0)
 
     async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:
         kube = self._parts.kube

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from tidegate.control.records import Run, RunKey
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
-from tidegate.resources.base import InvalidResource, Problem, has_readable_status, read_status
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.base import InvalidResource, Problem, has_readable_status, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, Condition, find_condition, is_true
-from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import RequestedReset, ResetPhase
 
@@ -43,6 +44,25 @@ def reset_spec(policy: Object) -> Mapping[str, Any]:
     if undone is not None:
         options["to"] = {"undo": f"{name_of(policy)}-{undone}"}
     return {**{name: spec[name] for name in _SHARED if spec.get(name) is not None}, **options}
+
+
+def is_outdated(body: Object, policy: Object) -> bool:
+    """Whether the policy says something else by now than the OffsetReset, which has not begun, and may begin.
+
+    What ``spec.reset`` says can't be changed under one id.
+    """
+    status = read_status(OffsetResetStatus, body)
+    if status.started_at is not None or has_ended(status.phase) or body["metadata"].get("deletionTimestamp"):
+        return False
+    try:
+        made = parse_spec(OffsetResetSpec, body)
+        wanted = parse_spec(OffsetResetSpec, {"spec": reset_spec(policy)})
+    except InvalidResource:
+        return False
+    # Who has suspended it would not find the next one suspended.
+    return not made.suspend and any(
+        getattr(made, name) != getattr(wanted, name) for name in ("connection_ref", "topics", "spark")
+    )
 
 
 def is_controlled_by(body: Object, policy: Object) -> bool:

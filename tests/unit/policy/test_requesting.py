@@ -307,6 +307,65 @@ def test_one_whose_status_cannot_be_read_is_left_alone_and_nothing_else_is_begun
     assert "startedAt" in world.policy["reset"]
 
 
+# --- a policy that is changed under one id ----------------------------------------------------------------------------
+
+
+def correct(world: PolicyWorld, **spec: Any) -> None:
+    reset = world.kube.get(POLICIES, "ns", "p")["spec"]["reset"]
+    world.kube.change(POLICIES, "ns", "p", spec={**SPEC, "reset": reset, **spec})
+
+
+@pytest.mark.parametrize(
+    "change", [{"topics": ["orders"]}, {"connectionRef": {"name": "other"}}, {"spark": {"image": "mine"}}]
+)
+def test_an_offset_reset_that_has_not_begun_follows_its_policy(world: PolicyWorld, change: dict[str, Any]) -> None:
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    assert world.said("Reset") == ("Unknown", "WaitingForReset")
+    [live] = world.live
+    world.open_connection("other", live.uid, world.connection)
+
+    correct(world, **change)
+    world.rounds(4)
+
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    assert {name: reset["spec"][name] for name in change} == change
+    assert world.policy["reset"]["name"] == "p-one"
+    assert [h.reason for h in world.kube.happenings_of("p")].count("PolicyChanged") == 1
+    writes, uid = world.kube.writes, reset["metadata"]["uid"]
+    world.rounds(4)
+    assert (world.kube.writes, world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"]) == (writes, uid)
+
+
+def test_an_offset_reset_that_has_begun_goes_on_as_it_is(world: PolicyWorld) -> None:
+    hang(world)
+    begun = world.kube.get(RESETS, "ns", "p-one")
+
+    correct(world, topics=["orders"])
+    world.rounds(3)
+
+    there = world.kube.get(RESETS, "ns", "p-one")
+    assert there["metadata"]["uid"] == begun["metadata"]["uid"]
+    assert "deletionTimestamp" not in there["metadata"]
+
+
+def test_an_offset_reset_that_is_suspended_is_not_replaced_by_one_that_is_not(world: PolicyWorld) -> None:
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    world.kube.change(RESETS, "ns", "p-one", spec={**reset["spec"], "suspend": True})
+
+    correct(world, topics=["orders"])
+    world.rounds(3)
+
+    assert world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"] == reset["metadata"]["uid"]
+    assert world.said("Reset") == ("Unknown", "Suspended")
+
+
 # --- names, refusals --------------------------------------------------------------------------------------------------
 
 
