@@ -1,5 +1,6 @@
 """A policy's `spec.reset` is a template: one `OffsetReset` for each id, ever."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from support.policy_world import SPEC, PolicyWorld
 from support.reset_world import CREATED, T0, Killed
 from tidegate.control.records import Outcome, Run, RunKey
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import POLICIES, RESETS, KubeFailure
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 
@@ -222,6 +223,28 @@ def test_while_kafka_does_not_tell_whether_it_ran_nothing_is_created(world: Poli
     world.kafka.control.failure = None
     world.rounds()
     assert world.resets == {"p-one": "Succeeded"}
+
+
+def test_while_it_cannot_be_written_down_that_it_begins_it_waits_and_says_why(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_records: object) -> None:
+        raise NotAuthorized("write 1 record(s) to topic c: not authorized: Write on topic c")
+
+    world.declare(deadline="1m")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kafka.control, "note_runs", refuse)
+        for _ in range(6):
+            with contextlib.suppress(NotAuthorized):
+                world.rounds(1)
+        assert world.said("Ready") == ("False", "WaitingForConnection")
+        assert "Write on topic c" in world.message("Ready")
+        world.clock.sleep(60)
+        world.rounds(3)
+
+    assert (world.resets, world.offset) == ({"p-one": "Failed"}, 50)
+    assert world.said("Reset") == ("False", "DeadlineExceeded")
+    assert "Write on topic c" in world.message("Reset")
 
 
 def test_one_that_was_left_behind_when_the_policy_was_deleted_still_counts(world: PolicyWorld) -> None:
