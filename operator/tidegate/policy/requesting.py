@@ -141,7 +141,7 @@ class Requesting:
             return False
         if ran is not None or (known is not None and known.started_at is not None):
             seen = ran_before(wanted.id, known, ran)
-            _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it any more")
+            _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it")
             return False
         return True
 
