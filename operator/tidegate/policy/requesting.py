@@ -14,7 +14,17 @@ from tidegate.connection.live import Live
 from tidegate.control.records import Run
 from tidegate.control.runs import executed
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import RESETS, Conflict, EventType, KubeFailure, NotFound, Object, name_of, namespace_of
+from tidegate.kube.ports import (
+    RESETS,
+    Conflict,
+    EventType,
+    KubeFailure,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
@@ -57,6 +67,12 @@ class Requesting:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._created: dict[str, int] = {}
+        """By policy, of which generation of it this process has created an OffsetReset last."""
+
+    def forget(self, uid: str) -> None:
+        """The policy is gone."""
+        self._created.pop(uid, None)
 
     async def ask(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Create, follow or take back the policy's OffsetReset. Raises ``KubeFailure`` and ``InvalidResource``."""
@@ -76,7 +92,9 @@ class Requesting:
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
-            if is_readable(there) and is_outdated(there, body):
+            # Where the API server has dropped a field that it does not know, another one would be no different.
+            is_newest = self._created.get(uid_of(body)) == draft.generation
+            if not is_newest and is_readable(there) and is_outdated(there, body):
                 await self._made_anew(there, wanted, draft)
             else:
                 _follow(there, wanted, draft)
@@ -168,6 +186,7 @@ class Requesting:
             draft.tell(EventType.WARNING, NOT_CREATED, message, f"{wanted.id}/{draft.generation}/{NOT_CREATED}")
             draft.look_in(_TRY_AGAIN_S)
             return
+        self._created[uid_of(body)] = draft.generation
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
         _follow(made, wanted, draft)
 

@@ -362,6 +362,27 @@ def test_an_offset_reset_that_has_not_begun_follows_its_policy(world: PolicyWorl
     assert (world.kube.writes, world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"]) == (writes, uid)
 
 
+def test_one_of_which_the_api_server_drops_a_field_is_not_created_again_and_again(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the CRD of OffsetResets is older than that of policies."""
+    make, made = world.kube.make, []
+
+    def drop(kind: Any, owner: Any, name: str, spec: Any) -> Any:
+        made.append(name)
+        return make(kind, owner, name, {field: value for field, value in spec.items() if field != "spark"})
+
+    monkeypatch.setattr(world.kube, "make", drop)
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    correct(world, spark={"image": "mine"})
+
+    world.rounds(10)
+
+    assert made == ["p-one"]
+
+
 def test_an_offset_reset_that_has_begun_goes_on_as_it_is(world: PolicyWorld) -> None:
     hang(world)
     begun = world.kube.get(RESETS, "ns", "p-one")
