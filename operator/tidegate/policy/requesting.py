@@ -88,7 +88,8 @@ class Requesting:
         if known is not None and known.name is None and known.phase in _UNTOUCHED:
             known = None  # an earlier version had begun it, and changed nothing
         if known is not None and (known.name is None or has_ended(known.phase)):
-            _rest(draft, known)
+            if known.phase is not None or not await self._has_ended_since(body, spec, known, draft):
+                _rest(draft, known)
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
@@ -147,20 +148,39 @@ class Requesting:
             seen = RequestedReset(id=earlier.id, phase=earlier.phase, finished_at=earlier.finished_at)
             _is_over(draft, seen, f"reset {wanted.id} was run by an earlier version of Tidegate")
             return False
+        began = known is not None and known.started_at is not None
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if began and (live is None or live.trouble is not None):
+            _has_run(draft, ran_before(wanted.id, known, None))  # what Kafka says of its end is asked later
+            return False
         if live is None or live.trouble is not None:
             why = live.trouble[0] if live is not None and live.trouble is not None else "it is not there"
             _wait(draft, wanted, name, f"KafkaConnection {spec.connection_ref.name} is not ready ({why})")
             return False
         try:
-            ran = await self._executed(body, wanted, live)
+            ran = await self._executed(body, wanted.id, live)
         except KafkaFailure as failure:
             _wait(draft, wanted, name, f"whether reset {wanted.id} ran before is not known: {failure}")
             return False
-        if ran is not None or (known is not None and known.started_at is not None):
-            seen = ran_before(wanted.id, known, ran)
-            _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it")
+        if ran is not None or began:
+            _has_run(draft, ran_before(wanted.id, known, ran))
             return False
+        return True
+
+    async def _has_ended_since(
+        self, body: Object, spec: OffsetResetPolicySpec, known: RequestedReset, draft: Draft
+    ) -> bool:
+        """Whether it is known by now how it ended: it may have been under way when the policy heard of it."""
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is None or live.trouble is not None:
+            return False
+        try:
+            ran = await self._executed(body, known.id, live)
+        except KafkaFailure:
+            return False
+        if ran is None or ran.outcome is None:
+            return False
+        _has_run(draft, ran_before(known.id, known, ran))
         return True
 
     async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
@@ -196,8 +216,8 @@ class Requesting:
         except NotFound:
             return None
 
-    async def _executed(self, body: Object, wanted: ResetSpec, live: Live) -> Run | None:
-        return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, wanted.id))
+    async def _executed(self, body: Object, reset_id: str, live: Live) -> Run | None:
+        return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, reset_id))
 
 
 def _is_about_to_create(wanted: ResetSpec, name: str, draft: Draft) -> None:
@@ -273,6 +293,11 @@ def _rest(draft: Draft, known: RequestedReset) -> None:
     draft.well(said.reason if said.reason == ALREADY_RAN else phase, said.message)
 
 
+def _has_run(draft: Draft, seen: RequestedReset) -> None:
+    """Without an OffsetReset that would say more of it."""
+    _is_over(draft, seen, f"reset {seen.id} {_when(seen)}, and this policy has no OffsetReset of it")
+
+
 def _is_over(draft: Draft, seen: RequestedReset, why: str) -> None:
     """The id does not run again."""
     message = f"{why}: it does not run again. Give spec.reset.id a new value to reset the group again"
@@ -294,5 +319,5 @@ def _wait(draft: Draft, wanted: ResetSpec, name: str, why: str) -> None:
 
 
 def _when(seen: RequestedReset) -> str:
-    ended = f"and ended as {seen.phase.value}" if seen.phase is not None else "and how it ended is not known"
+    ended = f"and ended as {seen.phase.value}" if seen.phase is not None else "and is not known to have ended"
     return f"began at {seen.started_at.isoformat() if seen.started_at is not None else 'an unknown time'} {ended}"

@@ -182,6 +182,48 @@ def test_one_that_was_deleted_in_mid_run_is_not_created_again(world: PolicyWorld
     assert world.said("Reset") == ("False" if record else "Unknown", "AlreadyRan")
 
 
+def test_how_one_ended_is_told_once_it_is_known(world: PolicyWorld) -> None:
+    """The policy was created again while the OffsetReset of the one before was still under way."""
+    hang(world)
+    world.kube.delete(POLICIES, "ns", "p", CREATED)
+    world.declare()
+    world.rounds(3)
+    assert world.said("Reset") == ("Unknown", "AlreadyRan")
+    assert "is not known to have ended" in world.message("Reset")
+    written = world.kube.writes
+    world.kafka.control.failure = Unavailable("nobody answers")
+    world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    world.kafka.control.failure = None
+    assert world.kube.writes == written
+
+    uid = executed(world)[KEY].uid
+    world.kafka.control.note_runs({KEY: Run(uid, 1_000, Outcome.ROLLED_BACK, 2_000)})
+    world.rounds(2)
+
+    assert world.policy["reset"]["phase"] == "RolledBack"
+    assert world.said("Reset") == ("False", "AlreadyRan")
+    assert "ended as RolledBack" in world.message("Ready")
+
+
+def test_one_that_is_gone_is_not_waited_for_while_its_connection_is_away(world: PolicyWorld) -> None:
+    hang(world)
+    world.rounds(2)
+    world.kube.change(RESETS, "ns", "p-one", annotations={"tidegate.io/abandon": "true"})
+    world.kube.delete(RESETS, "ns", "p-one", world.clock.now().isoformat())
+    [live] = world.live
+    world.live.troubled(live, "KafkaUnavailable", "nobody answers")
+    for _ in range(40):
+        if not world.resets:
+            break
+        world.rounds(1)
+
+    world.rounds(2)
+
+    assert world.resets == {}
+    assert world.said("Ready") == ("True", "AlreadyRan")
+    assert "phase" not in world.policy["reset"]
+
+
 def test_one_that_was_deleted_before_it_began_is_created_again(world: PolicyWorld) -> None:
     world.ask("older", approval="Automatic")
     world.runner.work = lambda _launch: None
