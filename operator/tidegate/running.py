@@ -131,7 +131,7 @@ class Operator:
         _log.error("%s; this process stops its work and ends", why)
         self.freshness.replaced(why)
         self.why_replaced = why
-        for loop in (self.pauses, self.policies, self.resets, self.connections):
+        for loop in (self.pauses, self.backups, self.policies, self.resets, self.connections):
             loop.halt()
         if self.sweeping is not None:
             self.sweeping.cancel()

@@ -83,6 +83,7 @@ class PolicyReconciler:
     async def forget(self, body: Object) -> None:
         for feature in self._features:
             await feature.forget(uid_of(body))
+        self._requesting.forget(uid_of(body))
         self._troubles.pop(uid_of(body), None)
         self._told.pop(uid_of(body), None)
 

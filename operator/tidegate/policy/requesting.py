@@ -14,11 +14,23 @@ from tidegate.connection.live import Live
 from tidegate.control.records import Run
 from tidegate.control.runs import executed
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import RESETS, Conflict, EventType, KubeFailure, NotFound, Object, name_of, namespace_of
+from tidegate.kube.ports import (
+    RESETS,
+    Conflict,
+    EventType,
+    KubeFailure,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
     is_controlled_by,
+    is_outdated,
+    is_readable,
     needs_somebody,
     ran_before,
     requested,
@@ -27,7 +39,7 @@ from tidegate.policy.template import (
     run_key,
     said_of,
 )
-from tidegate.reset.runs.reasons import ALREADY_RAN, WAITING_FOR_CONNECTION
+from tidegate.reset.runs.reasons import ALREADY_RAN, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
 from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.conditions import RESET, ConditionStatus, find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -37,6 +49,7 @@ from tidegate.threads import in_thread
 NO_RESET: Final = "NoReset"
 SUPERSEDED: Final = "Superseded"
 RESET_EXISTS: Final = "OffsetResetExists"
+POLICY_CHANGED: Final = "PolicyChanged"
 NOT_CREATED: Final = "NotCreated"
 BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
 
@@ -54,6 +67,12 @@ class Requesting:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._created: dict[str, int] = {}
+        """By policy, of which generation of it this process has created an OffsetReset last."""
+
+    def forget(self, uid: str) -> None:
+        """The policy is gone."""
+        self._created.pop(uid, None)
 
     async def ask(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Create, follow or take back the policy's OffsetReset. Raises ``KubeFailure`` and ``InvalidResource``."""
@@ -69,16 +88,24 @@ class Requesting:
         if known is not None and known.name is None and known.phase in _UNTOUCHED:
             known = None  # an earlier version had begun it, and changed nothing
         if known is not None and (known.name is None or has_ended(known.phase)):
-            _rest(draft, known)
+            if known.phase is not None or not await self._has_ended_since(body, spec, known, draft):
+                _rest(draft, known)
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
-            _follow(there, wanted, draft)
-        elif await self._may_create(body, spec, wanted, known, draft):
-            if there is None:
-                await self._create(body, wanted, name, draft)
+            # Where the API server has dropped a field that it does not know, another one would be no different.
+            is_newest = self._created.get(uid_of(body)) == draft.generation
+            if not is_newest and is_readable(there) and is_outdated(there, body):
+                await self._made_anew(there, wanted, draft)
             else:
+                _follow(there, wanted, draft)
+        elif await self._may_create(body, spec, wanted, known, draft):
+            if there is not None:
                 _is_taken(there, wanted, draft)
+            elif known is None or known.name != name:
+                _is_about_to_create(wanted, name, draft)
+            else:
+                await self._create(body, wanted, name, draft)
 
     async def _taken_back(self, body: Object, known: RequestedReset, wanted: ResetSpec | None, draft: Draft) -> bool:
         """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""
@@ -88,6 +115,9 @@ class Requesting:
         if there is None or not is_controlled_by(there, body):
             draft.show(None)
             return True
+        if not is_readable(there):
+            _is_unreadable(there, draft)
+            return False
         seen = requested(there, known.id)
         draft.show(seen)
         if has_ended(seen.phase):
@@ -118,21 +148,49 @@ class Requesting:
             seen = RequestedReset(id=earlier.id, phase=earlier.phase, finished_at=earlier.finished_at)
             _is_over(draft, seen, f"reset {wanted.id} was run by an earlier version of Tidegate")
             return False
+        began = known is not None and known.started_at is not None
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if began and (live is None or live.trouble is not None):
+            _has_run(draft, ran_before(wanted.id, known, None))  # what Kafka says of its end is asked later
+            return False
         if live is None or live.trouble is not None:
             why = live.trouble[0] if live is not None and live.trouble is not None else "it is not there"
             _wait(draft, wanted, name, f"KafkaConnection {spec.connection_ref.name} is not ready ({why})")
             return False
         try:
-            ran = await self._executed(body, wanted, live)
+            ran = await self._executed(body, wanted.id, live)
         except KafkaFailure as failure:
             _wait(draft, wanted, name, f"whether reset {wanted.id} ran before is not known: {failure}")
             return False
-        if ran is not None or (known is not None and known.started_at is not None):
-            seen = ran_before(wanted.id, known, ran)
-            _is_over(draft, seen, f"reset {wanted.id} {_when(seen)}, and this policy has no OffsetReset of it any more")
+        if ran is not None or began:
+            _has_run(draft, ran_before(wanted.id, known, ran))
             return False
         return True
+
+    async def _has_ended_since(
+        self, body: Object, spec: OffsetResetPolicySpec, known: RequestedReset, draft: Draft
+    ) -> bool:
+        """Whether it is known by now how it ended: it may have been under way when the policy heard of it."""
+        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is None or live.trouble is not None:
+            return False
+        try:
+            ran = await self._executed(body, known.id, live)
+        except KafkaFailure:
+            return False
+        if ran is None or ran.outcome is None:
+            return False
+        _has_run(draft, ran_before(known.id, known, ran))
+        return True
+
+    async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
+        """Delete it, for the next pass to create it; nothing happens where it has begun meanwhile."""
+        message = f"the policy was changed before OffsetReset {name_of(there)} began: it is created anew"
+        draft.moving(POLICY_CHANGED, message)
+        draft.reset_is(None, POLICY_CHANGED, message)
+        draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
+        await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+        draft.look_in(0)
 
     async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:
         kube = self._parts.kube
@@ -148,6 +206,7 @@ class Requesting:
             draft.tell(EventType.WARNING, NOT_CREATED, message, f"{wanted.id}/{draft.generation}/{NOT_CREATED}")
             draft.look_in(_TRY_AGAIN_S)
             return
+        self._created[uid_of(body)] = draft.generation
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
         _follow(made, wanted, draft)
 
@@ -157,8 +216,17 @@ class Requesting:
         except NotFound:
             return None
 
-    async def _executed(self, body: Object, wanted: ResetSpec, live: Live) -> Run | None:
-        return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, wanted.id))
+    async def _executed(self, body: Object, reset_id: str, live: Live) -> Run | None:
+        return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, reset_id))
+
+
+def _is_about_to_create(wanted: ResetSpec, name: str, draft: Draft) -> None:
+    """Written down first, so that it is taken back also where the policy asks for something else just then."""
+    message = f"OffsetReset {name} is about to be created"
+    draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
+    draft.moving(ResetPhase.PENDING.value, message)
+    draft.reset_is(None, ResetPhase.PENDING.value, message)
+    draft.look_in(0)
 
 
 def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:
@@ -174,7 +242,21 @@ def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:
     draft.look_in(_TRY_AGAIN_S)
 
 
+def _is_unreadable(there: Object, draft: Draft) -> None:
+    """What is known of it stays; it is neither followed nor deleted, since nobody could roll it back."""
+    message = (
+        f"this version of Tidegate can't read the status of OffsetReset {name_of(there)}, so nothing is done: run the "
+        "version that wrote it, or delete that OffsetReset and look at the group's offsets"
+    )
+    draft.reset_is(None, UNREADABLE_STATUS, message)
+    draft.stuck(UNREADABLE_STATUS, message)
+    draft.look_in(_TRY_AGAIN_S)
+
+
 def _follow(there: Object, wanted: ResetSpec, draft: Draft) -> None:
+    if not is_readable(there):
+        _is_unreadable(there, draft)
+        return
     name = name_of(there)
     seen, said = requested(there, wanted.id), said_of(there)
     draft.show(seen)
@@ -211,6 +293,11 @@ def _rest(draft: Draft, known: RequestedReset) -> None:
     draft.well(said.reason if said.reason == ALREADY_RAN else phase, said.message)
 
 
+def _has_run(draft: Draft, seen: RequestedReset) -> None:
+    """Without an OffsetReset that would say more of it."""
+    _is_over(draft, seen, f"reset {seen.id} {_when(seen)}, and this policy has no OffsetReset of it")
+
+
 def _is_over(draft: Draft, seen: RequestedReset, why: str) -> None:
     """The id does not run again."""
     message = f"{why}: it does not run again. Give spec.reset.id a new value to reset the group again"
@@ -232,5 +319,5 @@ def _wait(draft: Draft, wanted: ResetSpec, name: str, why: str) -> None:
 
 
 def _when(seen: RequestedReset) -> str:
-    ended = f"and ended as {seen.phase.value}" if seen.phase is not None else "and how it ended is not known"
+    ended = f"and ended as {seen.phase.value}" if seen.phase is not None else "and is not known to have ended"
     return f"began at {seen.started_at.isoformat() if seen.started_at is not None else 'an unknown time'} {ended}"

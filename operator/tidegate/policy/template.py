@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from tidegate.control.records import Run, RunKey
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
-from tidegate.resources.base import InvalidResource, Problem, read_status
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.base import InvalidResource, Problem, has_readable_status, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, Condition, find_condition, is_true
-from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import RequestedReset, ResetPhase
 
@@ -45,6 +46,25 @@ def reset_spec(policy: Object) -> Mapping[str, Any]:
     return {**{name: spec[name] for name in _SHARED if spec.get(name) is not None}, **options}
 
 
+def is_outdated(body: Object, policy: Object) -> bool:
+    """Whether the policy says something else by now than the OffsetReset, which has not begun, and may begin.
+
+    What ``spec.reset`` says can't be changed under one id.
+    """
+    status = read_status(OffsetResetStatus, body)
+    if status.started_at is not None or has_ended(status.phase) or body["metadata"].get("deletionTimestamp"):
+        return False
+    try:
+        made = parse_spec(OffsetResetSpec, body)
+        wanted = parse_spec(OffsetResetSpec, {"spec": reset_spec(policy)})
+    except InvalidResource:
+        return False
+    # Who has suspended it would not find the next one suspended.
+    return not made.suspend and any(
+        getattr(made, name) != getattr(wanted, name) for name in ("connection_ref", "topics", "spark")
+    )
+
+
 def is_controlled_by(body: Object, policy: Object) -> bool:
     """Whether this policy, and none of its name before it, has created the object."""
     owners = body["metadata"].get("ownerReferences") or ()
@@ -64,6 +84,11 @@ def requested(body: Object, reset_id: str) -> RequestedReset:
         records_replayed=plan.records_replayed if plan is not None else None,
         records_skipped=plan.records_skipped if plan is not None else None,
     )
+
+
+def is_readable(body: Object) -> bool:
+    """Whether how the OffsetReset stands is known: another version may have written its status."""
+    return has_readable_status(OffsetResetStatus, body)
 
 
 def said_of(body: Object) -> Condition | None:

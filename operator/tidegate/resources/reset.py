@@ -16,7 +16,7 @@ from tidegate.resources.targets import ResetTo, RunId, TargetKind
 
 
 class Approval(StrEnum):
-    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <status.reset.digest>`` once the plan is made."""
+    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <status.digest>`` once the plan is made."""
 
     AUTOMATIC = "Automatic"
     MANUAL = "Manual"
@@ -92,8 +92,8 @@ class ResetOptions(ResourceModel):
     says so."""
 
     approval: Approval = Approval.AUTOMATIC
-    """Whether the plan is applied as soon as it is made. Manual waits until this resource carries the annotation
-    tidegate.io/approve with the plan's digest, which the status has, as its value."""
+    """Whether the plan is applied as soon as it is made. Manual waits until the OffsetReset carries the annotation
+    tidegate.io/approve with the plan's digest, which its status has, as its value."""
 
     engine: Engine = Engine.AUTO
     """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is
@@ -345,7 +345,8 @@ class RequestedReset(ResourceModel):
     """Its id, from the spec."""
 
     name: str | None = None
-    """The OffsetReset, in the same namespace, whose status says all of it. Absent where there is none any more."""
+    """The OffsetReset, in the same namespace, whose status says all of it. It may have been deleted since it ended.
+    Absent where the reset had run, and its OffsetReset was gone, before this policy could follow it."""
 
     phase: ResetPhase | None = None
     """Its phase. Succeeded, Failed and RolledBack are final. Absent where it has run and its end is not known any

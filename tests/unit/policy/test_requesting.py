@@ -1,5 +1,6 @@
 """A policy's `spec.reset` is a template: one `OffsetReset` for each id, ever."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from support.policy_world import SPEC, PolicyWorld
 from support.reset_world import CREATED, T0, Killed
 from tidegate.control.records import Outcome, Run, RunKey
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import POLICIES, RESETS, KubeFailure
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 
@@ -88,7 +89,7 @@ def test_a_reset_that_is_refused_needs_somebody_and_the_policy_says_so(world: Po
     assert world.said("Stalled") == ("True", "ConfigMapNotFound")
 
 
-@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("steps", range(14))
 def test_a_process_that_dies_anywhere_is_followed_by_one_that_runs_it_once(world: PolicyWorld, steps: int) -> None:
     world.declare()
     world.kube.dies_in = steps
@@ -181,6 +182,48 @@ def test_one_that_was_deleted_in_mid_run_is_not_created_again(world: PolicyWorld
     assert world.said("Reset") == ("False" if record else "Unknown", "AlreadyRan")
 
 
+def test_how_one_ended_is_told_once_it_is_known(world: PolicyWorld) -> None:
+    """The policy was created again while the OffsetReset of the one before was still under way."""
+    hang(world)
+    world.kube.delete(POLICIES, "ns", "p", CREATED)
+    world.declare()
+    world.rounds(3)
+    assert world.said("Reset") == ("Unknown", "AlreadyRan")
+    assert "is not known to have ended" in world.message("Reset")
+    written = world.kube.writes
+    world.kafka.control.failure = Unavailable("nobody answers")
+    world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    world.kafka.control.failure = None
+    assert world.kube.writes == written
+
+    uid = executed(world)[KEY].uid
+    world.kafka.control.note_runs({KEY: Run(uid, 1_000, Outcome.ROLLED_BACK, 2_000)})
+    world.rounds(2)
+
+    assert world.policy["reset"]["phase"] == "RolledBack"
+    assert world.said("Reset") == ("False", "AlreadyRan")
+    assert "ended as RolledBack" in world.message("Ready")
+
+
+def test_one_that_is_gone_is_not_waited_for_while_its_connection_is_away(world: PolicyWorld) -> None:
+    hang(world)
+    world.rounds(2)
+    world.kube.change(RESETS, "ns", "p-one", annotations={"tidegate.io/abandon": "true"})
+    world.kube.delete(RESETS, "ns", "p-one", world.clock.now().isoformat())
+    [live] = world.live
+    world.live.troubled(live, "KafkaUnavailable", "nobody answers")
+    for _ in range(40):
+        if not world.resets:
+            break
+        world.rounds(1)
+
+    world.rounds(2)
+
+    assert world.resets == {}
+    assert world.said("Ready") == ("True", "AlreadyRan")
+    assert "phase" not in world.policy["reset"]
+
+
 def test_one_that_was_deleted_before_it_began_is_created_again(world: PolicyWorld) -> None:
     world.ask("older", approval="Automatic")
     world.runner.work = lambda _launch: None
@@ -198,7 +241,7 @@ def test_one_that_was_deleted_before_it_began_is_created_again(world: PolicyWorl
 def test_of_two_kubernetes_clusters_that_ask_at_once_one_runs_it(world: PolicyWorld) -> None:
     """Neither knows of the other before its OffsetReset is about to begin."""
     world.declare()
-    world.rounds(1)
+    world.rounds(2)
     assert world.resets == {"p-one": "Pending"}
     world.kafka.control.note_runs({KEY: Run("elsewhere/p-one", 1_000)})
 
@@ -222,6 +265,28 @@ def test_while_kafka_does_not_tell_whether_it_ran_nothing_is_created(world: Poli
     world.kafka.control.failure = None
     world.rounds()
     assert world.resets == {"p-one": "Succeeded"}
+
+
+def test_while_it_cannot_be_written_down_that_it_begins_it_waits_and_says_why(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_records: object) -> None:
+        raise NotAuthorized("write 1 record(s) to topic c: not authorized: Write on topic c")
+
+    world.declare(deadline="1m")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kafka.control, "note_runs", refuse)
+        for _ in range(6):
+            with contextlib.suppress(NotAuthorized):
+                world.rounds(1)
+        assert world.said("Ready") == ("False", "WaitingForConnection")
+        assert "Write on topic c" in world.message("Ready")
+        world.clock.sleep(60)
+        world.rounds(3)
+
+    assert (world.resets, world.offset) == ({"p-one": "Failed"}, 50)
+    assert world.said("Reset") == ("False", "DeadlineExceeded")
+    assert "Write on topic c" in world.message("Reset")
 
 
 def test_one_that_was_left_behind_when_the_policy_was_deleted_still_counts(world: PolicyWorld) -> None:
@@ -257,6 +322,25 @@ def test_one_that_has_not_ended_is_taken_back_before_the_next(world: PolicyWorld
     assert world.said("Ready") == (("True", "Succeeded") if instead else ("True", "NoReset"))
 
 
+@pytest.mark.parametrize("instead", ["two", None])
+@pytest.mark.parametrize("passes", range(4))
+def test_one_that_is_created_while_the_policy_is_changed_is_taken_back(
+    world: PolicyWorld, passes: int, instead: str | None
+) -> None:
+    """A pass goes by the policy as it was read: it may create what nobody asks for any more."""
+    world.declare()
+    for _ in range(passes):
+        world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    read_before = world.kube.get(POLICIES, "ns", "p")
+    world.declare(instead, to={"offset": 20})
+    world._look(world.policies, read_before)
+
+    world.rounds()
+
+    assert world.resets == ({"p-two": "Succeeded"} if instead else {})
+    assert world.offset == (20 if instead else 50)
+
+
 def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorld) -> None:
     world.declare()
     world.rounds()
@@ -267,6 +351,105 @@ def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorl
     assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
     assert world.said("Ready") == ("True", "NoReset")
     assert world.policy["reset"]["id"] == "one"
+
+
+@pytest.mark.parametrize("instead", ["one", "two", None])
+def test_one_whose_status_cannot_be_read_is_left_alone_and_nothing_else_is_begun(
+    world: PolicyWorld, instead: str | None
+) -> None:
+    hang(world)
+    world.rounds(2)
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    world.kube.replace_status(RESETS, reset, {**reset["status"], "phase": "OfALaterVersion"})
+
+    if instead != "one":
+        world.declare(instead, to={"offset": 20})
+    world.rounds(3)
+
+    assert world.resets == {"p-one": "OfALaterVersion"}
+    assert world.said("Stalled") == ("True", "UnreadableStatus")
+    assert (world.policy["reset"]["id"], world.policy["reset"]["phase"]) == ("one", "Planning")
+    assert "startedAt" in world.policy["reset"]
+
+
+# --- a policy that is changed under one id ----------------------------------------------------------------------------
+
+
+def correct(world: PolicyWorld, **spec: Any) -> None:
+    reset = world.kube.get(POLICIES, "ns", "p")["spec"]["reset"]
+    world.kube.change(POLICIES, "ns", "p", spec={**SPEC, "reset": reset, **spec})
+
+
+@pytest.mark.parametrize(
+    "change", [{"topics": ["orders"]}, {"connectionRef": {"name": "other"}}, {"spark": {"image": "mine"}}]
+)
+def test_an_offset_reset_that_has_not_begun_follows_its_policy(world: PolicyWorld, change: dict[str, Any]) -> None:
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    assert world.said("Reset") == ("Unknown", "WaitingForReset")
+    [live] = world.live
+    world.open_connection("other", live.uid, world.connection)
+
+    correct(world, **change)
+    world.rounds(4)
+
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    assert {name: reset["spec"][name] for name in change} == change
+    assert world.policy["reset"]["name"] == "p-one"
+    assert [h.reason for h in world.kube.happenings_of("p")].count("PolicyChanged") == 1
+    writes, uid = world.kube.writes, reset["metadata"]["uid"]
+    world.rounds(4)
+    assert (world.kube.writes, world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"]) == (writes, uid)
+
+
+def test_one_of_which_the_api_server_drops_a_field_is_not_created_again_and_again(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the CRD of OffsetResets is older than that of policies."""
+    make, made = world.kube.make, []
+
+    def drop(kind: Any, owner: Any, name: str, spec: Any) -> Any:
+        made.append(name)
+        return make(kind, owner, name, {field: value for field, value in spec.items() if field != "spark"})
+
+    monkeypatch.setattr(world.kube, "make", drop)
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    correct(world, spark={"image": "mine"})
+
+    world.rounds(10)
+
+    assert made == ["p-one"]
+
+
+def test_an_offset_reset_that_has_begun_goes_on_as_it_is(world: PolicyWorld) -> None:
+    hang(world)
+    begun = world.kube.get(RESETS, "ns", "p-one")
+
+    correct(world, topics=["orders"])
+    world.rounds(3)
+
+    there = world.kube.get(RESETS, "ns", "p-one")
+    assert there["metadata"]["uid"] == begun["metadata"]["uid"]
+    assert "deletionTimestamp" not in there["metadata"]
+
+
+def test_an_offset_reset_that_is_suspended_is_not_replaced_by_one_that_is_not(world: PolicyWorld) -> None:
+    world.ask("older", approval="Automatic")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    reset = world.kube.get(RESETS, "ns", "p-one")
+    world.kube.change(RESETS, "ns", "p-one", spec={**reset["spec"], "suspend": True})
+
+    correct(world, topics=["orders"])
+    world.rounds(3)
+
+    assert world.kube.get(RESETS, "ns", "p-one")["metadata"]["uid"] == reset["metadata"]["uid"]
+    assert world.said("Reset") == ("Unknown", "Suspended")
 
 
 # --- names, refusals --------------------------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
         )
         return halted(draft, current, RUN_LOST, message)
     if seen.spec is not None and current.started_at is not None and _late(seen, current, seen.spec):
-        message = f"reset {draft.seen.run_id} could not begin within its deadline. Nothing was changed"
+        trouble = f": {seen.trouble}" if seen.trouble else ""
+        message = f"reset {draft.seen.run_id} could not begin within its deadline{trouble}. Nothing was changed"
         return end(draft, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
     start = seen.start
     if start is not None and start.refusal is not None and start.refusal.reason == ALREADY_RAN:
@@ -213,6 +214,10 @@ def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
         draft.moving(reason, message)
         draft.complete_is(None, reason, message)
         return draft.decide(again_after_s=seen.tick_s)
+    if seen.trouble:
+        message = f"reset {seen.run_id} could not begin yet, and is tried again: {seen.trouble}"
+        draft.moving(WAITING_FOR_CONNECTION, message)
+        draft.complete_is(None, WAITING_FOR_CONNECTION, message)
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)
     # The request may differ from the one it began with: the connection may have changed since.

@@ -1,0 +1,21 @@
+"""A process of the operator that was replaced takes no further step."""
+
+import asyncio
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+from tidegate.running import Operator
+
+
+def test_all_loops_are_halted_and_the_health_check_fails() -> None:
+    loops = {f.name: Mock() for f in dataclasses.fields(Operator) if f.type == "LevelLoop"}
+    operator: Any = SimpleNamespace(freshness=Mock(), sweeping=None, replaced=asyncio.Event(), **loops)
+
+    Operator.give_way(cast("Operator", operator), "another process writes")
+
+    assert len(loops) == 5
+    assert [name for name, loop in loops.items() if not loop.halt.called] == []
+    operator.freshness.replaced.assert_called_once_with("another process writes")
+    assert operator.replaced.is_set()
