@@ -98,8 +98,9 @@ class Beginning:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         other = self._runs.other(body, spec)
-        suspended = _suspended(body) if current is None else None
-        waits = suspended or _connection_to_wait_for(spec.connection_ref.name, live)
+        # Of one that has begun this was so when it did.
+        held = (_suspended(body) or await self._once.not_asked_for(body)) if current is None else None
+        waits = held or _connection_to_wait_for(spec.connection_ref.name, live)
         refusal = None if live is None else _not_allowed(spec, live)
         if spec.to.cluster is not None:
             waits = waits or _connection_to_wait_for(spec.to.cluster.connection_ref.name, other)

@@ -14,7 +14,7 @@ from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Outcome, Run
 from tidegate.control.runs import begin, executed
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import POLICIES, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import policy_of
 from tidegate.reset.runs import reasons
@@ -31,6 +31,28 @@ class Once:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+
+    async def not_asked_for(self, body: Object) -> Refusal | None:
+        """Why a reset that seems to be a policy's must not begin: there is no such policy, or it asks for another id.
+
+        An operator's process that was cut off may create one late, and whoever may create resets can name any owner.
+        """
+        policy = policy_of(body)
+        if policy is None:
+            return None
+        key = policy.key
+        try:
+            found = await in_thread(self._parts.executor, self._parts.kube.get, POLICIES, key.namespace, key.policy)
+        except NotFound:
+            found = None
+        asked = ((found.get("spec") or {}).get("reset") or {}).get("id") if found is not None else None
+        if found is not None and uid_of(found) == policy.uid and asked == key.id:
+            return None
+        return Refusal(
+            reasons.NOT_ASKED_FOR,
+            f"the OffsetResetPolicy {key.policy} that owns this resource does not ask for reset {key.id}, so it does "
+            "not begin: delete it",
+        )
 
     async def ran_before(self, body: Object, live: Live) -> Refusal | None:
         """Why it does not run: its id was executed, here or by another operator. Raises ``KafkaFailure``."""

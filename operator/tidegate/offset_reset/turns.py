@@ -93,7 +93,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     """What another resource wants.
 
     ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
-    its plan waits to be approved, or it waits for the reset that it undoes.
+    its plan waits to be approved, it waits for the reset that it undoes, or its policy does not ask for it.
     """
     spec, _ = read_spec(body)
     if spec is None:
@@ -108,7 +108,7 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
         said = find_condition(status.conditions, COMPLETE)
-        waits = said is not None and said.reason == reasons.UNDONE_NOT_ENDED
+        waits = said is not None and said.reason in (reasons.UNDONE_NOT_ENDED, reasons.NOT_ASKED_FOR)
         leaves = refused or waits or body["metadata"].get("deletionTimestamp") or is_suspended(body)
         if is_settled(status) or leaves:
             return None

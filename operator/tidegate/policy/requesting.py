@@ -67,8 +67,8 @@ class Requesting:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._created: dict[str, int] = {}
-        """By policy, of which generation of it this process has created an OffsetReset last."""
+        self._created: dict[str, tuple[int, Object]] = {}
+        """By policy, its generation when this process last created an OffsetReset, and the spec of that as stored."""
 
     def forget(self, uid: str) -> None:
         """The policy is gone."""
@@ -94,7 +94,7 @@ class Requesting:
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
             # Where the API server has dropped a field that it does not know, another one would be no different.
-            is_newest = self._created.get(uid_of(body)) == draft.generation
+            is_newest = self._created.get(uid_of(body)) == (draft.generation, there["spec"])
             if not is_newest and is_readable(there) and is_outdated(there, body):
                 await self._made_anew(there, wanted, draft)
             else:
@@ -185,7 +185,10 @@ class Requesting:
 
     async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
         """Delete it, for the next pass to create it; nothing happens where it has begun meanwhile."""
-        message = f"the policy was changed before OffsetReset {name_of(there)} began: it is created anew"
+        message = (
+            f"OffsetReset {name_of(there)} has not begun and is not as the policy says by now: it is deleted and "
+            "created again"
+        )
         draft.moving(POLICY_CHANGED, message)
         draft.reset_is(None, POLICY_CHANGED, message)
         draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
@@ -206,7 +209,7 @@ class Requesting:
             draft.tell(EventType.WARNING, NOT_CREATED, message, f"{wanted.id}/{draft.generation}/{NOT_CREATED}")
             draft.look_in(_TRY_AGAIN_S)
             return
-        self._created[uid_of(body)] = draft.generation
+        self._created[uid_of(body)] = (draft.generation, made["spec"])
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
         _follow(made, wanted, draft)
 

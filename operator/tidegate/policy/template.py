@@ -47,9 +47,8 @@ def reset_spec(policy: Object) -> Mapping[str, Any]:
 
 
 def is_outdated(body: Object, policy: Object) -> bool:
-    """Whether the policy says something else by now than the OffsetReset, which has not begun, and may begin.
-
-    What ``spec.reset`` says can't be changed under one id.
+    """Whether the policy says something else than the OffsetReset, which has not begun, and may begin: the policy was
+    changed, or somebody has edited the OffsetReset.
     """
     status = read_status(OffsetResetStatus, body)
     if status.started_at is not None or has_ended(status.phase) or body["metadata"].get("deletionTimestamp"):
@@ -60,9 +59,7 @@ def is_outdated(body: Object, policy: Object) -> bool:
     except InvalidResource:
         return False
     # Who has suspended it would not find the next one suspended.
-    return not made.suspend and any(
-        getattr(made, name) != getattr(wanted, name) for name in ("connection_ref", "topics", "spark")
-    )
+    return not made.suspend and made != wanted.model_copy(update={"ttl_after_finished": made.ttl_after_finished})
 
 
 def is_controlled_by(body: Object, policy: Object) -> bool:

@@ -303,6 +303,43 @@ def test_one_that_was_left_behind_when_the_policy_was_deleted_still_counts(world
     assert world.said("Ready") == ("True", "AlreadyRan")
 
 
+@pytest.mark.parametrize("owner", ["the policy", "a policy before it", "no policy"])
+def test_one_that_its_policy_does_not_ask_for_never_begins_and_blocks_nobody(world: PolicyWorld, owner: str) -> None:
+    """Created late by a process that was cut off, or with an owner that somebody made up."""
+    world.declare(None)
+    body = world.kube.get(POLICIES, "ns", "p")
+    metadata = dict(body["metadata"])
+    if owner != "the policy":
+        metadata["uid"] = "made-up"
+    if owner == "no policy":
+        metadata["name"] = "q"
+    name = f"{metadata['name']}-one"
+    world.kube.make(RESETS, {**body, "metadata": metadata}, name, {**SPEC, "to": {"offset": 30}})
+
+    world.rounds(5)
+
+    assert (world.resets, world.offset) == ({name: "Pending"}, 50)
+    assert executed(world) == {}
+    conditions = world.kube.get(RESETS, "ns", name)["status"]["conditions"]
+    assert {c["reason"] for c in conditions if c["type"] == "Complete"} == {"NotAskedFor"}
+    world.ask("younger", to={"offset": 20})
+    world.rounds()
+    assert world.offset == 20
+
+
+def test_one_that_somebody_has_edited_before_it_began_is_created_anew(world: PolicyWorld) -> None:
+    world.ask("older")
+    world.runner.work = lambda _launch: None
+    world.declare()
+    world.rounds(4)
+    spec = world.kube.get(RESETS, "ns", "p-one")["spec"]
+
+    world.kube.change(RESETS, "ns", "p-one", spec={**spec, "to": {"offset": 99}})
+    world.rounds(3)
+
+    assert world.kube.get(RESETS, "ns", "p-one")["spec"] == spec
+
+
 # --- another id, or none ----------------------------------------------------------------------------------------------
 
 

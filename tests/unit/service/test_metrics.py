@@ -90,6 +90,6 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "NothingToUndo",
         ),  # no run begins
         *("WaitingForConnection", "WaitingForReset", "Suspended"),
-        *("UndoneResetNotEnded", "UnreadableStatus"),  # it may begin later
+        *("UndoneResetNotEnded", "NotAskedFor", "UnreadableStatus"),  # it may begin later
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }

@@ -20,6 +20,8 @@ SUSPENDED: Final = "Suspended"
 
 UNREADABLE_STATUS: Final = "UnreadableStatus"
 
+NOT_ASKED_FOR: Final = "NotAskedFor"
+
 UNDONE_NOT_ENDED: Final = "UndoneResetNotEnded"
 
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
