@@ -10,7 +10,17 @@ from support.fake_kube import FakeKube
 from support.operator_process import Resources
 from tidegate.clock import SystemClock
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import POLICIES, Conflict, EventType, Kube, KubeEvent, NotFound, Object
+from tidegate.kube.ports import (
+    POLICIES,
+    RESETS,
+    Conflict,
+    EventType,
+    Kube,
+    KubeEvent,
+    NotFound,
+    Object,
+    owner_reference,
+)
 
 SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments"}
 STATUS = {"observedGeneration": 1, "conditions": []}
@@ -116,6 +126,29 @@ def test_an_older_version_is_never_written_from(cluster: Cluster) -> None:
         cluster.kube.replace_status(POLICIES, body, STATUS)
     with pytest.raises(Conflict):
         cluster.kube.set_finalizers(POLICIES, body, ["tidegate.io/reset-under-way"])
+    with pytest.raises(Conflict):
+        cluster.kube.annotate(POLICIES, body, {"tidegate.io/approve": "x"})
+
+
+def test_what_is_made_for_an_owner_is_its_own_and_made_once(cluster: Cluster) -> None:
+    owner, spec = cluster.users.create("p"), {"connectionRef": {"name": "kafka"}, "group": "g", "to": {"offset": 1}}
+
+    made = cluster.kube.make(RESETS, owner, "p-one", spec)
+
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("p-one", cluster.users.namespace)
+    assert made["metadata"]["ownerReferences"] == [owner_reference(owner)]
+    assert spec.items() <= made["spec"].items()
+    with pytest.raises(Conflict):
+        cluster.kube.make(RESETS, owner, "p-one", spec)
+
+
+def test_an_annotation_is_set_beside_the_others(cluster: Cluster) -> None:
+    body = cluster.kube.annotate(POLICIES, cluster.users.create("p"), {"example.org/one": "1"})
+
+    cluster.kube.annotate(POLICIES, body, {"example.org/two": "2"})
+
+    found = cluster.kube.get(POLICIES, cluster.users.namespace, "p")["metadata"]["annotations"]
+    assert {"example.org/one": "1", "example.org/two": "2"}.items() <= found.items()
 
 
 def test_a_finalizer_holds_a_deleted_object_until_it_is_taken_off(cluster: Cluster) -> None:

@@ -100,17 +100,22 @@ class KubeClient:
         )
 
     def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
+        return self._patch("write the finalizers of", kind, body, {"finalizers": list(finalizers)})
+
+    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str]) -> Object:
+        return self._patch("annotate", kind, body, {"annotations": dict(annotations)})
+
+    def _patch(self, what: str, kind: Kind, body: Object, metadata: Mapping[str, Any]) -> Object:
         namespace, name = namespace_of(body), name_of(body)
-        metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}
         return self._object(
-            f"write the finalizers of {kind.kind} {namespace}/{name}",
+            f"{what} {kind.kind} {namespace}/{name}",
             self._objects.patch_namespaced_custom_object,
             kind.group,
             kind.version,
             namespace,
             kind.plural,
             name,
-            {"metadata": metadata},
+            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"], **metadata}},
             _content_type="application/merge-patch+json",
         )
 

@@ -93,6 +93,11 @@ class Kube(Protocol):
         """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
         ...
 
+    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str]) -> Object:
+        """Set these annotations beside the others. Raises ``Conflict`` unless ``body`` is the newest version, and
+        ``NotFound``."""
+        ...
+
     def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
         """Create an object beside its owner, with which it goes.
 

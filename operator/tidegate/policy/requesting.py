@@ -8,6 +8,7 @@ moved to another Kubernetes cluster. The last of them is written before the rese
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from tidegate.connection.live import Live
@@ -39,9 +40,11 @@ from tidegate.policy.template import (
     run_key,
     said_of,
 )
-from tidegate.reset.runs.reasons import ALREADY_RAN, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
-from tidegate.reset.runs.seen import has_ended
+from tidegate.reset.runs.reasons import ALREADY_RAN, APPROVE, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
+from tidegate.reset.runs.seen import awaits_approval, has_ended
+from tidegate.resources.base import read_status
 from tidegate.resources.conditions import RESET, ConditionStatus, find_condition
+from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import RequestedReset, ResetPhase, ResetSpec
 from tidegate.threads import in_thread
@@ -98,6 +101,7 @@ class Requesting:
             if not is_newest and is_readable(there) and is_outdated(there, body):
                 await self._made_anew(there, wanted, draft)
             else:
+                await self._pass_approval_on(body, there)
                 _follow(there, wanted, draft)
         elif await self._may_create(body, spec, wanted, known, draft):
             if there is not None:
@@ -106,6 +110,18 @@ class Requesting:
                 _is_about_to_create(wanted, name, draft)
             else:
                 await self._create(body, wanted, name, draft)
+
+    async def _pass_approval_on(self, body: Object, there: Object) -> None:
+        """A plan may be approved in Git, where the policy is and its OffsetReset is not.
+
+        It approves what it names and nothing else, as if it stood there, so it is passed on as it is.
+        """
+        approval = (body["metadata"].get("annotations") or {}).get(APPROVE)
+        given = (there["metadata"].get("annotations") or {}).get(APPROVE)
+        if approval is None or approval == given or not awaits_approval(read_status(OffsetResetStatus, there)):
+            return
+        with contextlib.suppress(Conflict):  # it was changed meanwhile, of which a watch tells
+            await in_thread(self._parts.executor, self._parts.kube.annotate, RESETS, there, {APPROVE: approval})
 
     async def _taken_back(self, body: Object, known: RequestedReset, wanted: ResetSpec | None, draft: Draft) -> bool:
         """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""

@@ -92,8 +92,9 @@ class ResetOptions(ResourceModel):
     says so."""
 
     approval: Approval = Approval.AUTOMATIC
-    """Whether the plan is applied as soon as it is made. Manual waits until the OffsetReset carries the annotation
-    tidegate.io/approve with the plan's digest, which its status has, as its value."""
+    """Whether the plan is applied as soon as it is made. Manual waits until the OffsetReset, or the policy that it was
+    created for, carries the annotation tidegate.io/approve with the plan's digest, which is in the status of the
+    OffsetReset, as its value."""
 
     engine: Engine = Engine.AUTO
     """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is

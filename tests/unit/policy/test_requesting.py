@@ -116,6 +116,22 @@ def test_undo_names_an_earlier_id_of_the_policy(world: PolicyWorld) -> None:
     assert (world.resets, world.offset) == ({"p-one": "Succeeded", "p-back": "Succeeded"}, 50)
 
 
+def test_a_plan_is_approved_by_its_digest_also_in_the_policy(world: PolicyWorld) -> None:
+    world.declare(approval="Manual")
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "of-an-earlier-plan"})
+    world.rounds()
+    assert (world.resets, world.offset) == ({"p-one": "AwaitingApproval"}, 50)
+    digest = world.kube.get(RESETS, "ns", "p-one")["status"]["digest"]
+
+    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": digest})
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
+    written = world.kube.writes
+    world.rounds(3)
+    assert world.kube.writes == written
+
+
 # --- once -------------------------------------------------------------------------------------------------------------
 
 
