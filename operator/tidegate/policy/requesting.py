@@ -114,11 +114,12 @@ class Requesting:
     async def _pass_approval_on(self, body: Object, there: Object) -> None:
         """A plan may be approved in Git, where the policy is and its OffsetReset is not.
 
-        It approves what it names and nothing else, as if it stood there, so it is passed on as it is.
+        An approval of another plan, such as that of an earlier id, must not replace what somebody has written there.
         """
         approval = (body["metadata"].get("annotations") or {}).get(APPROVE)
         given = (there["metadata"].get("annotations") or {}).get(APPROVE)
-        if approval is None or approval == given or not awaits_approval(read_status(OffsetResetStatus, there)):
+        status = read_status(OffsetResetStatus, there)
+        if approval is None or approval == given or approval != status.digest or not awaits_approval(status):
             return
         with contextlib.suppress(Conflict):  # it was changed meanwhile, of which a watch tells
             await in_thread(self._parts.executor, self._parts.kube.annotate, RESETS, there, {APPROVE: approval})

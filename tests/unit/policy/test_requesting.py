@@ -121,6 +121,7 @@ def test_a_plan_is_approved_by_its_digest_also_in_the_policy(world: PolicyWorld)
     world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "of-an-earlier-plan"})
     world.rounds()
     assert (world.resets, world.offset) == ({"p-one": "AwaitingApproval"}, 50)
+    assert "annotations" not in world.kube.get(RESETS, "ns", "p-one")["metadata"]
     digest = world.kube.get(RESETS, "ns", "p-one")["status"]["digest"]
 
     world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": digest})
