@@ -3,7 +3,7 @@
 import copy
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegate.kube.ports import (
@@ -32,6 +32,8 @@ class FakeKube:
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self._config_map_owners: dict[tuple[str, str], str] = {}
         self.writes = 0
+        self.now: Callable[[], str] = lambda: "2026-01-01T00:00:00Z"
+        """For when something was deleted; a world with a clock of its own has another."""
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class FakeKube:
             newest = self._objects.get((kind.plural, namespace_of(body), name_of(body)))
             known = body["metadata"]
             if newest is not None and all(newest["metadata"][k] == known[k] for k in ("uid", "resourceVersion")):
-                self.delete(kind, namespace_of(body), name_of(body), "2026-01-01T00:00:00Z")
+                self.delete(kind, namespace_of(body), name_of(body), self.now())
 
     def record(self, body: Object, happening: KubeEvent) -> None:
         with self._lock:

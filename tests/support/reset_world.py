@@ -79,6 +79,7 @@ class World:
         self.name = "p"
         self.kube = Recording()
         self.clock = FakeClock()
+        self.kube.now = lambda: self.clock.now().isoformat()
         self.kafka = FakeKafka(self.clock)
         self.kafka.create_topic("orders", 1)
         self.kafka.fill("orders", 100)

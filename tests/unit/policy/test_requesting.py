@@ -373,6 +373,7 @@ def test_one_that_has_not_ended_is_taken_back_before_the_next(world: PolicyWorld
     assert world.resets == ({"p-two": "Succeeded"} if instead else {})
     assert world.offset == (20 if instead else 50)
     assert "Superseded" in [h.reason for h in world.kube.happenings_of("p")]
+    assert world.finished.get(("Failed", "Deleted")) == 1, "it was put back, and not given up"
     assert world.said("Ready") == (("True", "Succeeded") if instead else ("True", "NoReset"))
 
 
