@@ -88,6 +88,8 @@ class Requesting:
             draft.well(NO_RESET, "no reset is asked for")
             return
         name = reset_name(name_of(body), wanted.id)
+        if wanted.to.undo is not None:
+            reset_name(name_of(body), wanted.to.undo, "spec.reset.to.undo")
         if known is not None and known.name is None and known.phase in _UNTOUCHED:
             known = None  # an earlier version had begun it, and changed nothing
         if known is not None and (known.name is None or has_ended(known.phase)):

@@ -23,11 +23,11 @@ _SHARED: Final = ("connectionRef", "group", "groups", "topics", "spark")
 """What a policy and its resets have in common."""
 
 
-def reset_name(policy: str, reset_id: str) -> str:
-    """The name of the OffsetReset. Raises ``InvalidResource`` where that could not have it."""
+def reset_name(policy: str, reset_id: str, path: str = "spec.reset.id") -> str:
+    """The name of the OffsetReset. Raises ``InvalidResource`` where that could not have it; ``path``: of the id."""
     problem = reset_name_problem(policy, reset_id)
     if problem is not None:
-        raise InvalidResource((Problem("spec.reset.id", problem),))
+        raise InvalidResource((Problem(path, problem),))
     return f"{policy}-{reset_id}"
 
 

@@ -539,6 +539,15 @@ def test_names_that_do_not_fit_are_refused_with_what_to_do(
     assert says in stalled["message"]
 
 
+def test_an_undo_of_an_id_that_no_reset_of_the_policy_can_have_is_refused(world: PolicyWorld) -> None:
+    world.declare("back", to={"undo": "x" * 63})
+
+    world.rounds(2)
+
+    assert world.said("Stalled") == ("True", "InvalidSpec")
+    assert "spec.reset.to.undo" in world.message("Stalled")
+
+
 def test_an_api_server_that_refuses_the_offset_reset_is_asked_again(
     world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
