@@ -39,6 +39,7 @@ from tidegate.pause.holds import hold_of, holder
 from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
+from tidegate.policy.template import reset_spec
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model import (
     ApplySettings,
@@ -432,7 +433,7 @@ def _asked(
     policy = kind.body(PolicyStatus())
     policy["metadata"]["uid"] = "uid"
     if reset is not None:
-        there = _RESET.body(reset)
+        there = {**_RESET.body(reset), "spec": dict(reset_spec(policy))}
         there["metadata"] |= {"uid": "of-reset", "ownerReferences": [owner]}
         kube.restore(there, RESETS)
     before = (status or PolicyStatus()).model_copy(update={"observed_generation": _GENERATION})
