@@ -32,6 +32,7 @@ from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Cluster
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.loop import Pass
+from tidegate.kube.objects import newest_of
 from tidegate.kube.ports import (
     CONNECTIONS,
     EventType,
@@ -108,13 +109,7 @@ class ConnectionReconciler:
         await in_thread(self._parts.executor, parts.files.remove, uid)
 
     async def refresh(self, body: Object) -> Object | None:
-        try:
-            fresh = await in_thread(
-                self._parts.executor, self._parts.kube.get, CONNECTIONS, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return None
-        return fresh if uid_of(fresh) == uid_of(body) else None
+        return await newest_of(self._parts.kube, self._parts.executor, CONNECTIONS, body)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

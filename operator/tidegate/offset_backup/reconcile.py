@@ -15,7 +15,8 @@ from typing import Final
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kube.loop import Pass
-from tidegate.kube.ports import BACKUPS, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.ports import BACKUPS, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_backup.attempts import Attempts, JobParts, Memory
 from tidegate.offset_backup.document import Backup
 from tidegate.offset_backup.metrics import BackupMetrics
@@ -90,12 +91,7 @@ class BackupReconciler:
         await self._attempts.forget(body)
 
     async def refresh(self, body: Object) -> Object | None:
-        jobs = self._parts.jobs
-        try:
-            fresh = await in_thread(jobs.executor, jobs.kube.get, BACKUPS, namespace_of(body), name_of(body))
-        except NotFound:
-            return None
-        return fresh if uid_of(fresh) == uid_of(body) else None
+        return await newest_of(self._parts.jobs.kube, self._parts.jobs.executor, BACKUPS, body)
 
     # --- one pass -----------------------------------------------------------------------------------------------------
 
@@ -183,9 +179,7 @@ class BackupReconciler:
     async def _say(self, body: Object, before: OffsetBackupStatus, told: Told) -> Object:
         jobs, known = self._parts.jobs, self._told.setdefault(uid_of(body), set())
         for happening in told.happenings:
-            if happening.key not in known:
-                await in_thread(jobs.executor, jobs.kube.record, body, happening)
-                known.add(happening.key)
+            await tell_once(jobs.kube, jobs.executor, body, happening, known)
         if told.status == before:
             return body
         body = await in_thread(jobs.executor, jobs.kube.replace_status, BACKUPS, body, told.status.to_json())

@@ -16,11 +16,11 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import overlap
 from tidegate.kube.loop import Pass
+from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import (
     RESETS,
     EventType,
     KubeEvent,
-    NotFound,
     Object,
     label_of,
     name_of,
@@ -110,9 +110,7 @@ class ResetPasses:
 
     async def _tell(self, body: Object, happening: KubeEvent) -> None:
         told = self._memories.of(body).told
-        if happening.key not in told:
-            await in_thread(self._parts.executor, self._parts.kube.record, body, happening)
-            told.add(happening.key)
+        await tell_once(self._parts.kube, self._parts.executor, body, happening, told)
 
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
@@ -123,13 +121,7 @@ class ResetPasses:
 
     async def refresh(self, body: Object) -> Object | None:
         """The resource as it is now; ``None`` when it is gone."""
-        try:
-            fresh = await in_thread(
-                self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return None
-        return fresh if uid_of(fresh) == uid_of(body) else None
+        return await newest_of(self._parts.kube, self._parts.executor, RESETS, body)
 
     async def _pass(self, body: Object, seen: Seen) -> Pass:
         decision = decide(seen)

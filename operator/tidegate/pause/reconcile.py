@@ -21,7 +21,8 @@ from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kube.loop import Pass
-from tidegate.kube.ports import PAUSES, Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.ports import PAUSES, Kube, Object, label_of, namespace_of, uid_of
 from tidegate.kube.workloads import Workloads
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
@@ -159,13 +160,7 @@ class PauseReconciler:
         self._memories.pop(uid, None)
 
     async def refresh(self, body: Object) -> Object | None:
-        try:
-            fresh = await in_thread(
-                self._parts.executor, self._parts.kube.get, PAUSES, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return None
-        return fresh if uid_of(fresh) == uid_of(body) else None
+        return await newest_of(self._parts.kube, self._parts.executor, PAUSES, body)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -319,9 +314,7 @@ class PauseReconciler:
         parts = self._parts
         self._measure(seen, decision, memory)
         for happening in decision.happenings:
-            if happening.key not in memory.told:
-                await in_thread(self._parts.executor, parts.kube.record, body, happening)
-                memory.told.add(happening.key)
+            await tell_once(parts.kube, parts.executor, body, happening, memory.told)
         if decision.status != seen.status:
             body = await in_thread(
                 self._parts.executor, parts.kube.replace_status, PAUSES, body, decision.status.to_json()

@@ -10,15 +10,13 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
+from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import (
     POLICIES,
     EventType,
-    KubeEvent,
     KubeFailure,
-    NotFound,
     Object,
     label_of,
-    name_of,
     namespace_of,
     uid_of,
 )
@@ -73,8 +71,9 @@ class PolicyReconciler:
             draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{generation}/{INVALID_SPEC}")
         else:
             await self._keep(body, spec, draft)
+        told = self._told.setdefault(uid_of(body), set())
         for happening in draft.happenings:
-            await self._tell(body, happening)
+            await tell_once(kube, self._parts.executor, body, happening, told)
         if draft.status != before:
             body = await in_thread(self._parts.executor, kube.replace_status, POLICIES, body, draft.status.to_json())
             self._parts.metrics.wrote_status(POLICIES.kind)
@@ -88,20 +87,7 @@ class PolicyReconciler:
         self._told.pop(uid_of(body), None)
 
     async def refresh(self, body: Object) -> Object | None:
-        """The policy as it is now; ``None`` when it is gone."""
-        try:
-            fresh = await in_thread(
-                self._parts.executor, self._parts.kube.get, POLICIES, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return None
-        return fresh if uid_of(fresh) == uid_of(body) else None
-
-    async def _tell(self, body: Object, happening: KubeEvent) -> None:
-        told = self._told.setdefault(uid_of(body), set())
-        if happening.key not in told:
-            await in_thread(self._parts.executor, self._parts.kube.record, body, happening)
-            told.add(happening.key)
+        return await newest_of(self._parts.kube, self._parts.executor, POLICIES, body)
 
     def _is_resetting(self, draft: Draft, live: Live, spec: OffsetResetPolicySpec) -> bool:
         """By its own OffsetReset, or by another one of its group."""

@@ -1,0 +1,24 @@
+"""What every reconciler does with its objects, from the event loop: read one again, and tell of it once."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+from tidegate.kube.ports import Kind, Kube, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.threads import in_thread
+
+
+async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) -> Object | None:
+    """The object as it is now; ``None`` when it is gone, also where another one has its name."""
+    try:
+        newest = await in_thread(executor, kube.get, kind, namespace_of(body), name_of(body))
+    except NotFound:
+        return None
+    return newest if uid_of(newest) == uid_of(body) else None
+
+
+async def tell_once(kube: Kube, executor: Executor, body: Object, happening: KubeEvent, told: set[str]) -> None:
+    """Record an Event about the object, unless its key is among those that this process has recorded (``told``)."""
+    if happening.key not in told:
+        await in_thread(executor, kube.record, body, happening)
+        told.add(happening.key)
