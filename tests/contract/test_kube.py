@@ -225,11 +225,11 @@ def test_a_config_map_is_written_and_written_anew_for_its_owner_alone(cluster: C
 def test_what_is_removed_is_the_object_itself_and_none_of_its_name(cluster: Cluster) -> None:
     kube, users = cluster.kube, cluster.users
     old = users.create("gone")
-    kube.remove(POLICIES, old)
-    kube.remove(POLICIES, old)
+    assert kube.remove(POLICIES, old)
+    assert not kube.remove(POLICIES, old)
     with pytest.raises(NotFound):
         kube.get(POLICIES, users.namespace, "gone")
 
     users.create("gone")
-    kube.remove(POLICIES, old)
+    assert not kube.remove(POLICIES, old)
     assert kube.get(POLICIES, users.namespace, "gone")["metadata"]["uid"] != old["metadata"]["uid"]

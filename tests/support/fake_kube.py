@@ -141,12 +141,14 @@ class FakeKube:
             body["metadata"]["uid"] = uid_of(made)
             return self._written(body)
 
-    def remove(self, kind: Kind, body: Object) -> None:
+    def remove(self, kind: Kind, body: Object) -> bool:
         with self._lock:
             newest = self._objects.get((kind.plural, namespace_of(body), name_of(body)))
             known = body["metadata"]
-            if newest is not None and all(newest["metadata"][k] == known[k] for k in ("uid", "resourceVersion")):
-                self.delete(kind, namespace_of(body), name_of(body), self.now())
+            if newest is None or any(newest["metadata"][k] != known[k] for k in ("uid", "resourceVersion")):
+                return False
+            self.delete(kind, namespace_of(body), name_of(body), self.now())
+            return True
 
     def record(self, body: Object, happening: KubeEvent) -> None:
         with self._lock:

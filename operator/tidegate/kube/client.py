@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import socket
@@ -137,9 +136,9 @@ class KubeClient:
             {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)},
         )
 
-    def remove(self, kind: Kind, body: Object) -> None:
+    def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
-        with contextlib.suppress(NotFound, Conflict):  # a Conflict: it was changed, or is another by now
+        try:
             self._call(
                 f"delete {kind.kind} {namespace}/{name}",
                 self._objects.delete_namespaced_custom_object,
@@ -153,6 +152,9 @@ class KubeClient:
                     "propagationPolicy": "Background",
                 },
             )
+        except (NotFound, Conflict):  # a Conflict: it was changed, or is another by now
+            return False
+        return True
 
     def record(self, body: Object, happening: KubeEvent) -> None:
         namespace, name, uid = namespace_of(body), name_of(body), uid_of(body)

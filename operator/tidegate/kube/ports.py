@@ -105,8 +105,9 @@ class Kube(Protocol):
         """
         ...
 
-    def remove(self, kind: Kind, body: Object) -> None:
-        """Delete the object as it was read. Nothing happens where it was changed since, is gone, or is another."""
+    def remove(self, kind: Kind, body: Object) -> bool:
+        """Delete the object as it was read; whether that was done. Nothing happens where it was changed since, is gone,
+        or is another."""
         ...
 
     def record(self, body: Object, happening: KubeEvent) -> None:

@@ -37,8 +37,7 @@ class OffsetResetReconciler:
         if self._is_over(body):
             # What is seen may be old: somebody may have asked for more time since.
             fresh = await self._passes.refresh(body)
-            if fresh is not None and self._is_over(fresh):
-                await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, fresh)
+            if fresh is not None and self._is_over(fresh) and await self._removed(fresh):
                 _log.info("%s: deleted, since it ended longer ago than spec.ttlAfterFinished", label_of(body))
             return Pass(fresh or body, _LOOK_AGAIN_S)
         done = await self._passes.pass_over(body)
@@ -46,6 +45,9 @@ class OffsetResetReconciler:
         if left is None:
             return done
         return replace(done, again_after_s=min(done.again_after_s, max(left.total_seconds(), _SHORTEST_S)))
+
+    async def _removed(self, body: Object) -> bool:
+        return await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, body)
 
     def _is_over(self, body: Object) -> bool:
         left = _left_to_live(body, self._parts.clock)

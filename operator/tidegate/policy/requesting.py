@@ -1,6 +1,6 @@
 """A policy's ``spec.reset``: the OffsetReset that it asks for is created once, and followed.
 
-That an id was executed is told by four things, each of which outlives what comes before it: the OffsetReset that is
+That an id was executed is told by three things, each of which outlives what comes before it: the OffsetReset that is
 there, the policy's status, and the control topic of the Kafka cluster, for a policy that was deleted and restored or
 moved to another Kubernetes cluster. The last of them is written before the reset changes anything
 (:mod:`tidegate.offset_reset`).
@@ -147,8 +147,8 @@ class Requesting:
         draft.reset_is(None, SUPERSEDED, message)
         draft.look_in(_LOOK_S)
         if not there["metadata"].get("deletionTimestamp"):
-            draft.tell(EventType.WARNING, SUPERSEDED, message, f"{known.id}/{SUPERSEDED}")
-            await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+            if await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there):
+                draft.tell(EventType.WARNING, SUPERSEDED, message, f"{known.id}/{SUPERSEDED}")
             draft.look_in(0)
         return False
 
@@ -210,8 +210,8 @@ class Requesting:
         )
         draft.moving(POLICY_CHANGED, message)
         draft.reset_is(None, POLICY_CHANGED, message)
-        draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
-        await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+        if await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there):
+            draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
         draft.look_in(0)
 
     async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:

@@ -396,6 +396,19 @@ def test_one_that_is_created_while_the_policy_is_changed_is_taken_back(
     assert world.offset == (20 if instead else 50)
 
 
+def test_nobody_is_told_that_one_was_deleted_that_had_changed_just_then(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang(world)
+    monkeypatch.setattr(world.kube, "remove", lambda *_: False)
+
+    world.declare("two", to={"offset": 20})
+    world.rounds(2)
+
+    assert "p-one" in world.resets
+    assert "Superseded" not in [h.reason for h in world.kube.happenings_of("p")]
+
+
 def test_one_that_has_ended_stays_when_it_is_asked_for_no_more(world: PolicyWorld) -> None:
     world.declare()
     world.rounds()
