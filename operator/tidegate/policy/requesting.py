@@ -26,24 +26,21 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
+from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
     is_controlled_by,
     is_outdated,
-    is_readable,
-    needs_somebody,
     ran_before,
     requested,
     reset_name,
     reset_spec,
     run_key,
-    said_of,
 )
 from tidegate.reset.runs.reasons import ALREADY_RAN, APPROVE, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
 from tidegate.reset.runs.seen import awaits_approval, has_ended
-from tidegate.resources.base import read_status
-from tidegate.resources.conditions import RESET, ConditionStatus, find_condition
+from tidegate.resources.conditions import COMPLETE, RESET, STALLED, ConditionStatus, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import RequestedReset, ResetPhase, ResetSpec
@@ -98,13 +95,7 @@ class Requesting:
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
-            # Where the API server has dropped a field that it does not know, another one would be no different.
-            is_newest = self._created.get(uid_of(body)) == (draft.generation, there["spec"])
-            if not is_newest and is_readable(there) and is_outdated(there, body):
-                await self._made_anew(there, wanted, draft)
-            else:
-                await self._pass_approval_on(body, there)
-                _follow(there, wanted, draft)
+            await self._look_after(body, there, wanted, draft)
         elif await self._may_create(body, spec, wanted, known, draft):
             if there is not None:
                 _is_taken(there, wanted, draft)
@@ -113,14 +104,27 @@ class Requesting:
             else:
                 await self._create(body, wanted, name, draft)
 
-    async def _pass_approval_on(self, body: Object, there: Object) -> None:
+    async def _look_after(self, body: Object, there: Object, wanted: ResetSpec, draft: Draft) -> None:
+        """The policy's own OffsetReset, which is there."""
+        if not status_is_readable(there):
+            _is_unreadable(there, draft)
+            return
+        status = status_of(there)
+        # Where the API server has dropped a field that it does not know, another one would be no different.
+        is_newest = self._created.get(uid_of(body)) == (draft.generation, there["spec"])
+        if not is_newest and is_outdated(there, status, body):
+            await self._made_anew(there, wanted, draft)
+            return
+        await self._pass_approval_on(body, there, status)
+        _follow(there, status, wanted, draft)
+
+    async def _pass_approval_on(self, body: Object, there: Object, status: OffsetResetStatus) -> None:
         """A plan may be approved in Git, where the policy is and its OffsetReset is not.
 
         An approval of another plan, such as that of an earlier id, must not replace what somebody has written there.
         """
         approval = (body["metadata"].get("annotations") or {}).get(APPROVE)
         given = (there["metadata"].get("annotations") or {}).get(APPROVE)
-        status = read_status(OffsetResetStatus, there)
         if approval is None or approval == given or approval != status.digest or not awaits_approval(status):
             return
         with contextlib.suppress(Conflict):  # it was changed meanwhile, of which a watch tells
@@ -134,10 +138,10 @@ class Requesting:
         if there is None or not is_controlled_by(there, body):
             draft.show(None)
             return True
-        if not is_readable(there):
+        if not status_is_readable(there):
             _is_unreadable(there, draft)
             return False
-        seen = requested(there, known.id)
+        seen = requested(there, status_of(there), known.id)
         draft.show(seen)
         if has_ended(seen.phase):
             return True
@@ -230,7 +234,7 @@ class Requesting:
             return
         self._created[uid_of(body)] = (draft.generation, made["spec"])
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
-        _follow(made, wanted, draft)
+        _follow(made, status_of(made), wanted, draft)
 
     async def _there(self, body: Object, name: str) -> Object | None:
         try:
@@ -275,12 +279,9 @@ def _is_unreadable(there: Object, draft: Draft) -> None:
     draft.look_in(_TRY_AGAIN_S)
 
 
-def _follow(there: Object, wanted: ResetSpec, draft: Draft) -> None:
-    if not is_readable(there):
-        _is_unreadable(there, draft)
-        return
+def _follow(there: Object, status: OffsetResetStatus, wanted: ResetSpec, draft: Draft) -> None:
     name = name_of(there)
-    seen, said = requested(there, wanted.id), said_of(there)
+    seen, said = requested(there, status, wanted.id), find_condition(status.conditions, COMPLETE)
     draft.show(seen)
     phase = (seen.phase or ResetPhase.PENDING).value
     reason = said.reason if said is not None else phase
@@ -288,7 +289,7 @@ def _follow(there: Object, wanted: ResetSpec, draft: Draft) -> None:
     draft.reset_is(said.status if said is not None else None, reason, message)
     if has_ended(seen.phase):
         draft.well(phase, message)
-    elif needs_somebody(there):
+    elif is_true(status.conditions, STALLED):  # somebody has to act
         draft.stuck(reason, message)
         draft.look_in(_LOOK_S)
     else:

@@ -13,8 +13,7 @@ from typing import Any, Final
 from tidegate.control.records import Run, RunKey
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
 from tidegate.reset.runs.seen import has_ended
-from tidegate.resources.base import InvalidResource, Problem, has_readable_status, parse_spec, read_status
-from tidegate.resources.conditions import COMPLETE, STALLED, Condition, find_condition, is_true
+from tidegate.resources.base import InvalidResource, Problem, parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import RequestedReset, ResetPhase
@@ -46,11 +45,10 @@ def reset_spec(policy: Object) -> Mapping[str, Any]:
     return {**{name: spec[name] for name in _SHARED if spec.get(name) is not None}, **options}
 
 
-def is_outdated(body: Object, policy: Object) -> bool:
-    """Whether the policy says something else than the OffsetReset, which has not begun, and may begin: the policy was
-    changed, or somebody has edited the OffsetReset.
+def is_outdated(body: Object, status: OffsetResetStatus, policy: Object) -> bool:
+    """Whether the policy says something else than the OffsetReset ``body``, which has not begun, and may begin: the
+    policy was changed, or somebody has edited the OffsetReset.
     """
-    status = read_status(OffsetResetStatus, body)
     if status.started_at is not None or has_ended(status.phase) or body["metadata"].get("deletionTimestamp"):
         return False
     try:
@@ -68,9 +66,8 @@ def is_controlled_by(body: Object, policy: Object) -> bool:
     return any(owner.get("controller") and owner.get("uid") == uid_of(policy) for owner in owners)
 
 
-def requested(body: Object, reset_id: str) -> RequestedReset:
-    """What the policy says of its OffsetReset."""
-    status = read_status(OffsetResetStatus, body)
+def requested(body: Object, status: OffsetResetStatus, reset_id: str) -> RequestedReset:
+    """What the policy says of its OffsetReset ``body``."""
     plan = status.plan
     return RequestedReset(
         id=reset_id,
@@ -81,21 +78,6 @@ def requested(body: Object, reset_id: str) -> RequestedReset:
         records_replayed=plan.records_replayed if plan is not None else None,
         records_skipped=plan.records_skipped if plan is not None else None,
     )
-
-
-def is_readable(body: Object) -> bool:
-    """Whether how the OffsetReset stands is known: another version may have written its status."""
-    return has_readable_status(OffsetResetStatus, body)
-
-
-def said_of(body: Object) -> Condition | None:
-    """How the OffsetReset itself says that it stands."""
-    return find_condition(read_status(OffsetResetStatus, body).conditions, COMPLETE)
-
-
-def needs_somebody(body: Object) -> bool:
-    """Whether it can't go on by itself, and has not ended."""
-    return is_true(read_status(OffsetResetStatus, body).conditions, STALLED)
 
 
 def ran_before(reset_id: str, known: RequestedReset | None, ran: Run | None) -> RequestedReset:
