@@ -57,6 +57,10 @@ def control_transactional_id(operator: str, control_topic: str) -> str:
     return f"tidegate-control/{operator}/{control_topic}"
 
 
+def _code_of(answer: Any) -> int:
+    return int(answer.error_code)
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     keys: tuple[bytes, ...]
@@ -224,28 +228,40 @@ class FencedWriter:
     def _init(self, producer_id: int, epoch: int, deadline: float) -> Producer:
         what = f"take over transactional id {self._id}"
         oldest, newest = _INIT
+        answer = self._ask_coordinator(
+            lambda: InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=int(LASTS_S * 1000),
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                min_version=oldest,
+                max_version=newest,
+            ),
+            what,
+            deadline,
+        )
+        check(answer.error_code, what, self._needs)
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def _ask_coordinator(
+        self, request: Callable[[], Any], what: str, deadline: float, code_of: Callable[[Any], int] = _code_of
+    ) -> Any:
+        """What the transaction's coordinator answers to the request, which is made anew each time it is sent."""
         answer, _ = settled(
             lambda left_s: self._wire.exchange(
                 self._id,
-                lambda: InitProducerIdRequest(
-                    transactional_id=self._id,
-                    transaction_timeout_ms=int(LASTS_S * 1000),
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    min_version=oldest,
-                    max_version=newest,
-                ),
+                request,
                 of=CoordinatorType.TRANSACTION,
+                code_of=code_of,
                 what=what,
                 needs=self._needs,
                 timeout_s=left_s,
                 once=True,
             )[0],
-            lambda answer: int(answer.error_code),
+            code_of,
             deadline,
         )
-        check(answer.error_code, what, self._needs)
-        return Producer(answer.producer_id, answer.producer_epoch)
+        return answer
 
     # --- one transaction ----------------------------------------------------------------------------------------------
 
@@ -287,25 +303,17 @@ class FencedWriter:
             [partition] = topic.results_by_partition
             return int(partition.partition_error_code)
 
-        answer, _ = settled(
-            lambda left_s: self._wire.exchange(
-                self._id,
-                lambda: AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=self._id,
-                    v3_and_below_producer_id=producer.producer_id,
-                    v3_and_below_producer_epoch=producer.epoch,
-                    v3_and_below_topics=[topic_class(name=self._name, partitions=[0])],
-                    max_version=_NEWEST_ADD,
-                ),
-                of=CoordinatorType.TRANSACTION,
-                code_of=code_of,
-                what=what,
-                needs=self._needs,
-                timeout_s=left_s,
-                once=True,
-            )[0],
-            code_of,
+        answer = self._ask_coordinator(
+            lambda: AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.epoch,
+                v3_and_below_topics=[topic_class(name=self._name, partitions=[0])],
+                max_version=_NEWEST_ADD,
+            ),
+            what,
             deadline,
+            code_of,
         )
         check(code_of(answer), what, self._needs, *on_topics("Write", [self._name]))
 
@@ -357,23 +365,15 @@ class FencedWriter:
     def _end(self, producer: Producer, deadline: float, *, committed: bool) -> None:
         """EndTxn, asked again while it may still be answered: the coordinator answers as to the first."""
         what = f"{'commit' if committed else 'abort'} the transaction on topic {self._name}"
-        answer, _ = settled(
-            lambda left_s: self._wire.exchange(
-                self._id,
-                lambda: EndTxnRequest(
-                    transactional_id=self._id,
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    committed=committed,
-                    max_version=_NEWEST_END,
-                ),
-                of=CoordinatorType.TRANSACTION,
-                what=what,
-                needs=self._needs,
-                timeout_s=left_s,
-                once=True,
-            )[0],
-            lambda answer: int(answer.error_code),
+        answer = self._ask_coordinator(
+            lambda: EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                committed=committed,
+                max_version=_NEWEST_END,
+            ),
+            what,
             deadline,
         )
         check(answer.error_code, what, self._needs)
