@@ -63,8 +63,8 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class HoldKey:
-    """One holder's hold on one partition of one group."""
+class _HolderKey:
+    """What one holder has of one partition of one group."""
 
     group: str
     topic: str
@@ -74,6 +74,12 @@ class HoldKey:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+class HoldKey(_HolderKey):
+    """One holder's hold on one partition of one group."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +95,10 @@ class Hold:
     connection: str = ""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LimitKey:
+class LimitKey(_HolderKey):
     """One holder's limit on one partition of one group."""
 
-    group: str
-    topic: str
-    partition: int
-    holder: str
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
