@@ -1215,6 +1215,8 @@ class FakeConsumer:
     commits_after_join: bool = False
     sends_after_s: float = 0.05
     """How long after it has joined it sends what it kept back."""
+    begins_before_sending: bool = False
+    """It asks where to begin before it sends what it kept back (kafka-go)."""
     fetches_after_s: float = 0.0
     managed: bool = False
     drain_s: float = 0.0
@@ -1484,7 +1486,7 @@ class FakeConsumer:
         self._start_assigned()
 
     def _start_assigned(self) -> None:
-        if self._kept_back or self.kafka.clock.monotonic() < self._fetches_at_s:
+        if (self._kept_back and not self.begins_before_sending) or self.kafka.clock.monotonic() < self._fetches_at_s:
             return
         for partition in sorted(self._unstarted):
             if self.waits and partition in self.kafka._undecided(self.group_id):

@@ -16,6 +16,8 @@ LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
 """Assignors whose members take an assignment that holds nothing of the assignor's own."""
 
 KAFKA_GO: Final = "segmentio/kafka-go"
+"""In its default client id. A commit that its application asks for while it joins waits for the next generation, in
+which it has asked where to begin by then: its next commit corrects it, unless it dies before."""
 
 FRANZ_GO: Final = "kgo"
 """Its default client id. While it joins it keeps commits back, and sends them before it asks where to begin."""
@@ -32,7 +34,9 @@ def is_cooperative(group: Group) -> bool:
 def keeps_commits_back(group: Group) -> bool:
     """Whether what a member's application commits while its client joins may be sent only after the join. A rebalance
     hides who owns what, so any member counts."""
-    return group.type is GroupType.CLASSIC and any(m.client_id == FRANZ_GO for m in group.members)
+    return group.type is GroupType.CLASSIC and any(
+        m.client_id == FRANZ_GO or KAFKA_GO in m.client_id for m in group.members
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ def _keeps_commits_back(owners: Owners) -> str | None:
     """So what its application holds (``inFlight``) cannot be waited for in a join."""
     if not owners.in_flight or not keeps_commits_back(owners.group):
         return None
-    return "a member's client (franz-go) keeps late commits back until its join is over"
+    return "a member's client (franz-go, kafka-go) keeps late commits back until its join is over"
 
 
 def _unknown_assignor(owners: Owners) -> str | None:

@@ -322,6 +322,42 @@ def test_every_commit_that_was_kept_back_is_found_not_only_the_first(
 
 
 @pytest.mark.parametrize("sends_after_s", [0.02, 0.1, 0.2])
+def test_a_commit_that_a_client_kept_back_is_found_though_its_owner_dies_with_it(
+    sends_after_s: float, tmp_path: Path
+) -> None:
+    """kafka-go begins at the target, and steps back from such a commit with its next one, which never comes here."""
+    by_hand = (("auto_commit_s", 0.2), ("late_commit_s", 0.2), ("commits_after_join", True))
+    by_hand += (("sends_after_s", sends_after_s), ("begins_before_sending", True))
+    world = World(Kind("eager-go", Way.BARRIER, consumer=by_hand), tmp_path)
+    for consumer in world.consumers:
+        consumer.client_id = "consumers@vm (github.com/segmentio/kafka-go)"
+    world.create()
+    started_s, died = world.clock.monotonic(), []
+    [owner] = [c for c in world.consumers if RESET[0] in c.positions]
+    send = owner._send_kept_back
+
+    def send_and_die() -> None:
+        had_some = bool(owner._kept_back) and world.clock.monotonic() > started_s
+        send()
+        if had_some and not died:
+            died.append(world.clock.monotonic())
+            owner.crash()
+
+    owner._send_kept_back = send_and_die  # type: ignore[method-assign]
+    result = execute(world)
+
+    assert died
+    assert result.phase is Phase.SUCCEEDED, result
+    world.settle(60)
+    for partition in owner.positions.keys() & world.targets.keys():
+        read_to = owner.positions[partition]
+        began = [b.offset for c in world.consumers for b in c.began if b.partition == partition and b.at_s > died[0]]
+        assert began
+        # By the time that it is found another owner may have begun at it, and is sent back.
+        assert min(began) <= read_to, f"{partition}: read to {read_to}, then begun at {began}: {result}"
+
+
+@pytest.mark.parametrize("sends_after_s", [0.02, 0.1, 0.2])
 @pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
 def test_a_commit_that_was_kept_back_is_found_also_where_another_partition_is_to_be_done_again(
     kind: Kind, sends_after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

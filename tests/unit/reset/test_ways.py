@@ -85,7 +85,11 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
         (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
         (_kept(), Way.DIRECT, "no member owns"),
-        (_owners(A, FRANZ_GO, in_flight=True), Way.LEADING, "a member's client (franz-go) keeps late commits back"),
+        (
+            _owners(A, FRANZ_GO, in_flight=True),
+            Way.LEADING,
+            "a member's client (franz-go, kafka-go) keeps late commits back",
+        ),
         (_owners(A, FRANZ_GO, in_flight=True, not_led="it is full"), Way.BARRIER, "give up all partitions"),
         (_owners(A, FRANZ_GO), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, in_flight=True), Way.BARRIER, "give up all partitions"),
