@@ -64,14 +64,13 @@ CELLS = (
     _cell(ClientKind.LIBRDKAFKA, Way.BARRIER, assignor="range", static=True, isolation="read_uncommitted"),
     _cell(ClientKind.JAVA, Way.HANDOVER, assignor="cooperative-sticky"),
     _cell(ClientKind.JAVA, Way.HANDOVER, protocol=GroupProtocol.CONSUMER),
+    # aiokafka names no member as it sends offsets, so older ones of one member may replace newer ones of another, also
+    # before any reset: the history has them (`offsets-sent`).
+    _cell(ClientKind.AIOKAFKA, Way.HANDOVER, assignor="roundrobin"),
 )
 # librdkafka's KIP-848 consumers that read committed records wait for open transactions. Two heartbeats are up to 5 s
 # apart, so their epoch may change meanwhile, and they begin at ``auto.offset.reset`` then (ADR 19).
-# aiokafka names no member as it sends offsets: as its members join one after the other, older offsets of one may
-# replace newer ones of another, before any reset. The judge knows of that only where the member told them, which one of
-# eight trials did not.
 BY_NIGHT = (
-    _cell(ClientKind.AIOKAFKA, Way.HANDOVER, assignor="roundrobin"),
     _cell(ClientKind.JAVA, Way.BARRIER, assignor="range"),
     _cell(ClientKind.LIBRDKAFKA, Way.HANDOVER, protocol=GroupProtocol.CONSUMER, isolation="read_uncommitted"),
     _cell(ClientKind.LIBRDKAFKA, Way.GATED, assignor="range", agent=True),

@@ -148,6 +148,18 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class Transaction:
+    """A member sent these offsets to a transaction without naming itself, so that brokers take them of anybody; or that
+    transaction is over, whichever way."""
+
+    __pydantic_config__ = _STRICT
+    t: Seconds
+    member: str
+    offsets: tuple[Place, ...]
+    op: Literal["offsets-sent", "offsets-over"]
+
+
+@dataclass(frozen=True, slots=True)
 class Ownership:
     """A member was given partitions, or gave them up, or learned that it had lost them; only what changed."""
 
@@ -224,7 +236,7 @@ class End:
 
 
 Operation: TypeAlias = (
-    Send | Poll | Commit | Committed | Ownership | Process | ResetBegin | ResetEnd | Hold | Begin | End
+    Send | Poll | Commit | Committed | Transaction | Ownership | Process | ResetBegin | ResetEnd | Hold | Begin | End
 )
 _LINE: TypeAdapter[Operation] = TypeAdapter(Annotated[Operation, Field(discriminator="op")])
 

@@ -38,6 +38,7 @@ from support.history import (
     ResetBegin,
     ResetEnd,
     Send,
+    Transaction,
     Untold,
     read,
 )
@@ -207,6 +208,15 @@ class _Hold:
     until: float = float("inf")
 
 
+@dataclass(slots=True)
+class _Sent:
+    """An offset in somebody's transaction, which a broker may make the committed one at any time between these two."""
+
+    offset: int
+    since: float
+    until: float = float("inf")
+
+
 class _Walk:
     """Follows one partition through the history."""
 
@@ -232,6 +242,7 @@ class _Walk:
         self.sessions: dict[str, _Session] = {}
         self.last: _Session | None = None
         self.holds: list[_Hold] = []
+        self.sent: dict[str, list[_Sent]] = defaultdict(list)
         self.paused: int | None = None
         self.left_out: list[tuple[int, int]] = []
         self.skipped: dict[int, tuple[int, ...]] = {}
@@ -303,6 +314,15 @@ class _Walk:
         for lineage in lineages:
             lineage.commits.append((t, offset))
 
+    def sends_offset(self, member: str, offset: int, t: float) -> None:
+        """To a transaction, as nobody's: it may come after the commit of whoever owns the partition by then."""
+        self.sent[member].append(_Sent(offset, t))
+
+    def ends_transaction(self, member: str, t: float) -> None:
+        """Its offsets may show a little later."""
+        for sent in self.sent[member]:
+            sent.until = min(sent.until, t + self.knowledge.unaware_s + self.knowledge.precision_s)
+
     def seen_committed(self, offset: int, line: int, t: float, took_s: float) -> None:
         """Somebody saw the committed offset. While a reset runs it proves nothing."""
         if not self.is_placed or self._alive() != [self.current]:
@@ -358,7 +378,14 @@ class _Walk:
             last = lineage.committed_until(since)
             if last is not None and run.t <= last <= (run.end_t or last):
                 since = run.t
-        return lineage.floor_at(since, until)
+        known_at = lineage.committed_until(since) or 0.0
+        late = [
+            sent.offset
+            for of_member in self.sent.values()
+            for sent in of_member
+            if sent.since <= until and known_at <= sent.until and sent.offset >= lineage.floor
+        ]
+        return min([lineage.floor_at(since, until), *late])
 
     def _admits(self, lineage: _Lineage, offset: int, since: float, until: float) -> bool:
         """Whether one who fetched the committed offset between the two times can begin with the record at `offset`."""
@@ -582,7 +609,7 @@ class _Court:
                 named |= {*(place.of for place in operation.targets), *operation.requested}
             elif isinstance(operation, (Ownership, Hold)):
                 named |= {*operation.partitions}
-            elif isinstance(operation, (Commit, Committed)):
+            elif isinstance(operation, (Commit, Committed, Transaction)):
                 named |= {place.of for place in operation.offsets}
         starts = {place.of: place.offset for place in begin.starts}
         ends = {place.of: place.offset for place in history.end.ends} if history.end is not None else {}
@@ -613,6 +640,8 @@ class _Court:
                 case Committed():
                     for place in operation.offsets:
                         self._walks[place.of].seen_committed(place.offset, line, operation.t, operation.took_s)
+                case Transaction():
+                    self._transaction(operation)
                 case Ownership():
                     self._ownership(operation)
                 case Process():
@@ -663,6 +692,14 @@ class _Court:
             why = "the broker took it, and its member owned nothing"
             offsets = tuple(row.offset for row in rows)
             self._findings.append(Finding(Rule.COMMIT_WITHOUT_OWNERSHIP, rows[0].of, offsets, member, (line,), why))
+
+    def _transaction(self, change: Transaction) -> None:
+        for place in change.offsets:
+            walk = self._walks[place.of]
+            if change.op == "offsets-sent":
+                walk.sends_offset(change.member, place.offset, change.t)
+            else:
+                walk.ends_transaction(change.member, change.t)
 
     def _ownership(self, change: Ownership) -> None:
         owned = self._owned[change.member]

@@ -8,7 +8,7 @@ from typing import assert_never
 from support.clients import ClientKind, CommitMode, Event, EventKind, GroupProtocol
 from support.clients.options import ConsumerOptions
 from support.deliveries import Delivery
-from support.history import Commit, CommitRow, Operation, Ownership, Poll, Process, Record, Untold
+from support.history import Commit, CommitRow, Operation, Ownership, Place, Poll, Process, Record, Transaction, Untold
 
 SLOW_S = 2.0
 """What a busy machine may add to everything that happens once a heartbeat."""
@@ -72,6 +72,11 @@ def _operation(event: Event) -> Operation | None:
         case EventKind.COMMIT:
             rows = tuple(CommitRow(*commit.partition, commit.offset, commit.error) for commit in event.commits)
             return Commit(event.t, event.member, rows, event.error)
+        case EventKind.SENT | EventKind.OVER:
+            places = tuple(Place(*commit.partition, commit.offset) for commit in event.commits)
+            return Transaction(
+                event.t, event.member, places, "offsets-sent" if event.kind is EventKind.SENT else "offsets-over"
+            )
         case EventKind.READY:
             return Process(event.t, None, (event.member,), "start")
         case EventKind.CLOSED:

@@ -43,8 +43,9 @@ class FleetError(AssertionError):
 class EventKind(StrEnum):
     """What a member tells besides its records.
 
-    ``DIED``: an exception ended it. ``KILLED``, ``FROZEN`` and ``THAWED`` are told by the fleet, of a process that it
-    killed or stopped for a while.
+    ``SENT``: offsets, to a transaction that names no member; ``OVER``: that transaction has ended. ``DIED``: an
+    exception ended it. ``KILLED``, ``FROZEN`` and ``THAWED`` are told by the fleet, of a process that it killed or
+    stopped for a while.
     """
 
     READY = "ready"
@@ -52,6 +53,8 @@ class EventKind(StrEnum):
     REVOKE = "revoke"
     LOST = "lost"
     COMMIT = "commit"
+    SENT = "sent"
+    OVER = "over"
     ERROR = "error"
     DIED = "died"
     CLOSED = "closed"

@@ -73,8 +73,11 @@ class Reporter:
         self.event(member, event, p=sorted((p.topic, p.partition) for p in partitions))
 
     def commit(self, member: str, offsets: Mapping[Partition, int], error: str | None = None) -> None:
+        self.offsets(member, "commit", offsets, error)
+
+    def offsets(self, member: str, event: str, offsets: Mapping[Partition, int], error: str | None = None) -> None:
         rows = [(topic, partition, offset, error) for (topic, partition), offset in sorted(offsets.items())]
-        self.event(member, "commit", o=rows, error=error)
+        self.event(member, event, o=rows, error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +436,7 @@ class AiokafkaTransactions:
         self._group = spec.config["group_id"]
         self._report = report
         self._turns = Turns(job)
+        self._sent: dict[Partition, int] = {}
         self._producer = AIOKafkaProducer(
             bootstrap_servers=spec.config["bootstrap_servers"],
             transactional_id=f"{self._group}-{spec.name}-{time.time_ns()}",
@@ -444,6 +448,7 @@ class AiokafkaTransactions:
     async def stop(self) -> None:
         if self._turns.is_open:
             await self._producer.abort_transaction()
+            self._over()
         await self._producer.stop()
 
     async def go_on(self, uncommitted: Uncommitted) -> None:
@@ -454,18 +459,26 @@ class AiokafkaTransactions:
         if self._turns.is_due(now):
             commits = self._turns.ended()
             await (self._producer.commit_transaction() if commits else self._producer.abort_transaction())
+            self._over()
         due = {} if self._turns.is_open else uncommitted.due(now)
         if not due:
             return
         await self._producer.begin_transaction()
         try:
             offsets = {TopicPartition(*p): o for p, o in due.items()}
+            self._report.offsets(self._name, "sent", due)
+            self._sent = due
             await self._producer.send_offsets_to_transaction(offsets, self._group)
         except KafkaError as refused:
             self._report.commit(self._name, due, type(refused).__name__)
             await self._producer.abort_transaction()
+            self._over()
         else:
             self._turns.begun(now)
+
+    def _over(self) -> None:
+        self._report.offsets(self._name, "over", self._sent)
+        self._sent = {}
 
 
 def _with_assignor_classes(config: dict[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:

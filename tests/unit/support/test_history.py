@@ -30,6 +30,7 @@ from support.history import (
     ResetBegin,
     ResetEnd,
     Send,
+    Transaction,
     Untold,
     from_lines,
     in_order,
@@ -61,6 +62,7 @@ operations = st.one_of(
     st.builds(Poll, times, names, several(records)),
     st.builds(Commit, times, maybe, several(rows), maybe),
     st.builds(Committed, times, times, several(places)),
+    st.builds(Transaction, times, names, several(places), st.sampled_from(["offsets-sent", "offsets-over"])),
     st.builds(Ownership, times, names, several(partitions), st.sampled_from(["assign", "revoke", "lost"])),
     st.builds(Process, times, maybe, several(names), st.sampled_from(["start", "stop", "kill", "freeze", "thaw"])),
     st.builds(Hold, times, several(partitions), st.sampled_from(["pause", "resume"])),
@@ -100,7 +102,7 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_operation_is_tried() -> None:
-    tried = {Send, Poll, Commit, Committed, Ownership, Process, ResetBegin, ResetEnd, Hold, Begin, End}
+    tried = {Send, Poll, Commit, Committed, Transaction, Ownership, Process, ResetBegin, ResetEnd, Hold, Begin, End}
     assert set(get_args(Operation)) == tried
 
 

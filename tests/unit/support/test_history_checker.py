@@ -28,6 +28,7 @@ from support.history import (
     ResetBegin,
     ResetEnd,
     Send,
+    Transaction,
     Untold,
     in_order,
 )
@@ -64,6 +65,14 @@ def commits(member: str | None, offset: int, partition: Partition = P, error: st
 
 def is_seen(offset: int, partition: Partition = P) -> Told:
     return [lambda t: Committed(t, 0.0, (Place(*partition, offset),))]
+
+
+def sends_offset(member: str, offset: int) -> Told:
+    return [lambda t: Transaction(t, member, (Place(*P, offset),), "offsets-sent")]
+
+
+def transaction_is_over(member: str, offset: int) -> Told:
+    return [lambda t: Transaction(t, member, (Place(*P, offset),), "offsets-over")]
 
 
 def crashes(member: str) -> Told:
@@ -396,6 +405,22 @@ def test_a_reset_that_the_next_one_overtakes() -> None:
 
     assert judged(overtaken + is_done(run="r2")).begun == {"r1": frozenset(), "r2": frozenset({P})}
     assert judged(overtaken + is_done(run="r2")).ok
+
+
+def test_a_transaction_that_names_no_member_may_replace_its_successors_commit_until_it_is_over() -> None:
+    """aiokafka's members send offsets as nobody, also once somebody else owns the partition."""
+    taken_over = A_READS_10 + sends_offset("a", 4) + gives_up("a") + owns("b") + polls("b", range(20)) + is_seen(15)
+    over = transaction_is_over("a", 4)
+
+    assert judged(taken_over + is_seen(4)).ok
+    assert judged(taken_over + over + is_seen(4) + owns("c") + polls("c", range(4, 20))).ok
+    assert judged(taken_over + owns("c") + polls("c", range(4, 20))).ok
+    assert judged(taken_over + is_seen(3)).rules == {Rule.MOVED_COMMIT}
+    assert judged(taken_over + over + time_passes(4) + is_seen(15) + is_seen(4)).rules == {Rule.MOVED_COMMIT}
+    assert judged(A_READS_10 + sends_offset("a", 4) + asks(6) + owns("b") + polls("b", range(6, 20)) + is_done()).ok
+    assert judged(
+        A_READS_10 + sends_offset("a", 4) + asks(6) + owns("b") + polls("b", range(6, 20)) + is_done() + is_seen(4)
+    ).rules == {Rule.UNTRUE_SUCCESS}
 
 
 def test_a_run_that_nobody_finished_may_have_moved_the_group_or_not() -> None:

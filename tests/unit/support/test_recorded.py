@@ -10,7 +10,7 @@ from support import recorded
 from support.clients import ClientKind, Commit, CommitMode, ConsumerOptions, Event, EventKind
 from support.deliveries import Delivery, Partition, digest
 from support.history import Commit as CommitOperation
-from support.history import CommitRow, Operation, Ownership, Poll, Process, Record, Untold
+from support.history import CommitRow, Operation, Ownership, Place, Poll, Process, Record, Transaction, Untold
 
 P: Partition = ("t", 0)
 
@@ -46,6 +46,14 @@ def test_records_that_a_member_was_given_at_one_time_are_one_poll() -> None:
         (
             Event(1.0, "a", EventKind.COMMIT, commits=(Commit(P, 5, None), Commit(("t", 1), -1001, "X")), error="Y"),
             CommitOperation(1.0, "a", (CommitRow(*P, 5), CommitRow("t", 1, -1001, "X")), "Y"),
+        ),
+        (
+            Event(1.0, "a", EventKind.SENT, commits=(Commit(P, 5, None),)),
+            Transaction(1.0, "a", (Place(*P, 5),), "offsets-sent"),
+        ),
+        (
+            Event(1.0, "a", EventKind.OVER, commits=(Commit(P, 5, None),)),
+            Transaction(1.0, "a", (Place(*P, 5),), "offsets-over"),
         ),
         (Event(1.0, "a", EventKind.CLOSED), Process(1.0, None, ("a",), "stop")),
         (Event(1.0, "a", EventKind.DIED, error="x"), Process(1.0, None, ("a",), "kill")),
