@@ -9,9 +9,11 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import DidNotHold
+from tidegate.reset.applying.first_commits import FirstCommits
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Partitions, Round
 from tidegate.reset.applying.timing import DeadlinePassed
 from tidegate.reset.applying.verify import Verdict, Watched
+from tidegate.reset.model import Way
 
 
 class TargetWatch:
@@ -65,8 +67,11 @@ class TargetWatch:
         targets = {p: self._state.targets[p] for p in changed}
         return Round(self._state.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
 
-    def watch(self, pending: Partitions) -> Partitions:
-        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten."""
+    def watch(self, pending: Partitions, way: Way | None) -> Partitions:
+        """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
+
+        A first commit that may be old counts once its owner commits anew, or keeps the partition for as long.
+        """
         tuning, clock = self._tuning, self._clock
         self._state.unverified |= pending
         began = clock.monotonic()
@@ -74,6 +79,7 @@ class TargetWatch:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._state.unverified
+        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced)
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
@@ -89,14 +95,23 @@ class TargetWatch:
             now = clock.monotonic()
             if overwritten:
                 return overwritten
+            first_commits.take_up(seen, self._view.group)
             opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
             if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
                 # Owners that wait for a transaction go on after its end; what the others have read shows then.
                 limit = now + watch_s
-            if now >= limit or (now >= at_least and all(v is Verdict.SETTLED for v in verdicts.values())):
+            is_settled = not first_commits.awaited and all(v is Verdict.SETTLED for v in verdicts.values())
+            if now >= limit or (now >= at_least and is_settled):
+                self._state.doubtful |= first_commits.lost
                 self._state.unverified = NO_PARTITIONS
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
+
+    def _may_have_kept_back(self, way: Way | None) -> Mapping[TopicPartition, int]:
+        """The targets of partitions whose owners may send an old position after they have rejoined."""
+        if way not in (Way.BARRIER, Way.HANDOVER):
+            return {}
+        return {p: self._state.targets[p] for p in self._state.unverified}
 
     def may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members
