@@ -357,6 +357,75 @@ def test_a_commit_that_a_client_kept_back_is_found_though_its_owner_dies_with_it
         assert min(began) <= read_to, f"{partition}: read to {read_to}, then begun at {began}: {result}"
 
 
+def test_progress_elsewhere_while_a_group_is_led_is_not_done_again(tmp_path: Path) -> None:
+    """kafka-go's only consumer may leave the group and join anew once it was led, having read on from other targets."""
+    world = World(Kind("eager-go", Way.BARRIER, consumer=(("auto_commit_s", 5.0),)), tmp_path)
+    for other in world.consumers[1:]:
+        other.close()
+    world.clock.sleep(5)
+    [consumer] = world.consumers[:1]
+    consumer.client_id = "consumers@vm (github.com/segmentio/kafka-go)"
+    consumer.records_per_poll = 1
+    for partition in RESET:
+        world.kafka.append(partition, [world.clock.now()] * 500)
+    before = world.kafka.committed(GROUP)
+    world.targets = {p: before[p] + 30 for p in RESET}
+    world.create()
+    assigned, rejoin, led = consumer._assigned, consumer._rejoin, [0]
+
+    def assigned_and_brings_one_back(generation: int, partitions: frozenset[TopicPartition]) -> None:
+        assigned(generation, partitions)
+        led[0] += RESET[0] not in partitions
+        if not led[0]:
+            world.clock.after(0.02, lambda: consumer._commit({RESET[0]: before[RESET[0]] + 20}))
+
+    def rejoins_anew() -> None:
+        led[0] += led[0] > 0
+        if led[0] != 3:
+            rejoin()
+            return
+        world.kafka._remove(world.kafka._group(GROUP), consumer.member_id)
+        consumer._positions.clear()
+        world.clock.after(1.0, consumer._lost)
+
+    consumer._assigned = assigned_and_brings_one_back  # type: ignore[method-assign]
+    consumer._rejoin = rejoins_anew  # type: ignore[method-assign]
+    result = execute(world)
+
+    assert led[0] >= 3, result
+    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.LEADING, 2), result
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+def test_a_client_that_leaves_with_a_commit_that_it_kept_back_is_not_counted_as_begun(tmp_path: Path) -> None:
+    """No client that is known to keep commits back, so it is not looked for, nor its group led."""
+    by_hand = (("auto_commit_s", 0.2), ("late_commit_s", 0.2), ("commits_after_join", True))
+    by_hand += (("sends_after_s", 0.02), ("begins_before_sending", True))
+    world = World(Kind("eager-go", Way.BARRIER, consumer=by_hand), tmp_path)
+    world.create()
+    started_s, left = world.clock.monotonic(), []
+    [owner] = [c for c in world.consumers if RESET[0] in c.positions]
+    send = owner._send_kept_back
+
+    def send_and_leave() -> None:
+        brought = [p for offsets in owner._kept_back for p in offsets]
+        send()
+        if brought and not left and world.clock.monotonic() > started_s:
+            left.extend(brought)
+            owner.auto_commit_s = None
+            owner.close()
+
+    owner._send_kept_back = send_and_leave  # type: ignore[method-assign]
+    result = execute(world)
+
+    assert result.phase is Phase.SUCCEEDED, result
+    brought = frozenset(left) & world.targets.keys()
+    assert brought
+    assert result.waiting >= len(brought), result
+    assert all(any(said.startswith(str(p)) for said in result.unread) for p in brought), result
+
+
 @pytest.mark.parametrize("sends_after_s", [0.02, 0.1, 0.2])
 @pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
 def test_a_commit_that_was_kept_back_is_found_also_where_another_partition_is_to_be_done_again(

@@ -73,7 +73,8 @@ class RoundRunner:
         self._journal.tell_round(Phase.PAUSING if owners else Phase.APPLYING, pending, choice, owners)
 
         targets = {p: self._state.targets[p] for p in pending}
-        unverified = self._state.unverified - pending
+        # Who is led goes on with the others' partitions meanwhile, and none of these clients commits once it has left.
+        unverified = self._state.unverified - pending if choice.way is not Way.LEADING else NO_PARTITIONS
         earlier = self._view.committed(unverified) if unverified else {}
         learns = self._state.round == 1 and not self._state.putting_back
         round_ = Round(self._state.round, targets, self._state.replaced, learns)
@@ -111,7 +112,7 @@ class RoundRunner:
             # A successor would count what is doubtful as begun, so it has to look anew.
             if not known_at_once and not self._state.doubtful:
                 self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
-            overwritten = self._watch.watch(pending)
+            overwritten = self._watch.watch(pending, choice.way)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._state.kept_position = True
