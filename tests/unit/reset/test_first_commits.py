@@ -17,7 +17,7 @@ def group(*owners: str, partition_of: int | None = 0) -> Group:
         Member(f"{owner}-id", owner, "/127.0.0.1", assignment=frozenset({P} if number == partition_of else ()))
         for number, owner in enumerate(owners)
     )
-    return Group("payments", GroupType.CLASSIC, GroupState.STABLE if members else GroupState.EMPTY, members=members)
+    return Group("payments", GroupState.STABLE if members else GroupState.EMPTY, GroupType.CLASSIC, members=members)
 
 
 def after(*seen: tuple[int, Group]) -> FirstCommits:
