@@ -31,7 +31,7 @@ from demo.traffic import Traffic
 from demo.verdict import History, RunFacts, judge, stood_at
 from support.clients import ConsumerFleet
 from support.deliveries import Partition
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 PAST: Final = 4_000
 """Requests that are on the topic before the consumers start; the others come while they watch."""

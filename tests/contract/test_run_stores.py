@@ -26,29 +26,22 @@ from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import DocumentTooLarge, StoreFailure, StoreUnavailable
 from tidegate.reset.evidence import EVIDENCE_LIMIT_BYTES, Content, left_out
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan, Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult, Standstill
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     FromFile,
     FromGroup,
     PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
     ShiftBy,
-    Standstill,
     Target,
     ToEarliest,
     ToLatest,
     ToOffset,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store

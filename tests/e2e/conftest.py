@@ -27,7 +27,7 @@ from tidegate.jobs.runner import Launch
 from tidegate.jobs.runner_local import LAUNCH_VARIABLE, LocalSparkRunner
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
 

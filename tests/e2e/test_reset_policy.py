@@ -9,7 +9,7 @@ import pytest
 
 from e2e.conftest import NAMESPACE, PARTITIONS, POLICY, TOPIC, Live
 from support.operator_process import condition_of
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 from tidegate.reset.runs.request import launch_number
 
 APPLYING: Final = frozenset({Phase.PAUSING, Phase.APPLYING})

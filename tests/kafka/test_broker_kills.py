@@ -24,7 +24,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, Progress, RunRequest, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase
 
 ROUNDS = 10
 AWAY_S = 20.0

@@ -27,7 +27,8 @@ from tidegate.kafka_client.connections import Connections
 from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.probe import PREFIX
 from tidegate.kafka_client.wire import Wire
-from tidegate.reset.model import RunRequest, Selection, ToEarliest
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import UNSUPPORTED_BY_BROKERS, PlanRefused
 

@@ -38,7 +38,9 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import marker_group
-from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -38,7 +38,9 @@ from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import control_transactional_id
-from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
 from tidegate.resources.connection import AllowSpec

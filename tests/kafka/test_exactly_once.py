@@ -21,7 +21,8 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.reset_trial import Cell, Outcome, Trial, run_trial
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying import way_choice
-from tidegate.reset.model import Phase, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase
 from tidegate.reset.ways import choose_way
 
 AT_ONCE = 5

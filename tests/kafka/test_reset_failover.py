@@ -19,7 +19,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.wire import Wire
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import ApplySettings, Phase, Progress, RunRequest, RunResult, Selection, ShiftBy
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import ShiftBy
 from tidegate.reset.runs import job
 
 PARTITIONS = 4

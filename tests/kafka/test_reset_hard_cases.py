@@ -32,7 +32,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, RunRequest, RunResult, ToEarliest, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.model.targets import RecordSchema, SchemaFormat
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.resources import InvalidResource, OffsetResetPolicySpec, parse_spec
 from tidegate.spark.expression import SETTINGS, bind

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.model.targets import RecordSchema, SchemaFormat
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.expression import RECORD, SETTINGS, bind
 from tidegate.spark.session import with_settings

@@ -21,7 +21,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import NoMatch, Phase, RunRequest, Searched, Selection, ToRecord
+from tidegate.reset.model.progress import Searched
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import NoMatch, ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark import find
 from tidegate.spark.find import Found, find_records

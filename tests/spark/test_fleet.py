@@ -18,18 +18,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.codec import encode_plan
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FailurePolicy,
-    FleetRequest,
-    Phase,
-    RunRequest,
-    RunResult,
-    Target,
-    ToOffset,
-    ToRecord,
-    Undo,
-)
+from tidegate.reset.model.request import ApplySettings, FailurePolicy, FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import Target, ToOffset, ToRecord, Undo
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_job import FLEET_THREADS
 from tidegate.reset.store import ForgedRun

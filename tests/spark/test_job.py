@@ -28,15 +28,14 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding, digest_of
 from tidegate.reset.codec import encode_plan
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
     FromGroup,
     PartitionOffset,
-    Phase,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

@@ -22,7 +22,9 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import ApplySettings, Phase, RunRequest, Selection, ToRecord
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import ToRecord
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

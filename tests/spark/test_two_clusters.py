@@ -25,7 +25,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FromCluster, Phase, RunRequest, RunResult, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.store import Run
 from tidegate.spark.job import carry_out
 from tidegate.spark.parity import compare_logs, find_pairs

@@ -16,21 +16,12 @@ from tidegate.reset.evidence import (
     Sample,
     TopicEvidence,
 )
-from tidegate.reset.model import (
-    Clamped,
-    EvidenceLevel,
-    EvidenceSettings,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    ToTimestamp,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetPlan, GroupPlan
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan, Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import ToTimestamp
 from tidegate.reset.store import Run
 
 PLANNED = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)

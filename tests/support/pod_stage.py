@@ -30,7 +30,7 @@ from support.operator_process import Body, until
 from support.pod_images import APPLICATION_IMAGE, build_images
 from support.pods import Application, Kubectl, Stopwatch, make_topics, restricted_namespace, wait_ready
 from support.rights import Right, allowed, every_right, rules_of
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
 

@@ -52,18 +52,11 @@ from tidegate.kafka.model import GroupState, Member, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
-    Target,
-    Way,
-)
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset, Target
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
 

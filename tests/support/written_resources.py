@@ -41,23 +41,12 @@ from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.policy.template import reset_spec
 from tidegate.reset.binding import digest_of
-from tidegate.reset.model import (
-    ApplySettings,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    GroupTrouble,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Standstill,
-    ToOffset,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
+from tidegate.reset.model.plan import PartitionPlan, Plan, Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase, RunResult, Standstill
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import decisions, reasons, seen
 from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run

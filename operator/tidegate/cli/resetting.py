@@ -32,17 +32,14 @@ from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.reset.applying.gates import BY_HAND
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
     PartitionOffset,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

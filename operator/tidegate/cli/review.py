@@ -13,18 +13,16 @@ from typing import Final, assert_never
 
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEvidence, amounts, movings
-from tidegate.reset.model import (
+from tidegate.reset.model.fleet import GroupPlan
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceLevel, FailurePolicy
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import (
     ByDuration,
-    EvidenceLevel,
-    FailurePolicy,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    GroupPlan,
-    PartitionPlan,
-    Phase,
-    Plan,
     ShiftBy,
     Target,
     ToEarliest,

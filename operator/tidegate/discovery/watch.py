@@ -28,7 +28,7 @@ from tidegate.discovery.state import discover, grown, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.features import NewPartition, NewPartitions
 from tidegate.service.metrics import Metrics

@@ -29,16 +29,8 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.turns import Turns, not_ready, whose
-from tidegate.reset.model import (
-    FailurePolicy,
-    FleetRequest,
-    FromFile,
-    FromGroup,
-    RecordSchema,
-    SchemaFormat,
-    Target,
-    Undo,
-)
+from tidegate.reset.model.request import FailurePolicy, FleetRequest
+from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, SchemaFormat, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_job import undone_groups

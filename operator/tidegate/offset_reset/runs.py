@@ -26,9 +26,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import (
-    FromCluster,
-)
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_job import FLEET_THREADS

@@ -19,7 +19,11 @@ from typing import Any, Final, Protocol
 
 from pydantic import TypeAdapter
 
-from tidegate.reset.model import FleetPlan, FromBackup, Plan, RunRequest, RunResult
+from tidegate.reset.model.fleet import FleetPlan
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup
 from tidegate.reset.store import ForgedRun, Run
 
 DIGEST_VARIABLE: Final = "TIDEGATE_RUN_DIGEST"

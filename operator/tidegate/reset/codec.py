@@ -9,16 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import (
-    FleetPlan,
-    PartitionPlan,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    Target,
-)
+from tidegate.reset.model.fleet import FleetPlan, Roster
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import Target
 
 _TARGET: TypeAdapter[Target] = TypeAdapter(Annotated[Target, Field(discriminator="kind")])
 

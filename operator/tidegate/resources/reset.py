@@ -163,7 +163,7 @@ class ResetSpec(ResetOptions, _Named):
 
 
 class ResetPhase(StrEnum):
-    """The phases of a run, as ``tidegate.reset.model.Phase`` names them."""
+    """The phases of a run, as ``tidegate.reset.model.result.Phase`` names them."""
 
     PENDING = "Pending"
     PLANNING = "Planning"
@@ -178,7 +178,7 @@ class ResetPhase(StrEnum):
 
 
 class ResetWay(StrEnum):
-    """How the offsets were changed, as ``tidegate.reset.model.Way`` names it."""
+    """How the offsets were changed, as ``tidegate.reset.model.plan.Way`` names it."""
 
     DIRECT = "Direct"
     GATED = "Gated"

@@ -49,7 +49,7 @@ class ConfigMapTarget(ResourceModel):
 
 
 class NoMatch(StrEnum):
-    """What becomes of a partition in which no record is found, as ``tidegate.reset.model.NoMatch`` names it."""
+    """What becomes of a partition in which no record is found, as ``tidegate.reset.model.targets.NoMatch`` names it."""
 
     KEEP = "Keep"
     END = "End"
@@ -57,7 +57,7 @@ class NoMatch(StrEnum):
 
 
 class SchemaFormat(StrEnum):
-    """How values are encoded, as ``tidegate.reset.model.SchemaFormat`` names it."""
+    """How values are encoded, as ``tidegate.reset.model.targets.SchemaFormat`` names it."""
 
     JSON = "Json"
 

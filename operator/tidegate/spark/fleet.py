@@ -20,7 +20,10 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_run_uid

@@ -20,7 +20,10 @@ from tidegate.offset_backup.restore import Restored
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import FromBackup, FromCluster, Plan, RunRequest, RunResult, Selection, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup, FromCluster, ToRecord
 from tidegate.reset.runs import job
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store

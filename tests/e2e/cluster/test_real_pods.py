@@ -24,7 +24,7 @@ from support.pod_stage import (
 )
 from support.pods import longest_silence, wait_ready
 from support.rights import Right, rules_of, used
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 pytestmark = pytest.mark.e2e_cluster
 

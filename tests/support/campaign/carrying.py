@@ -23,17 +23,9 @@ from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import TargetKind
 from support.reset_trial import Trial
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ByDuration,
-    Phase,
-    RunResult,
-    Selection,
-    ShiftBy,
-    Target,
-    ToEarliest,
-    ToLatest,
-    ToTimestamp,
-)
+from tidegate.reset.model.request import Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import ByDuration, ShiftBy, Target, ToEarliest, ToLatest, ToTimestamp
 from tidegate.reset.runs.request import Refusal, undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound

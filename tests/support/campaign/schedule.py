@@ -17,7 +17,7 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import Target, TargetKind
 from support.reset_trial import FIRST_CLIENTS, Cell, kinds, managed
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 BROKERS: Final = 3
 SESSION_S: Final = 10.0

@@ -19,7 +19,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 

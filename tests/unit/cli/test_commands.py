@@ -25,7 +25,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
 

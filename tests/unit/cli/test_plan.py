@@ -21,19 +21,10 @@ from tidegate.jobs.storage import S3
 from tidegate.printable import visible, visible_bytes
 from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
-from tidegate.reset.model import (
-    EvidenceSettings,
-    FleetRequest,
-    FromBackup,
-    FromFile,
-    FromGroup,
-    PartitionPlan,
-    Phase,
-    Plan,
-    RunResult,
-    Target,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromBackup, FromFile, FromGroup, Target, ToOffset
 from tidegate.reset.store import Run
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"

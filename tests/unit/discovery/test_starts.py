@@ -13,7 +13,7 @@ from tidegate.discovery.starts import Outcome, Start, give_starts
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable, UnknownPartitions
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 GROUP = "payments"
 OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)

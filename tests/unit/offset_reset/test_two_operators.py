@@ -12,7 +12,8 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.errors import Fenced
 from tidegate.kube.ports import Conflict
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, Progress
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.result import Phase
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt

@@ -27,17 +27,11 @@ from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import MAX_ROUNDS
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
-    Way,
-)
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job

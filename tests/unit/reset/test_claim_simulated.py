@@ -22,15 +22,9 @@ from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    RunRequest,
-    RunResult,
-    Selection,
-)
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from unit.reset.test_apply_simulated import (

@@ -11,19 +11,11 @@ from tidegate.compressed import pack, unpack
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    EvidenceSettings,
-    FromCluster,
-    FromGroup,
-    PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceSettings, RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromCluster, FromGroup, PartitionOffset, ToOffset
 from tidegate.reset.store import ForeignRun, Run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FleetRequest, Phase, RunRequest, RunResult, ToOffset
+from tidegate.reset.model.request import FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore

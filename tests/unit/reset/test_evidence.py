@@ -32,17 +32,10 @@ from tidegate.reset.evidence import (
     sampled,
     stretches,
 )
-from tidegate.reset.model import (
-    EvidenceLevel,
-    EvidenceSettings,
-    PartitionPlan,
-    Phase,
-    Plan,
-    RunRequest,
-    RunResult,
-    Selection,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, RunRequest, Selection
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.planning.counts import RECORDS_NOT_READ
 from tidegate.reset.runs import job
 from tidegate.reset.runs.request import evidence_settings

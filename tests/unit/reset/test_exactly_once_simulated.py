@@ -18,7 +18,8 @@ from support import fake_kafka
 from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka.model import GroupState, GroupType
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.runs import job
 from unit.reset.test_apply_simulated import (  # noqa: F401
     BACK,

@@ -23,21 +23,10 @@ from tidegate.reset.codec import encode_fleet_plan, encode_roster
 from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, INLINE_LIMIT_BYTES
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FailurePolicy,
-    FleetPlan,
-    FleetRequest,
-    FromGroup,
-    GroupPlan,
-    Phase,
-    Roster,
-    RunRequest,
-    RunResult,
-    Target,
-    ToOffset,
-    Undo,
-)
+from tidegate.reset.model.fleet import FleetPlan, GroupPlan, Roster
+from tidegate.reset.model.request import ApplySettings, FailurePolicy, FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import FromGroup, Target, ToOffset, Undo
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of

@@ -17,7 +17,8 @@ import pytest
 from support.fake_kafka import FakeKafka
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.marker import marker_group
-from tidegate.reset.model import Phase, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase
 from tidegate.reset.runs import job
 from unit.reset.test_apply_simulated import (  # noqa: F401
     AWAY_S,

@@ -14,7 +14,8 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase, RunResult
 from unit.reset.test_apply_simulated import GROUP, RESET, Killed, Kind, Outage, Process, World
 
 CONSUMER = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")

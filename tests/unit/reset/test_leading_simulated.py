@@ -18,7 +18,8 @@ from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.reset.applying.rounds import Outcome, Round
 from tidegate.reset.applying.sequences import Sequences
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase, RunResult
 from unit.reset.test_apply_simulated import (  # noqa: F401
     GO,
     GO_OFTEN,

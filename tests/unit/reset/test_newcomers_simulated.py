@@ -16,7 +16,8 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.gates import Reopened, RunGates
-from tidegate.reset.model import Phase, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase
 from tidegate.reset.runs import job
 from unit.reset.test_apply_simulated import (
     GROUP,

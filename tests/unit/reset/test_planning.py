@@ -15,18 +15,15 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, matches
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Clamped, Plan, Way
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     Findings,
     FromFile,
     FromGroup,
     NoMatch,
     PartitionOffset,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,
@@ -35,7 +32,6 @@ from tidegate.reset.model import (
     ToRecord,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.checks import CHECKS

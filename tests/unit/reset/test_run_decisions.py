@@ -10,24 +10,12 @@ from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.binding import digest_of, digest_of_end
-from tidegate.reset.model import (
-    ApplySettings,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    GroupTrouble,
-    PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Standstill,
-    ToOffset,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
+from tidegate.reset.model.plan import PartitionPlan, Plan, Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import Phase, RunResult, Standstill
+from tidegate.reset.model.targets import PartitionOffset, ToOffset
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.actions import (
     AddFinalizer,
@@ -644,7 +632,7 @@ def test_the_status_says_what_a_run_waits_for() -> None:
 
 def test_undo_goes_to_where_the_owners_let_go() -> None:
     """Past what the first intent wrote down: the owners committed once more when they let go."""
-    from tidegate.reset.model import Undo
+    from tidegate.reset.model.targets import Undo
     from tidegate.reset.runs.request import undo_target
 
     intent = replace(

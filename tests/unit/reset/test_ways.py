@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.reset.model import Way
+from tidegate.reset.model.plan import Way
 from tidegate.reset.ways import Owners, choose_way
 
 P0, P1, P2 = (TopicPartition("orders", n) for n in range(3))

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import Phase, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase
 from tidegate.resources import (
     InvalidResource,
     KafkaConnectionSpec,

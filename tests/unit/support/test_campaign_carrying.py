@@ -18,14 +18,16 @@ from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import Target, TargetKind
 from support.reset_trial import Cell, Trial
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 BACK = Run("r0", Target(TargetKind.SHIFT_BY, -40), (0, 2))
 WRITER = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from tidegate.reset.model import PartitionPlan, Phase, Plan, Progress, RunResult
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.directory_store import DirectoryRunStore
 
@@ -53,7 +55,7 @@ import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from support.campaign.writer import RESULT
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.model.result import Phase, RunResult
 
 folder = Path(sys.argv[1])
 is_first = not (folder / "begun").exists()

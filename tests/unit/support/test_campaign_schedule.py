@@ -22,7 +22,7 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import TargetKind
 from support.reset_trial import FIRST_CLIENTS, UNSUPPORTED
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 
 SEEDS = range(600)
 MORE = range(EVERYTHING_FROM, EVERYTHING_FROM + 600)

@@ -28,7 +28,8 @@ from tidegate.reset.applying.rounds import NO_PARTITIONS
 from tidegate.reset.applying.timing import DeadlinePassed, Tuning
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
-from tidegate.reset.model import Phase, Plan, RunResult, Way
+from tidegate.reset.model.plan import Plan, Way
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.store import Run, RunStore
 
 APPLIED: Final = "Applied"

@@ -12,7 +12,10 @@ from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.state import RunState
-from tidegate.reset.model import PartitionOffset, Phase, Progress, Way, noted
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.progress import Progress, noted
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import PartitionOffset
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.ways import Choice
 

@@ -11,7 +11,7 @@ from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.joins import not_back
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
-from tidegate.reset.model import Way
+from tidegate.reset.model.plan import Way
 from tidegate.reset.ways import keeps_commits_back
 
 MOST_LATE_ROUNDS: Final = 2

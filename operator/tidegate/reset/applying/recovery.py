@@ -10,7 +10,9 @@ from tidegate.reset.applying.plan_check import check_plan
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
 from tidegate.reset.applying.watch import TargetWatch
-from tidegate.reset.model import Phase, Progress, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.result import Phase
 from tidegate.reset.ways import is_cooperative, keeps_commits_back
 
 

@@ -13,7 +13,8 @@ from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, P
 from tidegate.reset.applying.steps import JoinNotHeld
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.applying.way_choice import WayChoice
-from tidegate.reset.model import Phase, Way
+from tidegate.reset.model.plan import Way
+from tidegate.reset.model.result import Phase
 
 
 class RoundRunner:

@@ -19,7 +19,7 @@ from tidegate.reset.applying.leading import Lead, NotLed
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
 from tidegate.reset.applying.steps import JoinNotHeld, Steps
 from tidegate.reset.applying.timing import NOTICED_S, DeadlinePassed, Pace
-from tidegate.reset.model import Way
+from tidegate.reset.model.plan import Way
 from tidegate.reset.ways import keeps_commits_back
 
 MOST_LEADS: Final = 3

@@ -8,14 +8,9 @@ from typing import Final
 
 from tidegate.kafka.capabilities import Capabilities, GroupKind, Support, kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, Topic
-from tidegate.reset.model import (
-    FromFile,
-    FromGroup,
-    Plan,
-    RunRequest,
-    ShiftBy,
-    Undo,
-)
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromFile, FromGroup, ShiftBy, Undo
 from tidegate.reset.planning.refusals import (
     INTERNAL_TOPIC,
     NOTHING_MATCHES,

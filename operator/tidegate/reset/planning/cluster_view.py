@@ -14,7 +14,8 @@ from tidegate.kafka.capabilities import Capabilities, GroupKind
 from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import FromGroup, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromGroup
 from tidegate.reset.planning.targets import asked_time
 
 

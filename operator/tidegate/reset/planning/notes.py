@@ -6,20 +6,19 @@ from collections.abc import Collection
 from datetime import datetime
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Plan, Way
+from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
     NoMatch,
-    Plan,
     ShiftBy,
     Target,
     ToRecord,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.planning.checks import Asked
 from tidegate.reset.planning.measured import Aimed, Measured

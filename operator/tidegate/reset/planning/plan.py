@@ -13,15 +13,8 @@ from datetime import datetime
 from typing import Final, assert_never
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.reset.model import (
-    NoMatch,
-    PartitionPlan,
-    Plan,
-    Target,
-    ToRecord,
-    Undo,
-    Way,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan, Way
+from tidegate.reset.model.targets import NoMatch, Target, ToRecord, Undo
 from tidegate.reset.planning.checks import Asked, check
 from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.notes import count, left_out, notes_on

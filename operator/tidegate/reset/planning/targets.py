@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from tidegate.kafka.model import LogBounds, Offsets, TopicPartition
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Clamped
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     Findings,
     FromBackup,
     FromCluster,

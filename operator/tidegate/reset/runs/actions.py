@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, KubeEvent
-from tidegate.reset.model import RunRequest
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.runs.request import (
     Refusal,
 )

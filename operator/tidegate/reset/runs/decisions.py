@@ -15,7 +15,7 @@ from typing import Final
 from tidegate.jobs.runner import RunnerState
 from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of
-from tidegate.reset.model import Phase
+from tidegate.reset.model.result import Phase
 from tidegate.reset.runs.actions import (
     Action,
     AddFinalizer,

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of, digest_of_end
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
 from tidegate.reset.runs.progress import fleet_status, plan_status, tell_phases, tell_reading
 from tidegate.reset.runs.reasons import (

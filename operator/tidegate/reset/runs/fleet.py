@@ -19,26 +19,12 @@ from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.reset.applying.apply import APPLIED
 from tidegate.reset.binding import digest_of_end
 from tidegate.reset.marker import is_marker_group
-from tidegate.reset.model import (
-    MAX_UNREAD,
-    EvidenceSettings,
-    FailurePolicy,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    FromGroup,
-    GroupPlan,
-    GroupTrouble,
-    Phase,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    Standstill,
-    Target,
-    span,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble, Roster, span
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceSettings, FailurePolicy, FleetRequest, RunRequest
+from tidegate.reset.model.result import MAX_UNREAD, Phase, RunResult, Standstill
+from tidegate.reset.model.targets import FromGroup, Target
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.request import NOT_PUT_BACK

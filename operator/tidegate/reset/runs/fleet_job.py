@@ -22,19 +22,12 @@ from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.binding import Binding, Check, EndBinding, NoBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import (
-    FleetCounts,
-    FleetPlan,
-    GroupPlan,
-    Phase,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    Searched,
-    Undo,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, Roster
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress, Searched
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.targets import Undo
 from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused

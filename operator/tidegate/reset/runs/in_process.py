@@ -19,7 +19,7 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.store import ForeignRun, ForgedRun, RunStore, StaleAttempt
 

@@ -18,7 +18,10 @@ from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.gates import open_gates_of
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress, Searched
+from tidegate.reset.model.request import EvidenceLevel, RunRequest
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidegate.kube.ports import EventType
-from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, span
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.runs.actions import Draft
 from tidegate.reset.runs.reasons import APPROVE, NOT_KNOWN_YET, NOT_LOOKED_AT, READING
 from tidegate.reset.store import Run

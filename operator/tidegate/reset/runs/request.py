@@ -10,18 +10,20 @@ from typing import Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import Object, label_of, name_of, uid_of
-from tidegate.reset.model import (
+from tidegate.reset.model.request import (
     ApplySettings,
-    ByDuration,
     EvidenceLevel,
     EvidenceSettings,
     FleetRequest,
-    FromCluster,
-    NoMatch,
-    Phase,
-    RecordSchema,
     RunRequest,
     Selection,
+)
+from tidegate.reset.model.result import Phase
+from tidegate.reset.model.targets import (
+    ByDuration,
+    FromCluster,
+    NoMatch,
+    RecordSchema,
     ShiftBy,
     Target,
     ToEarliest,

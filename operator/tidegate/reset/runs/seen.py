@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
-from tidegate.reset.model import Phase, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import Phase
 from tidegate.reset.runs.request import (
     Refusal,
 )
