@@ -22,7 +22,7 @@ from tidegate.reset.model.request import ApplySettings, FailurePolicy, FleetRequ
 from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.model.targets import Target, ToOffset, ToRecord, Undo
 from tidegate.reset.runs.fleet import group_document, group_run_uid
-from tidegate.reset.runs.fleet_job import FLEET_THREADS
+from tidegate.reset.runs.fleet_groups import FLEET_THREADS
 from tidegate.reset.store import ForgedRun
 from tidegate.spark.fleet import Groups, carry_out_fleet
 

@@ -33,7 +33,7 @@ from tidegate.reset.model.request import FailurePolicy, FleetRequest
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, SchemaFormat, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
-from tidegate.reset.runs.fleet_job import undone_groups
+from tidegate.reset.runs.fleet_groups import undone_groups
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     Refusal,

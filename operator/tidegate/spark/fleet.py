@@ -27,15 +27,9 @@ from tidegate.reset.model.targets import ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_run_uid
-from tidegate.reset.runs.fleet_job import (
-    FLEET_THREADS,
-    Coordinator,
-    Parts,
-    SideBySide,
-    beneath,
-    patiently,
-    side_by_side,
-)
+from tidegate.reset.runs.fleet_groups import FLEET_THREADS, Coordinator, SideBySide, side_by_side
+from tidegate.reset.runs.fleet_parts import Parts, beneath
+from tidegate.reset.runs.fleet_planning import patiently
 from tidegate.reset.runs.job import Tell
 from tidegate.reset.store import ForgedRun, RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
@@ -185,7 +179,7 @@ class Groups:
 
 
 class InExecutors:
-    """Implements ``fleet_job.Resets``: a task for every few groups, as many tasks as there are cores."""
+    """Implements ``fleet_groups.Resets``: a task for every few groups, as many tasks as there are cores."""
 
     def __init__(self, spark: SparkSession, groups: Groups, digests: Callable[[], Mapping[str, str]]) -> None:
         self._spark = spark

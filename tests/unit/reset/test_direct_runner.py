@@ -19,7 +19,7 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import FleetRequest, RunRequest
 from tidegate.reset.model.result import Phase, RunResult
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs import fleet_job
+from tidegate.reset.runs import fleet_groups
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import open_store
@@ -123,7 +123,7 @@ def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One thread: the fake is for one.
-    monkeypatch.setattr(fleet_job, "FLEET_THREADS", 1)
+    monkeypatch.setattr(fleet_groups, "FLEET_THREADS", 1)
     kafka, partition = FakeKafka(), TopicPartition("orders", 0)
     kafka.create_topic("orders", 1)
     kafka.fill("orders", 100)

@@ -30,7 +30,9 @@ from tidegate.reset.model.targets import FromGroup, Target, ToOffset, Undo
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.runs.fleet_job import Parts, SideBySide, patiently, plan_together
+from tidegate.reset.runs.fleet_groups import SideBySide, undone_groups
+from tidegate.reset.runs.fleet_parts import Parts
+from tidegate.reset.runs.fleet_planning import patiently, plan_together
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, StaleAttempt
 
@@ -351,7 +353,7 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     world.create()
     world.execute()
     earlier = world.store().load()
-    names = fleet_job.undone_groups(earlier, lambda g: world.group(g).load())
+    names = undone_groups(earlier, lambda g: world.group(g).load())
     assert names == ("payments-a", "payments-c")
 
     assert earlier.result is not None
