@@ -30,7 +30,8 @@ from support.stack_fixtures import Unique
 from tidegate.clock import SystemClock
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.control.codec import encode_key, encode_value
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
