@@ -56,7 +56,7 @@ from tidegate.offset_reset.parts import Parts as ResetParts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.pause.model import Patience, Tick
-from tidegate.pause.reconcile import Parts as PauseParts
+from tidegate.pause.parts import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
 from tidegate.policy.feature import Feature
 from tidegate.policy.parts import Parts as PolicyParts
