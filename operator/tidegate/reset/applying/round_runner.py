@@ -60,7 +60,10 @@ class RoundRunner:
                 rounds -= number > self._state.round
 
     def _one_round(self, pending: Partitions) -> Outcome:
-        """Carry out and verify a round."""
+        """Carry out and verify a round.
+
+        In one piece, because what is told of it, and whether it is watched, follows from what was seen of it in order.
+        """
         self._claim.confirm()
         self._state.not_held = NO_PARTITIONS
         self._state.doubtful -= pending
