@@ -27,9 +27,9 @@ from tidegate.jobs.runner import Launch
 from tidegate.jobs.runner_local import LAUNCH_VARIABLE, LocalSparkRunner
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model.result import Phase
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase
 
 PARTITIONS: Final = 4
 RATE: Final = 10.0
@@ -141,7 +141,7 @@ class Live:
                 return open_store(f"configmap://{NAMESPACE}/{name}", api_client=self.client).load()
         return None
 
-    def wait_phase(self, run_id: str, phases: Collection[Phase]) -> None:
+    def wait_phase(self, run_id: str, phases: Collection[ResetPhase]) -> None:
         """Until the run's journal names one of the phases."""
 
         def reached() -> bool:

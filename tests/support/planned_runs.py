@@ -17,12 +17,12 @@ from tidegate.reset.evidence import (
     TopicEvidence,
 )
 from tidegate.reset.model.fleet import FleetPlan, GroupPlan
-from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan, Way
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, FleetRequest, RunRequest
-from tidegate.reset.model.result import Phase
 from tidegate.reset.model.targets import ToTimestamp
 from tidegate.reset.store import Run
+from tidegate.resources.reset import ResetPhase, Way
 
 PLANNED = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)
 FROM = datetime(2026, 11, 20, 14, 0, tzinfo=UTC)
@@ -57,7 +57,7 @@ def a_fleets_run() -> Run:
         manual_approval=True,
         fleet=FleetRequest(("payments-*",)),
     )
-    return checked(Run(request, 1, journal=(Progress(Phase.PLANNING, PLANNED, 1),), fleet=plan))
+    return checked(Run(request, 1, journal=(Progress(ResetPhase.PLANNING, PLANNED, 1),), fleet=plan))
 
 
 def checked(run: Run) -> Run:
@@ -101,8 +101,8 @@ def a_run(
         evidence=settings or EvidenceSettings(EvidenceLevel.RECORDS),
     )
     journal = (
-        Progress(Phase.PLANNING, PLANNED - timedelta(seconds=2), 1),
-        Progress(Phase.AWAITING_APPROVAL, PLANNED, 1),
+        Progress(ResetPhase.PLANNING, PLANNED - timedelta(seconds=2), 1),
+        Progress(ResetPhase.AWAITING_APPROVAL, PLANNED, 1),
     )
     return checked(Run(request, 1, plan or a_plan(), journal, evidence=evidence))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupType, TopicPartition
-from tidegate.reset.model.plan import Way
+from tidegate.resources.reset import Way
 
 EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""

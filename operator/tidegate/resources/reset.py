@@ -163,7 +163,7 @@ class ResetSpec(ResetOptions, _Named):
 
 
 class ResetPhase(StrEnum):
-    """The phases of a run, as ``tidegate.reset.model.result.Phase`` names them."""
+    """How far a run has come: ``status.phase`` of an OffsetReset."""
 
     PENDING = "Pending"
     PLANNING = "Planning"
@@ -176,9 +176,13 @@ class ResetPhase(StrEnum):
     FAILED = "Failed"
     ROLLED_BACK = "RolledBack"
 
+    @property
+    def is_final(self) -> bool:
+        return self in (ResetPhase.SUCCEEDED, ResetPhase.FAILED, ResetPhase.ROLLED_BACK)
 
-class ResetWay(StrEnum):
-    """How the offsets were changed, as ``tidegate.reset.model.plan.Way`` names it."""
+
+class Way(StrEnum):
+    """How a group's offsets are changed."""
 
     DIRECT = "Direct"
     GATED = "Gated"
@@ -297,7 +301,7 @@ class RunStatus(ResourceModel):
     engine: Engine | None = None
     """Where the run was carried out."""
 
-    way: ResetWay | None = None
+    way: Way | None = None
     """The strategy by which the offsets were changed. Direct commits partitions that nobody owns; Gated closes the
     gates of managed consumers; Barrier holds the group in a rebalance; Handover sends LeaveGroup in the owners' names,
     so that they release their partitions; Leading, where they kept their positions all the same, assigns the partitions

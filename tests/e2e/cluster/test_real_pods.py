@@ -24,7 +24,7 @@ from support.pod_stage import (
 )
 from support.pods import longest_silence, wait_ready
 from support.rights import Right, rules_of, used
-from tidegate.reset.model.result import Phase
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = pytest.mark.e2e_cluster
 
@@ -225,7 +225,7 @@ def _broker(stage: PodStage) -> None:
 def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
     run_id = f"{kill.__name__[1:]}-dies"
     asked = stage.ask(run_id, {"to": {"shiftBy": -40}})
-    stage.wait_phase(run_id, {Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING})
+    stage.wait_phase(run_id, {ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING})
     killed_at = time.time()
     kill(stage)
     begun = stage.document(run_id)

@@ -24,11 +24,12 @@ from support.life_story import TargetKind
 from support.reset_trial import Trial
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import Selection
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ByDuration, ShiftBy, Target, ToEarliest, ToLatest, ToTimestamp
 from tidegate.reset.runs.request import Refusal, undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound
+from tidegate.resources.reset import ResetPhase
 
 DEADLINE_S: Final = 90.0
 """What a job is given; a backfill has 5 min."""
@@ -82,7 +83,7 @@ class Carried:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def begun_at(self, phase: Phase) -> float | None:
+    def begun_at(self, phase: ResetPhase) -> float | None:
         """When the run began the phase, or one after it, epoch seconds; ``None`` while it has not."""
         stored = self.stored()
         wanted = _ORDER[phase]
@@ -294,4 +295,10 @@ class Carried:
         )
 
 
-_ORDER: Final = {Phase.PLANNING: 1, Phase.PAUSING: 2, Phase.APPLYING: 3, Phase.VERIFYING: 4, Phase.RESUMING: 5}
+_ORDER: Final = {
+    ResetPhase.PLANNING: 1,
+    ResetPhase.PAUSING: 2,
+    ResetPhase.APPLYING: 3,
+    ResetPhase.VERIFYING: 4,
+    ResetPhase.RESUMING: 5,
+}

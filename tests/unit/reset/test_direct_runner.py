@@ -17,12 +17,13 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import FleetRequest, RunRequest
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import fleet_groups
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase
 
 LAUNCH = ConfinedLaunch(
     name="p-one-1",
@@ -154,7 +155,7 @@ def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_do
     assert ended.wait(30)
     result = store.load().result
     assert result is not None, runner.status(launch).message
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert [kafka.committed(g)[partition] for g in ("pay-a", "pay-b", "other")] == [10, 10, 50]
     assert opened == [connection] * 3
     assert {str(owner) for owner in owned} == {str(LAUNCH.owner)}

@@ -10,19 +10,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, matches
-from tidegate.reset.model.plan import Clamped, Plan, Way
+from tidegate.reset.model.plan import Clamped, Plan
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
 from tidegate.reset.model.targets import (
     ByDuration,
     Findings,
     FromFile,
     FromGroup,
-    NoMatch,
     PartitionOffset,
     ShiftBy,
     Target,
@@ -40,6 +38,9 @@ from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
+from tidegate.resources.connection import GroupKind, Support
+from tidegate.resources.reset import Way
+from tidegate.resources.targets import NoMatch
 
 SECOND = timedelta(seconds=1)
 NOW = START + timedelta(hours=1)

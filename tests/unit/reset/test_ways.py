@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.reset.model.plan import Way
 from tidegate.reset.ways import Owners, choose_way
+from tidegate.resources.reset import Way
 
 P0, P1, P2 = (TopicPartition("orders", n) for n in range(3))
 A = Member("a-1", "a", "/127.0.0.1", assignment=frozenset({P0}))

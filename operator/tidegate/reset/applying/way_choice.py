@@ -8,8 +8,8 @@ from tidegate.kafka.model import Group, GroupState, GroupType
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.journal import REBALANCING
 from tidegate.reset.applying.rounds import Partitions
-from tidegate.reset.model.plan import Way
 from tidegate.reset.ways import Choice, Owners, choose_way
+from tidegate.resources.reset import Way
 
 
 class WayChoice:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.reset.model.plan import PartitionPlan, Way
+from tidegate.reset.model.plan import PartitionPlan
+from tidegate.resources.reset import Way
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tidegate.kafka.model import TopicPartition
+from tidegate.resources.reset import Way
 
 
 class Clamped(StrEnum):
@@ -53,16 +54,6 @@ class PartitionPlan:
     def skipped(self) -> int:
         """Records (offsets) that would never be read."""
         return max(0, self.target - self.committed) if self.committed is not None else 0
-
-
-class Way(StrEnum):
-    """How a group's offsets are changed (design: "How a live group's offsets are changed")."""
-
-    DIRECT = "Direct"
-    GATED = "Gated"
-    BARRIER = "Barrier"
-    LEADING = "Leading"
-    HANDOVER = "Handover"
 
 
 @dataclass(frozen=True, slots=True)

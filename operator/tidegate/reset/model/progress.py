@@ -8,9 +8,9 @@ from datetime import datetime
 
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.model.fleet import FleetCounts
-from tidegate.reset.model.plan import Way
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
+from tidegate.resources.reset import ResetPhase, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Progress:
     again. ``again``: of the round's partitions, those that are known to need another one.
     """
 
-    phase: Phase
+    phase: ResetPhase
     at: datetime
     attempt: int
     way: Way | None = None

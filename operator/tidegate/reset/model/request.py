@@ -8,13 +8,7 @@ from enum import StrEnum
 
 from tidegate.kafka.connection import Connection
 from tidegate.reset.model.targets import Target
-
-
-class FailurePolicy(StrEnum):
-    """What becomes of a fleet's other groups when one fails: they are reset, or all are put back."""
-
-    ISOLATE = "Isolate"
-    ALL = "All"
+from tidegate.resources.reset import FailurePolicy
 
 
 @dataclass(frozen=True, slots=True)

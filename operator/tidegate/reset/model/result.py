@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from tidegate.reset.model.fleet import FleetCounts
-from tidegate.reset.model.plan import Way
 from tidegate.reset.model.targets import PartitionOffset
-
-
-class Phase(StrEnum):
-    """``status.phase`` of an OffsetReset."""
-
-    PENDING = "Pending"
-    PLANNING = "Planning"
-    AWAITING_APPROVAL = "AwaitingApproval"
-    PAUSING = "Pausing"
-    APPLYING = "Applying"
-    VERIFYING = "Verifying"
-    RESUMING = "Resuming"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    ROLLED_BACK = "RolledBack"
-
-    @property
-    def is_final(self) -> bool:
-        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.ROLLED_BACK)
+from tidegate.resources.reset import ResetPhase, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +26,7 @@ MAX_UNREAD = 10
 class RunResult:
     """How a run ended. ``phase`` is final. ``reason`` is PascalCase, for the condition."""
 
-    phase: Phase
+    phase: ResetPhase
     reason: str
     message: str
     finished_at: datetime

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Literal
 
 from tidegate.jobs.storage import Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.resources.targets import NoMatch, SchemaFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +120,6 @@ class Undo:
     absent: tuple[TopicPartition, ...] = ()
     topic_ids: tuple[tuple[str, str], ...] = ()
     kind: Literal["undo"] = "undo"
-
-
-class NoMatch(StrEnum):
-    """What becomes of a partition in which no record is found: it stays, goes to the end, or there is no plan."""
-
-    KEEP = "Keep"
-    END = "End"
-    FAIL = "Fail"
-
-
-class SchemaFormat(StrEnum):
-    """How a record's value is encoded."""
-
-    JSON = "Json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.kafka.capabilities import Capabilities, GroupKind, Support, kind_of
+from tidegate.kafka.capabilities import Capabilities, kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, Topic
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
@@ -26,6 +26,7 @@ from tidegate.reset.planning.refusals import (
     Refusal,
 )
 from tidegate.reset.planning.scope import Scope, listed
+from tidegate.resources.connection import GroupKind, Support
 
 STREAMS_ASSIGNOR: Final = "stream"
 """``StreamsPartitionAssignor``'s name: the assignor of every classic Kafka Streams application."""

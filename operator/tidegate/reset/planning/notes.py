@@ -6,14 +6,13 @@ from collections.abc import Collection
 from datetime import datetime
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.reset.model.plan import Plan, Way
+from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    NoMatch,
     ShiftBy,
     Target,
     ToRecord,
@@ -25,6 +24,8 @@ from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.planning.targets import NoAim, asked_time
 from tidegate.reset.ways import LED_ASSIGNORS, is_cooperative
+from tidegate.resources.reset import Way
+from tidegate.resources.targets import NoMatch
 
 
 def left_out(target: Target, aimed: Aimed) -> list[str]:

@@ -21,7 +21,6 @@ from tidegate.reset.model.targets import (
     FromCluster,
     FromFile,
     FromGroup,
-    NoMatch,
     ShiftBy,
     Target,
     ToEarliest,
@@ -31,6 +30,7 @@ from tidegate.reset.model.targets import (
     ToTimestamp,
     Undo,
 )
+from tidegate.resources.targets import NoMatch
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -13,11 +13,12 @@ from tidegate.cluster import Kafka
 from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.runs.fleet import held_result
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import Run, RunStore, StaleAttempt
+from tidegate.resources.reset import ResetPhase
 
 FLEET_THREADS: Final = 8
 """Groups that one process resets side by side, each through a connection of its own: mostly each is waited for."""
@@ -61,7 +62,7 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
     attempt = store.begin_attempt()
     run = store.load()
     if run.result is not None:
-        return run.result.phase is Phase.SUCCEEDED
+        return run.result.phase is ResetPhase.SUCCEEDED
     if hold and held_result(run) is not None:
         return True
     reset = job.group_reset(store, attempt, kafka, clock, tuning)
@@ -69,10 +70,10 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
         result = reset.apply()
     except Fenced as fenced:
         raise StaleAttempt(str(fenced)) from fenced
-    succeeded = result.phase is Phase.SUCCEEDED
+    succeeded = result.phase is ResetPhase.SUCCEEDED
     if hold and succeeded:
         message = "it waits for the other groups of its fleet"
-        line = Progress(Phase.RESUMING, clock.now(), attempt, way=result.way, message=message, held=result)
+        line = Progress(ResetPhase.RESUMING, clock.now(), attempt, way=result.way, message=message, held=result)
         store.append(line, attempt=attempt)
     else:
         store.finish(result, attempt=attempt)
@@ -87,7 +88,7 @@ def settle_group(
     attempt = store.begin_attempt()
     run = store.load()
     if run.result is None and not was_touched(run):
-        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
+        result = RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
         store.finish(result, attempt=attempt)
         return result
     return job.settle(store, kafka, clock, reason=reason, message=message, tuning=tuning)
@@ -107,7 +108,7 @@ def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[st
         sorted(
             g
             for g, result in results.items()
-            if result is not None and (result.phase is Phase.SUCCEEDED or result.reason == NOT_PUT_BACK)
+            if result is not None and (result.phase is ResetPhase.SUCCEEDED or result.reason == NOT_PUT_BACK)
         )
     )
 

@@ -17,7 +17,7 @@ from tidegate.cluster import Kafka
 from tidegate.reset.confined import Confines
 from tidegate.reset.model.fleet import FleetCounts
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.runs.fleet import (
     Apply,
@@ -39,6 +39,7 @@ from tidegate.reset.runs.fleet_groups import Resets, was_touched
 from tidegate.reset.runs.fleet_parts import Parts, beneath, for_all, loaded_groups, opened_groups
 from tidegate.reset.runs.fleet_planning import patiently, plan_fleet, plan_together
 from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.resources.reset import ResetPhase
 
 _TELL_EVERY_S: Final = 1.0
 
@@ -55,8 +56,8 @@ def carry_out(store: RunStore, parts: Parts) -> RunResult | None:
             return refusal
         run = store.load()
     if run.request.manual_approval and not run.approved:
-        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
-            store.append(Progress(Phase.AWAITING_APPROVAL, parts.clock.now(), attempt), attempt=attempt)
+        if run.last is None or run.last.phase is not ResetPhase.AWAITING_APPROVAL:
+            store.append(Progress(ResetPhase.AWAITING_APPROVAL, parts.clock.now(), attempt), attempt=attempt)
         return None
     return _go_on(store, attempt, parts)
 
@@ -68,11 +69,11 @@ def settle(store: RunStore, parts: Parts, *, reason: str, message: str) -> RunRe
     if run.result is not None:
         return run.result
     if run.fleet is None:
-        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", parts.clock.now())
+        result = RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", parts.clock.now())
         store.finish(result, attempt=attempt)
         return result
     if not is_kept(run) and put_back_by(run) is None:
-        phase = Phase.VERIFYING if has_begun(run) else Phase.PLANNING
+        phase = ResetPhase.VERIFYING if has_begun(run) else ResetPhase.PLANNING
         store.append(Progress(phase, parts.clock.now(), attempt, message=message, putting_back=reason), attempt=attempt)
     return _go_on(store, attempt, parts)
 
@@ -92,18 +93,18 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
         teller = _Teller(store, attempt, clock, counts(run, groups))
         if isinstance(step, Apply | Settle | Release):
             # Before the step, so that a writer that was taken over is told before it touches a group.
-            teller.tell(Phase.RESUMING if is_kept(run) else _PHASES[type(step)])
+            teller.tell(ResetPhase.RESUMING if is_kept(run) else _PHASES[type(step)])
         match step:
             case Begin():
-                store.append(Progress(Phase.APPLYING, clock.now(), attempt), attempt=attempt)
+                store.append(Progress(ResetPhase.APPLYING, clock.now(), attempt), attempt=attempt)
             case Apply(groups=names, hold=hold):
                 parts.resets.apply({g: opened[g] for g in names}, teller, hold=hold)
             case PutBack(reason, message):
-                intent = Progress(Phase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
+                intent = Progress(ResetPhase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
                 store.append(intent, attempt=attempt)
             case Keep():
                 message = "every group stands at its targets"
-                store.append(Progress(Phase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
+                store.append(Progress(ResetPhase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
             case Settle(groups=names, reason=reason, message=message):
                 parts.resets.settle({g: opened[g] for g in names}, teller, reason, message)
             case Release(groups=names):
@@ -114,10 +115,10 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult:
                 assert_never(step)
 
 
-_PHASES: Final[Mapping[type[Step], Phase]] = {
-    Apply: Phase.APPLYING,
-    Settle: Phase.VERIFYING,
-    Release: Phase.RESUMING,
+_PHASES: Final[Mapping[type[Step], ResetPhase]] = {
+    Apply: ResetPhase.APPLYING,
+    Settle: ResetPhase.VERIFYING,
+    Release: ResetPhase.RESUMING,
 }
 
 
@@ -129,11 +130,11 @@ class _Teller:
         self._attempt = attempt
         self._clock = clock
         self._counts = counted
-        self._phase = Phase.APPLYING
+        self._phase = ResetPhase.APPLYING
         self._told_at_s = clock.monotonic()
         self._lock = threading.Lock()
 
-    def tell(self, phase: Phase) -> None:
+    def tell(self, phase: ResetPhase) -> None:
         self._phase = phase
         self._write()
 
@@ -145,7 +146,7 @@ class _Teller:
     def ended(self, succeeded: bool) -> None:
         with self._lock:
             counted = self._counts
-            if self._phase is Phase.VERIFYING:
+            if self._phase is ResetPhase.VERIFYING:
                 self._counts = replace(counted, put_back=counted.put_back + 1)
             elif succeeded:
                 self._counts = replace(counted, reset=counted.reset + 1)

@@ -14,7 +14,7 @@ from tidegate.reset.model.fleet import FleetPlan, GroupPlan, Roster
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.progress import Progress, Searched
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.model.result import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import Undo
 from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import make_plan
@@ -24,15 +24,16 @@ from tidegate.reset.runs.fleet import group_plan, group_request, group_run_uid, 
 from tidegate.reset.runs.fleet_parts import Parts, PlanGroups, for_all
 from tidegate.reset.runs.request import Refusal, undo_target
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore
+from tidegate.resources.reset import ResetPhase
 
 
 def plan_fleet(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
     """Make and store the plan; the stored result instead when the fleet was refused."""
     clock, run = parts.clock, store.load()
-    store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+    store.append(Progress(ResetPhase.PLANNING, clock.now(), attempt), attempt=attempt)
 
     def tell(searched: Searched) -> None:
-        store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
+        store.append(Progress(ResetPhase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
 
     try:
         roster = run.roster

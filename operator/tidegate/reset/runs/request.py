@@ -18,11 +18,9 @@ from tidegate.reset.model.request import (
     RunRequest,
     Selection,
 )
-from tidegate.reset.model.result import Phase
 from tidegate.reset.model.targets import (
     ByDuration,
     FromCluster,
-    NoMatch,
     RecordSchema,
     ShiftBy,
     Target,
@@ -35,7 +33,7 @@ from tidegate.reset.model.targets import (
 )
 from tidegate.reset.store import Run
 from tidegate.resources.offset_reset import OffsetResetSpec
-from tidegate.resources.reset import Approval, EvidenceSpec
+from tidegate.resources.reset import Approval, EvidenceSpec, ResetPhase
 from tidegate.resources.reset import EvidenceLevel as SpecLevel
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
@@ -112,7 +110,7 @@ def record_target(record: RecordTarget, schema: RecordSchema | None) -> ToRecord
         since=record.from_,
         until=record.until,
         after=record.after,
-        no_match=NoMatch(record.no_match.value),
+        no_match=record.no_match,
         schema=schema,
     )
 
@@ -141,7 +139,7 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     """Where the group stood before the run ``run_id`` of the same group."""
     if run is None or run.plan is None:
         return undo_not_found(run_id)
-    if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
+    if run.result is None or not (run.result.phase is ResetPhase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}: it has left no offset changed")
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.

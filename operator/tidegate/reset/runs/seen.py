@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.model.result import Phase
 from tidegate.reset.runs.request import (
     Refusal,
 )
@@ -89,7 +88,7 @@ class Seen:
 
 def has_ended(phase: ResetPhase | None) -> bool:
     """Whether a run in this phase is over; ``None``: it was never told of."""
-    return phase is not None and Phase(phase.value).is_final
+    return phase is not None and phase.is_final
 
 
 def is_settled(status: OffsetResetStatus) -> bool:
