@@ -105,7 +105,7 @@ def an_empty_group_starts_at_its_targets(bootstrap: str, folder: Path) -> None:
         targets = {first: committed[first] - 40, second: end}
         request = trial.request(targets)
         result = trial.execute(request)
-        assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.DIRECT, 1), result
+        assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 1), result
         assert trial.committed() == {**committed, **targets}
         restarted = time.time()
         trial.start_fleet()
@@ -128,7 +128,7 @@ def partitions_that_no_member_owns(bootstrap: str, folder: Path) -> None:
         writer.close()
         before = time.time()
         result = trial.execute(trial.request({(unread, 0): 20, (unread, 1): 100}))
-        assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.DIRECT), result
+        assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED), result
         committed = trial.committed()
         assert (committed[unread, 0], committed[unread, 1]) == (20, 100)
         trial.fleet.wait_flowing(trial.partitions)
@@ -189,7 +189,7 @@ def a_consumer_that_assigned_itself_its_partitions(bootstrap: str, folder: Path)
     try:
         _until(lambda: kafka.committed(group).get(place, 0) > 50, 30)
         live = reset("live")
-        assert (live.phase, live.reason, live.way) == (ResetPhase.ROLLED_BACK, "Overwritten", Way.DIRECT), live
+        assert (live.phase, live.reason, live.way) == (ResetPhase.ROLLED_BACK, "Overwritten", Way.UNOWNED), live
         assert kafka.committed(group)[place] > 50
     finally:
         over.set()

@@ -40,7 +40,7 @@ def a_fleets_run() -> Run:
         "replay-2026-11-20",
         PLANNED,
         (
-            GroupPlan("payments-at", 3, way=Way.DIRECT),
+            GroupPlan("payments-at", 3, way=Way.UNOWNED),
             GroupPlan("payments-eu", 6, 5, 1, 1_904_880, 6_500, way=Way.HANDOVER),
             GroupPlan("payments-us", 6, 6, 0, 40, 0),
             GroupPlan("payments-x", refused="NothingToReset", message="group payments-x has no offsets"),

@@ -182,13 +182,21 @@ class ResetPhase(StrEnum):
 
 
 class Way(StrEnum):
-    """How a group's offsets are changed."""
+    """How a group's offsets are changed. Reads ``Direct``, an earlier version's word for ``UNOWNED``, too."""
 
-    DIRECT = "Direct"
+    UNOWNED = "Unowned"
     GATED = "Gated"
     BARRIER = "Barrier"
     LEADING = "Leading"
     HANDOVER = "Handover"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Way | None:
+        return cls.UNOWNED if value == UNOWNED_BEFORE else None
+
+
+UNOWNED_BEFORE: Final = "Direct"
+"""How an earlier version spelled ``Way.UNOWNED``, when an engine had that name as well."""
 
 
 class PlanStatus(ResourceModel):
@@ -302,7 +310,7 @@ class RunStatus(ResourceModel):
     """Where the run was carried out."""
 
     way: Way | None = None
-    """The strategy by which the offsets were changed. Direct commits partitions that nobody owns; Gated closes the
+    """The strategy by which the offsets were changed. Unowned commits partitions that nobody owns; Gated closes the
     gates of managed consumers; Barrier holds the group in a rebalance; Handover sends LeaveGroup in the owners' names,
     so that they release their partitions; Leading, where they kept their positions all the same, assigns the partitions
     to nobody for one generation, as the group's leader."""

@@ -179,7 +179,7 @@ def test_the_whole_group_is_scaled_away_reset_and_brought_back(stage: PodStage) 
     # They have left the group; that their processes have ended as well may take a moment more.
     until(lambda: not stage.application.all_pods(), "no pod is left")
     reset = stage.reset("while-away", {"to": {"shiftBy": -30}})
-    assert (reset["phase"], reset["way"]) == ("Succeeded", "Direct")
+    assert (reset["phase"], reset["way"]) == ("Succeeded", "Unowned")
     # It looks every 15 s, and leaves alone what is at 0.
     disabled = ("ScalingActive", "False", "ScalingDisabled")
     until(lambda: disabled in _conditions(stage, "hpa", "bookkeeping"), "the autoscaler stands aside", timeout_s=60)

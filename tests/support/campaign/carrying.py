@@ -16,12 +16,12 @@ from typing import Final
 
 from support.campaign.outcome import NO_END, Ended
 from support.campaign.schedule import Carrier, Run
-from support.campaign.writer import RESULT
 from support.deliveries import Partition
 from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import TargetKind
 from support.reset_trial import Trial
+from tidegate.reset.codec import decode_result
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import Selection
 from tidegate.reset.model.result import RunResult
@@ -235,7 +235,7 @@ class Carried:
         if not writer.is_over or writer.process.returncode != 0:
             return None
         assert writer.process.stdout is not None
-        return RESULT.validate_json(writer.process.stdout.read())
+        return decode_result(writer.process.stdout.read())
 
     def _last_backfill(self, result: RunResult, ended_at: float) -> tuple[RunResult, float]:
         """What holds in the end, and since when. A backfill has no document by which a writer that awakes could learn

@@ -876,7 +876,7 @@ def test_a_commit_to_the_empty_group_is_seen_after_a_round_in_which_nobody_owned
     world.clock.after(16.0, lambda: commit(late))
     result = world.execute()
     assert result is not None
-    assert Way.DIRECT in {entry.way for entry in world.store.load().journal}
+    assert Way.UNOWNED in {entry.way for entry in world.store.load().journal}
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     world.settle(40)
     world.check_reset(at_most=3)
@@ -923,7 +923,7 @@ def test_a_commit_to_the_empty_group_is_seen_although_all_are_back_at_the_first_
     def is_committed() -> bool:
         journal = world.store.load().journal
         stands = world.kafka.committed(GROUP)[first] == world.targets[first]
-        return bool(journal) and journal[-1].way is Way.DIRECT and stands
+        return bool(journal) and journal[-1].way is Way.UNOWNED and stands
 
     committed = _commit_late_and_come_back(world, late, is_committed)
     kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
@@ -1627,7 +1627,7 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, Way.DIRECT, 0, 0)
+    assert (result.phase, result.way, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 0, 0)
 
     world = World(KINDS[0], tmp_path / "end")
     world.producing = False
@@ -1683,7 +1683,7 @@ def test_a_group_that_never_had_members_is_reset(joins: bool, tmp_path: Path) ->
         world.clock.after(1.0, lambda: world.consumers[0].start() and None)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.DIRECT, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 1)
     seen = world.kafka.committed(GROUP)
     assert all(seen[p] >= target if joins else seen[p] == target for p, target in world.targets.items())
 

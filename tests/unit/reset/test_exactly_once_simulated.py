@@ -357,7 +357,7 @@ def test_what_is_sent_while_nobody_owns_the_partitions_is_found(
     result = world.execute()
     assert sent
     assert result is not None
-    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.DIRECT)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED)
     world.clock.sleep(1)
     committed = world.kafka.committed(GROUP)
     assert {p: committed[p] for p in RESET} == world.targets

@@ -38,7 +38,7 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
 COMMIT = "kafka.writer.transaction.commit"
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is not Way.DIRECT], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is not Way.UNOWNED], ids=lambda k: k.name)
 @pytest.mark.parametrize("how", ["a death", "an outage"])
 def test_a_commit_whose_outcome_no_coordinator_tells_is_made_once_more(how: str, kind: Kind, tmp_path: Path) -> None:
     whole = World(kind, tmp_path / "whole")
@@ -211,6 +211,6 @@ def test_what_another_run_has_left_without_an_outcome_is_dropped(has_offset: boo
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.DIRECT), result
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED), result
     assert world.kafka.committed(GROUP) == {**before, **world.targets}
     assert not world.kafka.pending(GROUP, PARTITIONS)

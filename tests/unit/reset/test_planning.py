@@ -632,12 +632,12 @@ def test_the_way_is_foretold(kafka: FakeKafka) -> None:
     def way(asked: RunRequest) -> Way | None:
         return make_plan(asked, kafka, NOW).way
 
-    assert way(request(ToEarliest())) is Way.DIRECT
+    assert way(request(ToEarliest())) is Way.UNOWNED
     FakeConsumer(kafka, "eager", ["orders"]).start()
     FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
     FakeConsumer(kafka, "modern", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform").start()
     assert way(request(ToEarliest(), group_id="eager")) is Way.BARRIER
-    assert way(request(ToEarliest(), Selection("audit"), group_id="eager")) is Way.DIRECT
+    assert way(request(ToEarliest(), Selection("audit"), group_id="eager")) is Way.UNOWNED
     assert way(request(ToEarliest(), group_id="sticky")) is Way.HANDOVER
     assert way(request(ToEarliest(), group_id="modern")) is Way.HANDOVER
 

@@ -62,8 +62,8 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
 @pytest.mark.parametrize(
     ("owners", "way", "because"),
     [
-        (_owners(), Way.DIRECT, "no member owns"),
-        (_owners(Member("c", "c", "/h", assignment=frozenset({P2}))), Way.DIRECT, "no member owns"),
+        (_owners(), Way.UNOWNED, "no member owns"),
+        (_owners(Member("c", "c", "/h", assignment=frozenset({P2}))), Way.UNOWNED, "no member owns"),
         (_owners(A, B), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, assignor="cooperative-sticky"), Way.HANDOVER, "cooperative-sticky"),
         (_owners(A, B, kind=GroupType.CONSUMER, assignor="uniform"), Way.HANDOVER, "type consumer"),
@@ -84,7 +84,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot be led: what an assignment of assignor stream holds"),
         (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
         (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
-        (_kept(), Way.DIRECT, "no member owns"),
+        (_kept(), Way.UNOWNED, "no member owns"),
         (_owners(A, FRANZ_GO, in_flight=True), Way.LEADING, "a member's client (franz-go) keeps late commits back"),
         (_owners(A, FRANZ_GO, in_flight=True, not_led="it is full"), Way.BARRIER, "give up all partitions"),
         (_owners(A, FRANZ_GO), Way.BARRIER, "give up all partitions"),
@@ -95,7 +95,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, B, managed=frozenset({"a-1"})), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, managed=BOTH, disobeyed="an owner runs no agent"), Way.BARRIER, "give up all partitions"),
-        (_owners(managed=BOTH), Way.DIRECT, "no member owns"),
+        (_owners(managed=BOTH), Way.UNOWNED, "no member owns"),
     ],
 )
 def test_the_first_obstacle_to_each_way_decides(owners: Owners, way: Way, because: str) -> None:

@@ -55,7 +55,7 @@ TWICE = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from support.campaign.writer import RESULT
+from tidegate.reset.codec import encode_result
 from tidegate.reset.model.result import RunResult
 from tidegate.resources.reset import ResetPhase
 
@@ -64,7 +64,7 @@ is_first = not (folder / "begun").exists()
 (folder / "begun").touch()
 while is_first and not (folder / "over").exists():
     time.sleep(0.01)
-print(RESULT.dump_json(RunResult(ResetPhase.SUCCEEDED, "Applied", f"first: {is_first}", datetime.now(UTC))).decode())
+print(encode_result(RunResult(ResetPhase.SUCCEEDED, "Applied", f"first: {is_first}", datetime.now(UTC))))
 (folder / "over").touch()
 """
 """Backfills: the first one goes on once the next one is over."""

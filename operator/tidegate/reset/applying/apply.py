@@ -225,7 +225,7 @@ class GroupReset:
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
         note = f"; {len(still)} partition(s) had no commit before and keep the target" if still else ""
-        if places and self._state.way is not Way.DIRECT:
+        if places and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(
             ResetPhase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"

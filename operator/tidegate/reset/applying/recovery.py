@@ -135,7 +135,7 @@ class Recovery:
         unclear = self._passed_unseen(last) or self._unmanaged_since(last)
         if unclear:
             return unclear
-        if last.way is Way.DIRECT and self._watch.may_be_assigned(self._view.group(), everything):
+        if last.way is Way.UNOWNED and self._watch.may_be_assigned(self._view.group(), everything):
             self._watch.watch_for_assigned(everything)
             return NO_PARTITIONS
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.

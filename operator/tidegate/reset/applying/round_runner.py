@@ -68,7 +68,7 @@ class RoundRunner:
         self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
         self._state.gated |= choice.way is Way.GATED
-        if self._state.way is None or choice.way is not Way.DIRECT:
+        if self._state.way is None or choice.way is not Way.UNOWNED:
             self._state.way = choice.way
         if not self._commits.any:
             self._look_before()
@@ -91,7 +91,7 @@ class RoundRunner:
         self._handed_over -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
-        if choice.way is Way.DIRECT and not self._state.unverified:
+        if choice.way is Way.UNOWNED and not self._state.unverified:
             # Nobody was made to leave by this run, so no member is expected to commit yet.
             if not outcome.not_held and self._watch.may_be_assigned(group, pending):
                 self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())

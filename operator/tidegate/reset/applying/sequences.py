@@ -77,7 +77,7 @@ class Sequences:
 
     def _carried_out(self, way: Way, round_: Round, group: Group) -> Outcome:
         match way:
-            case Way.DIRECT:
+            case Way.UNOWNED:
                 return self._direct(round_, group)
             case Way.BARRIER:
                 return self._barrier(round_)

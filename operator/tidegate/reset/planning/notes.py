@@ -206,7 +206,7 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
 
 
 def _note_standstill(asked: Asked, plan: Plan) -> str | None:
-    if asked.group.type is not GroupType.CLASSIC or plan.way in (Way.DIRECT, Way.GATED):
+    if asked.group.type is not GroupType.CLASSIC or plan.way in (Way.UNOWNED, Way.GATED):
         return None
     limit_s = asked.request.settings.max_standstill.total_seconds()
     return (
