@@ -33,7 +33,6 @@ from tidegate.kube.ports import RESETS
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import status as backup
 from tidegate.offset_backup.order import Order
-from tidegate.offset_backup.wanted import Refusal as BackupRefusal
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.policy.draft import Draft
@@ -48,10 +47,9 @@ from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import decisions, reasons, seen
-from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
-from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
+from tidegate.resources.conditions import BACKED_UP, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
@@ -232,8 +230,8 @@ def _pauses() -> Iterator[Written]:
     closed, open_ = _gates(acked=True), _gates(held=False)
     settled = _paused(closed)
     suspended = {"suspend": True}
-    away = pause.Refusal(pause.WAITING_FOR_CONNECTION, "KafkaConnection prod is not ready: its cluster does not answer")
-    topics_wrong = pause.Refusal(pause.CONTROL_TOPICS_UNUSABLE, "topic __tidegate has 3 partitions: delete it")
+    away = Refusal(pause.WAITING_FOR_CONNECTION, "KafkaConnection prod is not ready: its cluster does not answer")
+    topics_wrong = Refusal(pause.CONTROL_TOPICS_UNUSABLE, "topic __tidegate has 3 partitions: delete it")
     yield from _everywhere(_PAUSE, settled)
 
     def row(name: str, status: PauseStatus, kstatus: KStatus, argo: str, **spec: Any) -> Written:
@@ -519,7 +517,7 @@ def _backups() -> Iterator[Written]:
     away = "KafkaConnection prod is not ready (KafkaUnavailable): it waits for it"
     waiting = backup.waiting(before(taken), spec, away).status
     yield Written("waiting_for_connection", _BACKUP.body(waiting), in_progress, "Progressing")
-    not_allowed = BackupRefusal(
+    not_allowed = Refusal(
         STORAGE_NOT_ALLOWED,
         "spec.storage.folder.claim: KafkaConnection prod does not allow PersistentVolumeClaim backups: add it to "
         "allow.claims there",

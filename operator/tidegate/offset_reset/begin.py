@@ -36,7 +36,6 @@ from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_groups import undone_groups
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
-    Refusal,
     cluster_target,
     make_request,
     record_target,
@@ -49,6 +48,7 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Start, is_settled
 from tidegate.reset.store import ForeignRun, ForgedRun
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget

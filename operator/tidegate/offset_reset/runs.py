@@ -32,14 +32,10 @@ from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_groups import FLEET_THREADS, SideBySide
 from tidegate.reset.runs.fleet_parts import Parts as FleetParts
 from tidegate.reset.runs.in_process import ConfinedLaunch
-from tidegate.reset.runs.request import (
-    Refusal,
-    launch_number,
-    run_name,
-    run_uid,
-)
+from tidegate.reset.runs.request import launch_number, run_name, run_uid
 from tidegate.reset.runs.seen import Seen, is_settled, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget

@@ -19,18 +19,14 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPar
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
-from tidegate.pause.model import (
-    Decision,
-    Observed,
-    Refusal,
-    Seen,
-)
+from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
 from tidegate.pause.release import ABANDON
 from tidegate.pause.scaler import Scaler
 from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PauseMethod,

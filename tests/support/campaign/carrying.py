@@ -26,9 +26,10 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import Selection
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ByDuration, ShiftBy, Target, ToEarliest, ToLatest, ToTimestamp
-from tidegate.reset.runs.request import Refusal, undo_target
+from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.reset import ResetPhase
 
 DEADLINE_S: Final = 90.0

@@ -29,11 +29,10 @@ from tidegate.reset.runs.actions import (
     TakeOver,
 )
 from tidegate.reset.runs.decisions import decide
-from tidegate.reset.runs.request import Refusal
 from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
-from tidegate.resources.conditions import find_condition
+from tidegate.resources.conditions import Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, ResetPhase, Way
 

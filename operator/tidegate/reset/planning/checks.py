@@ -23,9 +23,9 @@ from tidegate.reset.planning.refusals import (
     UNSUPPORTED_BY_BROKERS,
     UNSUPPORTED_GROUP,
     PlanRefused,
-    Refusal,
 )
 from tidegate.reset.planning.scope import Scope, listed
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import GroupKind, Support
 
 STREAMS_ASSIGNOR: Final = "stream"

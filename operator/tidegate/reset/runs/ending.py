@@ -21,12 +21,9 @@ from tidegate.reset.runs.reasons import (
     RUN_LOST,
     WAITING_FOR_CONNECTION,
 )
-from tidegate.reset.runs.request import (
-    Refusal,
-)
 from tidegate.reset.runs.seen import Seen, may_hold
 from tidegate.reset.store import Run
-from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import ResetPhase, StandstillStatus
 

@@ -22,8 +22,9 @@ from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
 from tidegate.reset.runs.fleet import group_plan, group_request, group_run_uid, refused_fleet, roster_of
 from tidegate.reset.runs.fleet_parts import Parts, PlanGroups, for_all
-from tidegate.reset.runs.request import Refusal, undo_target
+from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.reset import ResetPhase
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -32,6 +31,7 @@ from tidegate.reset.model.targets import (
     Undo,
 )
 from tidegate.reset.store import Run
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.resources.reset import Approval, EvidenceSpec, ResetPhase
 from tidegate.resources.reset import EvidenceLevel as SpecLevel
@@ -44,14 +44,6 @@ UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
 NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.applying.apply``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a reset is not begun: for the condition, and said once in an Event."""
-
-    reason: str
-    message: str
 
 
 def run_uid(requester_uid: str, run_id: str) -> str:

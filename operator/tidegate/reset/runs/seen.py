@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.runs.request import (
-    Refusal,
-)
 from tidegate.reset.store import Run
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, ResetPhase
 
