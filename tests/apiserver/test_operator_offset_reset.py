@@ -30,7 +30,7 @@ class Group:
 
 @pytest.fixture
 def kubectl(apiserver: ApiServer, shared: Resources) -> Kubectl:
-    return Kubectl(apiserver, shared.namespace)
+    return Kubectl(apiserver.kubeconfig, shared.namespace)
 
 
 @pytest.fixture

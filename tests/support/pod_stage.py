@@ -25,10 +25,11 @@ from devstack.toolcache import helm_binary
 from support.checker import ResetRun, Verdict, check
 from support.clients import SteadyProducer
 from support.deliveries import Partition
+from support.kubectl import Kubectl
 from support.ledger import Ledger
 from support.operator_process import Body, until
 from support.pod_images import APPLICATION_IMAGE, build_images
-from support.pods import Application, Kubectl, Stopwatch, make_topics, restricted_namespace, wait_ready
+from support.pods import Application, Stopwatch, make_topics, restricted_namespace, wait_ready
 from support.rights import Right, allowed, every_right, rules_of
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
