@@ -31,7 +31,7 @@ from demo.traffic import Traffic
 from demo.verdict import History, RunFacts, judge, stood_at
 from support.clients import ConsumerFleet
 from support.deliveries import Partition
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 PAST: Final = 4_000
 """Requests that are on the topic before the consumers start; the others come while they watch."""
@@ -201,7 +201,7 @@ class _Play:
         while True:
             reset = self._resource("OffsetReset", name)
             status = reset.get("status") or {}
-            if "phase" in status and Phase(status["phase"]).is_final:
+            if "phase" in status and ResetPhase(status["phase"]).is_final:
                 return reset
             if (stuck := _stalled(reset)) is not None:
                 raise StoryError(f"reset {name} can't begin: {stuck}")

@@ -26,7 +26,7 @@ from tidegate.running import Replaced
 from tidegate.service.logs import OneLine
 from tidegate.service.settings import BadSettings, Settings
 from tidegate.uninstall import Leave, uninstall
-from tidegate.wiring import build
+from tidegate.wiring.operator import build
 
 _log = logging.getLogger("tidegate")
 

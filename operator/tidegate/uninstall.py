@@ -45,7 +45,7 @@ from tidegate.resources.conditions import PAUSED, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.running import Operator, Replaced
 from tidegate.service.settings import Settings
-from tidegate.wiring import build
+from tidegate.wiring.operator import build
 
 _log = logging.getLogger(__name__)
 

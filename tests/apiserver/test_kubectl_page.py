@@ -27,7 +27,7 @@ in the [reference](README.md).
 
 @pytest.fixture
 def kubectl(apiserver: ApiServer, shared: Resources) -> Kubectl:
-    return Kubectl(apiserver, shared.namespace)
+    return Kubectl(apiserver.kubeconfig, shared.namespace)
 
 
 @pytest.fixture

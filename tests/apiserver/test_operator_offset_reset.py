@@ -30,7 +30,7 @@ class Group:
 
 @pytest.fixture
 def kubectl(apiserver: ApiServer, shared: Resources) -> Kubectl:
-    return Kubectl(apiserver, shared.namespace)
+    return Kubectl(apiserver.kubeconfig, shared.namespace)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_reset_is_created_waited_for_read_and_undone(shared: Resources, kubect
     ]
     assert wide[1].split()[-2] == "Applied"
     described = kubectl("describe", "ors", name)
-    assert "reset (strategy: Direct)" in described
+    assert "reset (strategy: Unowned)" in described
     reset = shared.get_reset(name)
     documents = shared.core.list_namespaced_config_map(
         shared.namespace, label_selector=f"tidegate.io/offset-reset={name}"

@@ -56,7 +56,7 @@ def test_an_empty_group_is_reset_and_undone(shared: Resources, group: Group, p: 
     status = done["status"]
     assert status["phase"] == "Succeeded"
     assert status["engine"] == "Direct"
-    assert status["way"] == "Direct"
+    assert status["way"] == "Unowned"
     assert status["plan"]["partitions"] == PARTITIONS
     assert status["plan"]["recordsReplayed"] == 120
     assert status["plan"]["configMap"] in shared.run_documents(p)

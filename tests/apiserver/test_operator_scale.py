@@ -65,7 +65,7 @@ def test_a_group_is_scaled_away_reset_and_back_and_reads_from_where_it_was_reset
 
             shared.reset(p, group, {"offset": 5}, partitions=[{"topic": topic}])
             done = shared.wait_phase(p, "Succeeded", "Failed", "RolledBack")
-            assert (done["status"]["phase"], done["status"]["way"]) == ("Succeeded", "Direct")
+            assert (done["status"]["phase"], done["status"]["way"]) == ("Succeeded", "Unowned")
             assert committed(kafka.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(ALL, 5)
 
             before = len(fleet.records())

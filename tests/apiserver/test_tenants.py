@@ -26,7 +26,8 @@ from support.operator_process import OperatorProcess, Resources, condition_of, u
 from support.stack_fixtures import OWN_KINDS, topics_of
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.reset.codec import decode_plan, decode_request, encode_plan, encode_request
-from tidegate.reset.model import RunRequest, ToEarliest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.runs.request import run_name, run_uid
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

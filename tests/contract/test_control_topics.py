@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewT
 from devstack import KafkaCluster
 from support.fake_control import FakeControlTopics, FakeTopics
 from support.operator_process import until
+from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.ports import ControlTopics
 from tidegate.control.records import (
     Ack,
@@ -31,8 +32,6 @@ from tidegate.control.records import (
     PartitionSeen,
     Run,
     RunKey,
-    encode_key,
-    encode_value,
 )
 from tidegate.control.runs import begin, executed
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic

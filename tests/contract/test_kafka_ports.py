@@ -10,7 +10,6 @@ import pytest
 
 from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, new_group, until
 from support import fake_kafka
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.errors import (
     Fenced,
     GroupNotEmpty,
@@ -23,6 +22,7 @@ from tidegate.kafka.errors import (
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
 from tidegate.kafka_client import membership
+from tidegate.resources.connection import GroupKind, Support
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -26,32 +26,26 @@ from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import DocumentTooLarge, StoreFailure, StoreUnavailable
 from tidegate.reset.evidence import EVIDENCE_LIMIT_BYTES, Content, left_out
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult, Standstill
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     FromFile,
     FromGroup,
     PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
     ShiftBy,
-    Standstill,
     Target,
     ToEarliest,
     ToLatest,
     ToOffset,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase, Way
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 MakeStore = Callable[[], RunStore]
@@ -99,7 +93,7 @@ def a_plan(run_id: str = "replay", partitions: int = 3) -> Plan:
 
 def a_progress(attempt: int, message: str = "") -> Progress:
     return Progress(
-        phase=Phase.APPLYING,
+        phase=ResetPhase.APPLYING,
         at=NOON,
         attempt=attempt,
         way=Way.HANDOVER,
@@ -112,7 +106,7 @@ def a_progress(attempt: int, message: str = "") -> Progress:
 
 
 def a_result(message: str = "3 partitions moved") -> RunResult:
-    return RunResult(Phase.SUCCEEDED, "Verified", message, NOON, Way.HANDOVER, 1, 0, Standstill(0.2, 1.5))
+    return RunResult(ResetPhase.SUCCEEDED, "Verified", message, NOON, Way.HANDOVER, 1, 0, Standstill(0.2, 1.5))
 
 
 @pytest.fixture(params=["directory", pytest.param("configmap", marks=pytest.mark.apiserver)])
@@ -205,7 +199,7 @@ def test_a_wait_is_in_the_journal_while_it_lasts(make_store: MakeStore) -> None:
     store = make_store()
     store.create(a_request())
     attempt = store.begin_attempt()
-    waits = Progress(Phase.APPLYING, NOON, attempt, waits_for="no answer")
+    waits = Progress(ResetPhase.APPLYING, NOON, attempt, waits_for="no answer")
     step = a_progress(attempt)
     store.append(step, attempt=attempt)
 

@@ -28,7 +28,9 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import RunRequest, RunResult, ToOffset
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from kubernetes import client as kube
 
@@ -22,14 +20,15 @@ from devstack import ApiServer, KafkaCluster, spark_jars
 from support.checker import ResetRun, Verdict, check
 from support.clients import ConsumerFleet, SteadyProducer
 from support.deliveries import Partition
+from support.kubectl import Kubectl
 from support.operator_process import Body, OperatorProcess, Resources, until
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.runner_local import LAUNCH_VARIABLE, LocalSparkRunner
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model import Phase
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase
 
 PARTITIONS: Final = 4
 RATE: Final = 10.0
@@ -47,7 +46,7 @@ class Live:
     resources: Resources
     operator: OperatorProcess
     client: kube.ApiClient
-    kubeconfig: Path
+    kubectl: Kubectl
     kafka: KafkaClient
     fleet: ConsumerFleet
     producer: SteadyProducer
@@ -84,22 +83,9 @@ class Live:
             "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, "topics": [TOPIC], "reset": reset},
         }
         asked = time.time()
-        self.kubectl("apply", "-f", "-", document=yaml.safe_dump(manifest))
+        self.kubectl("apply", "-f", "-", given=manifest)
         self.ids.append(reset["id"])
         return asked
-
-    def kubectl(self, *arguments: str, document: str | None = None, timeout_s: float = RUN_S + 30) -> str:
-        done = subprocess.run(
-            ["kubectl", *arguments],
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
-            input=document,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout
 
     def wait_ready(self, run_id: str) -> Body:
         """As a person or Flux waits, for the policy; the OffsetReset that it has created. kstatus: Ready says nothing
@@ -107,7 +93,7 @@ class Live:
         until(lambda: self._observed(run_id), f"reset {run_id} is taken up", timeout_s=120)
         wait = ("wait", "-n", NAMESPACE, "--for=condition=Ready", f"--timeout={RUN_S:.0f}s")
         try:
-            self.kubectl(*wait, f"offsetresetpolicy/{POLICY}")
+            self.kubectl(*wait, f"offsetresetpolicy/{POLICY}", timeout_s=RUN_S + 30)
         except AssertionError as error:
             status = json.dumps(self.resources.get_policy(POLICY).get("status"), indent=1)
             raise AssertionError(f"{error}\n{status}\n{self.operator.tail()}") from None
@@ -141,7 +127,7 @@ class Live:
                 return open_store(f"configmap://{NAMESPACE}/{name}", api_client=self.client).load()
         return None
 
-    def wait_phase(self, run_id: str, phases: Collection[Phase]) -> None:
+    def wait_phase(self, run_id: str, phases: Collection[ResetPhase]) -> None:
         """Until the run's journal names one of the phases."""
 
         def reached() -> bool:
@@ -205,7 +191,9 @@ def live(
             resources.connection("kafka", kafka.bootstrap)
             resources.wait_connection("kafka")
             fleet.wait_assigned([(TOPIC, number) for number in range(PARTITIONS)])
-            yield Live(resources, operator, kube_client, apiserver.kubeconfig, client, fleet, producer, spark_runs)
+            yield Live(
+                resources, operator, kube_client, Kubectl(apiserver.kubeconfig), client, fleet, producer, spark_runs
+            )
             print(f"--- {operator.log}\n{operator.tail(120)}")
     finally:
         client.close()

@@ -9,16 +9,16 @@ import pytest
 
 from e2e.conftest import NAMESPACE, PARTITIONS, POLICY, TOPIC, Live
 from support.operator_process import condition_of
-from tidegate.reset.model import Phase
 from tidegate.reset.runs.request import launch_number
+from tidegate.resources.reset import ResetPhase
 
-APPLYING: Final = frozenset({Phase.PAUSING, Phase.APPLYING})
+APPLYING: Final = frozenset({ResetPhase.PAUSING, ResetPhase.APPLYING})
 """While the offsets are being changed: with owners to let go the journal calls it Pausing."""
 
 KILLED_IN: Final = {
-    "Planning": frozenset({Phase.PLANNING}),
+    "Planning": frozenset({ResetPhase.PLANNING}),
     "Applying": APPLYING,
-    "Verifying": frozenset({Phase.VERIFYING}),
+    "Verifying": frozenset({ResetPhase.VERIFYING}),
 }
 SHOWN: Final = (("operator", "Applying"), ("driver", "Verifying"))
 """One death of each kind in every run of the tests; all of them each night."""

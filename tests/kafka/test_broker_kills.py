@@ -24,7 +24,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, Progress, RunRequest, Way
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.resources.reset import ResetPhase, Way
 
 ROUNDS = 10
 AWAY_S = 20.0
@@ -47,7 +49,7 @@ class MeetingTrial(Trial):
     """Its runs come to a ``meeting`` as they reach ``phase`` for the first time."""
 
     meeting: threading.Barrier
-    phase: Phase
+    phase: ResetPhase
     met_in_round = 0
     """In which round the last run came to it."""
 
@@ -115,7 +117,7 @@ class Gates:
 
 
 def _round(
-    kafka: KafkaCluster, trials: Sequence[MeetingTrial], phase: Phase, random: Random
+    kafka: KafkaCluster, trials: Sequence[MeetingTrial], phase: ResetPhase, random: Random
 ) -> tuple[list[Outcome], list[str]]:
     """One reset of each trial's group, all of them met by the same death of the broker; and what was not as it should
     be besides."""
@@ -130,7 +132,7 @@ def _round(
         resets = [pool.submit(trial.reset) for trial in trials]
         assert dies.wait(MEETING_S), [r.exception() for r in resets if r.done()]
         # The runs go on meanwhile: it dies in one of their next steps.
-        time.sleep(random.uniform(0.0, 1.5 if phase is Phase.PAUSING else 0.8))
+        time.sleep(random.uniform(0.0, 1.5 if phase is ResetPhase.PAUSING else 0.8))
         killed = time.monotonic()
         kafka.kill(broker)
         time.sleep(AWAY_S)
@@ -143,7 +145,7 @@ def _round(
         if closed_s > outage_s + LATE_S
     ]
     # Whether who was made to leave commits to a group that is Empty by then is not known in the other ways.
-    if phase is Phase.VERIFYING:
+    if phase is ResetPhase.VERIFYING:
         faults += [
             f"applied again after round {trial.met_in_round}: {outcome}"
             for trial, outcome in zip(trials, outcomes, strict=True)
@@ -153,8 +155,8 @@ def _round(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("phase", [Phase.PAUSING, Phase.VERIFYING])
-def test_fifty_resets_outlive_the_only_broker(phase: Phase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", [ResetPhase.PAUSING, ResetPhase.VERIFYING])
+def test_fifty_resets_outlive_the_only_broker(phase: ResetPhase, tmp_path: Path) -> None:
     outcomes: list[Outcome] = []
     faults: list[str] = []
     random = Random(phase)

@@ -19,7 +19,7 @@ from support.needs import starts
 from support.probes import probe_of
 from support.reset_trial import Cell, run_trial
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT, PROBED, GroupKind, Support
+from tidegate.kafka.capabilities import NEWEST_COMMIT_SENT, PROBED
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
@@ -27,9 +27,11 @@ from tidegate.kafka_client.connections import Connections
 from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.probe import PREFIX
 from tidegate.kafka_client.wire import Wire
-from tidegate.reset.model import RunRequest, Selection, ToEarliest
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import UNSUPPORTED_BY_BROKERS, PlanRefused
+from tidegate.resources.connection import GroupKind, Support
 
 YES, NO, NOT_OFFERED, _ = Support
 

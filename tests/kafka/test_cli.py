@@ -38,8 +38,11 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import marker_group
-from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 4
@@ -276,7 +279,7 @@ def test_a_command_and_an_operators_run_of_one_group_go_one_after_the_other(
 
     runs = {offset: s.load() for offset, s in stores.items()}
     assert process.returncode == 0, out + err
-    assert [run.result.phase for run in runs.values() if run.result is not None] == [Phase.SUCCEEDED] * 2
+    assert [run.result.phase for run in runs.values() if run.result is not None] == [ResetPhase.SUCCEEDED] * 2
     began = {offset: next(line.at for line in run.journal if line.round) for offset, run in runs.items()}
     ended = {offset: run.result.finished_at for offset, run in runs.items() if run.result is not None}
     first, second = sorted(began, key=began.__getitem__)

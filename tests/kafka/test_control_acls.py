@@ -30,7 +30,8 @@ from support.stack_fixtures import Unique
 from tidegate.clock import SystemClock
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.control.codec import encode_key, encode_value
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
@@ -38,10 +39,13 @@ from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import control_transactional_id
-from tidegate.reset.model import FromFile, PartitionOffset, Phase, RunRequest, RunResult
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.reset import ResetPhase
 
 PASSWORD = "of-nobody-4711"
 OPTIONS = {
@@ -302,7 +306,7 @@ def test_the_documented_rights_are_enough_for_a_reset(rights: tuple[Right, ...],
 
     result = reset(stage, (*RESETTING, *rights))
 
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert stage.committed() == {stage.partition: 2}
 
 
@@ -316,7 +320,7 @@ def test_a_reset_without_a_right_to_claim_changes_nothing_and_names_it(missing: 
 
     result = reset(stage, (*RESETTING, *left, *(right for right in rights if right != missing)))
 
-    assert (result.phase, result.reason) == (Phase.FAILED, "NotAuthorized")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotAuthorized")
     assert f"allow the principal {missing.operation} on topic {stage.named(missing.name)}" in result.message
     assert result.message.endswith("Nothing was changed")
     assert stage.committed() == {stage.partition: 0}

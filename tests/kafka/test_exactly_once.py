@@ -21,8 +21,8 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.reset_trial import Cell, Outcome, Trial, run_trial
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying import way_choice
-from tidegate.reset.model import Phase, Way
 from tidegate.reset.ways import choose_way
+from tidegate.resources.reset import ResetPhase, Way
 
 AT_ONCE = 5
 
@@ -160,7 +160,7 @@ def test_a_dead_applications_transaction_keeps_no_run(cell: Cell, kafka: KafkaCl
         assert dead.send_offsets(trial.group, {TopicPartition(*p): 7 for p in targets}, None)
         request = trial.request(targets)
         result = trial.execute(request)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         verdict = trial.judge(trial.touched_at(request), targets, timeout=150)
         assert verdict.is_clean, f"{result} {verdict}"
         complaints = trial.complaints()

@@ -19,8 +19,12 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.wire import Wire
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import ApplySettings, Phase, Progress, RunRequest, RunResult, Selection, ShiftBy
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ShiftBy
 from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase
 
 PARTITIONS = 4
 
@@ -32,7 +36,7 @@ class TellingStore(DirectoryRunStore):
 
     def append(self, progress: Progress, *, attempt: int) -> None:
         super().append(progress, attempt=attempt)
-        if progress.phase is Phase.PAUSING and self.on_intent is not None:
+        if progress.phase is ResetPhase.PAUSING and self.on_intent is not None:
             act, self.on_intent = self.on_intent, None
             act()
 
@@ -78,7 +82,7 @@ def test_the_coordinator_dies_in_mid_run(
         finished = time.time()
         assert killed, "the coordinator was not killed"
         assert result is not None
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         kafka3.restart(killed[0])
         fleet.wait_assigned(partitions, 90)
         fleet.wait_flowing(partitions, time.time(), 90)

@@ -32,9 +32,12 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, RunRequest, RunResult, ToEarliest, Way
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
+from tidegate.resources.reset import ResetPhase, Way
 
 AT_ONCE = 4
 PATIENCE_S = 15.0
@@ -102,7 +105,7 @@ def an_empty_group_starts_at_its_targets(bootstrap: str, folder: Path) -> None:
         targets = {first: committed[first] - 40, second: end}
         request = trial.request(targets)
         result = trial.execute(request)
-        assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.DIRECT, 1), result
+        assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 1), result
         assert trial.committed() == {**committed, **targets}
         restarted = time.time()
         trial.start_fleet()
@@ -125,7 +128,7 @@ def partitions_that_no_member_owns(bootstrap: str, folder: Path) -> None:
         writer.close()
         before = time.time()
         result = trial.execute(trial.request({(unread, 0): 20, (unread, 1): 100}))
-        assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT), result
+        assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED), result
         committed = trial.committed()
         assert (committed[unread, 0], committed[unread, 1]) == (20, 100)
         trial.fleet.wait_flowing(trial.partitions)
@@ -141,7 +144,7 @@ def owners_that_commit_all_the_time(bootstrap: str, folder: Path) -> None:
         for _ in range(2):
             trial.wait_settled(0.5)
             outcome = trial.reset()
-            assert (outcome.phase, outcome.way) == (Phase.SUCCEEDED, Way.LEADING), str(outcome)
+            assert (outcome.phase, outcome.way) == (ResetPhase.SUCCEEDED, Way.LEADING), str(outcome)
             assert outcome.verdict.is_clean, str(outcome)
             # One of several members stays in the first round, and may keep its position in the second.
             assert outcome.rounds <= 3, str(outcome)
@@ -186,13 +189,13 @@ def a_consumer_that_assigned_itself_its_partitions(bootstrap: str, folder: Path)
     try:
         _until(lambda: kafka.committed(group).get(place, 0) > 50, 30)
         live = reset("live")
-        assert (live.phase, live.reason, live.way) == (Phase.ROLLED_BACK, "Overwritten", Way.DIRECT), live
+        assert (live.phase, live.reason, live.way) == (ResetPhase.ROLLED_BACK, "Overwritten", Way.UNOWNED), live
         assert kafka.committed(group)[place] > 50
     finally:
         over.set()
         reader.join()
     stopped = reset("stopped")
-    assert (stopped.phase, stopped.rounds) == (Phase.SUCCEEDED, 1), stopped
+    assert (stopped.phase, stopped.rounds) == (ResetPhase.SUCCEEDED, 1), stopped
     assert kafka.committed(group)[place] == 0
     kafka.close()
 
@@ -203,7 +206,7 @@ def the_ends_of_the_log(bootstrap: str, folder: Path) -> None:
         first, second, *_ = trial.partitions
         end = trial.kafka.log_bounds([TopicPartition(*second)])[TopicPartition(*second)].latest
         outcome = trial.reset({first: 0, second: end})
-        assert outcome.phase == Phase.SUCCEEDED, str(outcome)
+        assert outcome.phase == ResetPhase.SUCCEEDED, str(outcome)
         assert outcome.verdict.missing == 0, str(outcome)
         times = sum(d.offset == 0 for d in trial.records() if d[2:4] == first)
         assert 2 <= times <= 2 + outcome.redone, f"{times}, {outcome}"
@@ -227,7 +230,7 @@ def _nobody_waits_for_a_frozen_member(cell: Cell, way: Way, bootstrap: str, fold
         try:
             request = trial.request(targets, max_standstill=timedelta(seconds=5))
             result = trial.execute(request)
-            assert (result.phase, result.way) == (Phase.SUCCEEDED, way), result
+            assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, way), result
             assert "1 member(s) not back yet" in result.message
             # Its partitions as well: they were given to the member that is there.
             trial.fleet.wait_flowing(trial.partitions, since=time.time())
@@ -304,7 +307,7 @@ def no_partition_is_counted_as_begun_whose_target_a_late_commit_replaced(bootstr
         targets = {p: committed[p] + (6 if n % 2 else -50) for n, p in enumerate(trial.partitions[::2])}
         request = trial.request(targets)
         result = trial.execute(request)
-        if result.phase is Phase.SUCCEEDED:
+        if result.phase is ResetPhase.SUCCEEDED:
             verdict = trial.judge(trial.touched_at(request), targets)
             assert verdict.unfinished <= (result.waiting or 0), f"{result} {verdict}"
         else:
@@ -334,7 +337,7 @@ def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
         with _looks(trial) as seen:
             result = trial.execute(request)
         after = trial.committed()
-        if result.phase is Phase.SUCCEEDED:
+        if result.phase is ResetPhase.SUCCEEDED:
             # Late commits may all have come while the members' join was held: then none of them was over a target.
             late = {p for p in targets if _fell(target=targets[p], committed=[offsets[p] for _, offsets in seen])}
             assert result.redone > 0 or not late, f"nobody noticed late commits of {late}: {result}"
@@ -342,7 +345,7 @@ def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
             verdict = trial.judge(trial.touched_at(request), targets)
             assert verdict.is_clean, verdict
         else:
-            assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten"), result
+            assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
             assert all(after[p] >= committed[p] for p in targets)
         trial.fleet.wait_flowing(trial.partitions)
 
@@ -350,7 +353,7 @@ def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
 # --- writers that die, and rivals -------------------------------------------------------------------------------------
 
 
-def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, bootstrap: str, folder: Path) -> None:
+def _finished_by_the_next_writer(cell: Cell, phase: ResetPhase, delay_s: float, bootstrap: str, folder: Path) -> None:
     """SIGKILL; nobody waits for long; the next writer finishes the run, and once is enough."""
     with Trial(bootstrap, cell, folder) as trial:
         trial.wait_settled(0.5)
@@ -365,7 +368,7 @@ def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, boots
         waited = _longest_gap(trial, since=died - 3)
         assert waited < PATIENCE_S, f"a partition stood still for {waited:.1f} s"
         result = trial.execute(request)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
         assert trial.execute(request) == result
@@ -374,20 +377,20 @@ def _finished_by_the_next_writer(cell: Cell, phase: Phase, delay_s: float, boots
         assert not complaints, complaints
 
 
-_DEATHS: Mapping[str, tuple[Cell, Phase, float]] = {
-    "barrier_planned": (LIBRDKAFKA, Phase.PLANNING, 0.0),
-    "barrier_about_to_begin": (LIBRDKAFKA, Phase.PAUSING, 0.0),
-    "barrier_held": (LIBRDKAFKA, Phase.PAUSING, 0.25),
-    "barrier_watching": (LIBRDKAFKA, Phase.VERIFYING, 0.0),
-    "handover_about_to_begin": (COOPERATIVE, Phase.PAUSING, 0.0),
-    "static_held": (STATIC, Phase.PAUSING, 0.25),
-    "handover_held": (COOPERATIVE, Phase.PAUSING, 0.25),
-    "handover_midway": (KIP_848, Phase.PAUSING, 0.03),
-    "handover_watching": (KIP_848, Phase.VERIFYING, 0.0),
+_DEATHS: Mapping[str, tuple[Cell, ResetPhase, float]] = {
+    "barrier_planned": (LIBRDKAFKA, ResetPhase.PLANNING, 0.0),
+    "barrier_about_to_begin": (LIBRDKAFKA, ResetPhase.PAUSING, 0.0),
+    "barrier_held": (LIBRDKAFKA, ResetPhase.PAUSING, 0.25),
+    "barrier_watching": (LIBRDKAFKA, ResetPhase.VERIFYING, 0.0),
+    "handover_about_to_begin": (COOPERATIVE, ResetPhase.PAUSING, 0.0),
+    "static_held": (STATIC, ResetPhase.PAUSING, 0.25),
+    "handover_held": (COOPERATIVE, ResetPhase.PAUSING, 0.25),
+    "handover_midway": (KIP_848, ResetPhase.PAUSING, 0.03),
+    "handover_watching": (KIP_848, ResetPhase.VERIFYING, 0.0),
     # The Handover before it takes about a second; then a heartbeat passes, and members come back twice.
-    "leading_join_held": (FRANZ_GO, Phase.PAUSING, 3.0),
-    "leading_nobodys": (FRANZ_GO, Phase.PAUSING, 5.0),
-    "leading_given_back": (FRANZ_GO, Phase.PAUSING, 5.7),
+    "leading_join_held": (FRANZ_GO, ResetPhase.PAUSING, 3.0),
+    "leading_nobodys": (FRANZ_GO, ResetPhase.PAUSING, 5.0),
+    "leading_given_back": (FRANZ_GO, ResetPhase.PAUSING, 5.7),
 }
 STORIES |= {
     f"killed_{name}_is_finished_by_the_next": partial(_finished_by_the_next_writer, *given)
@@ -403,10 +406,10 @@ def a_killed_writer_is_followed_at_once(bootstrap: str, folder: Path) -> None:
         targets = trial.draw_targets()
         request = trial.request(targets)
         trial.store(request)
-        execute_and_die(folder, request.run_uid, Phase.PAUSING, 0.25)
+        execute_and_die(folder, request.run_uid, ResetPhase.PAUSING, 0.25)
         began = time.monotonic()
         result = trial.execute(request)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         assert time.monotonic() - began < PATIENCE_S
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
@@ -420,12 +423,12 @@ def two_writers_have_one_result(bootstrap: str, folder: Path) -> None:
         store = trial.store(request)
         with ThreadPoolExecutor(2) as pool:
             first = pool.submit(trial.execute, request)
-            _until(lambda: any(p.phase is Phase.PAUSING for p in store.load().journal), 20)
+            _until(lambda: any(p.phase is ResetPhase.PAUSING for p in store.load().journal), 20)
             second = pool.submit(trial.execute, request)
             result = second.result(120)
             with pytest.raises(StaleAttempt):
                 first.result(120)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         assert store.load().result == result
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
@@ -456,7 +459,7 @@ def an_outsiders_open_transaction(bootstrap: str, folder: Path) -> None:
             assert not running.done(), "a run is not over while owners wait for another transaction"
             outsider.commit()
             result = running.result(120)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         verdict = trial.judge(trial.touched_at(request), targets)
         assert verdict.is_clean, f"{result} {verdict}"
         complaints = trial.complaints()
@@ -487,7 +490,7 @@ def a_run_past_its_deadline_puts_everything_back(bootstrap: str, folder: Path) -
         deadline = datetime.now(UTC) + timedelta(seconds=6)
         request = trial.request(targets, deadline=deadline, in_flight=timedelta(seconds=30))
         result = trial.execute(request)
-        assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+        assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
         after = trial.committed()
         assert {p: after[p] for p in before} == before, result
         trial.fleet.wait_flowing(trial.partitions)
@@ -522,7 +525,7 @@ def a_run_that_never_holds_puts_everything_back(bootstrap: str, folder: Path) ->
         finally:
             over.set()
             attacker.join()
-        assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten"), result
+        assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
         before = {b.topic_partition: b.offset for b in result.before}
         assert before[TopicPartition(*other)] >= committed[other]
         after = trial.committed()
@@ -561,7 +564,7 @@ def a_recreated_topic_is_refused(bootstrap: str, folder: Path) -> None:
     store.approve()
     result = job.execute(store, kafka, SystemClock())
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated"), result
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated"), result
     assert "recreated" in result.message
     assert "Nothing was changed" in result.message
     kafka.close()

@@ -12,7 +12,7 @@ import pytest
 from devstack import KafkaCluster
 from support.clients import ClientKind, GroupProtocol
 from support.reset_trial import UNSUPPORTED, Cell, Outcome, kinds, managed, run_trial
-from tidegate.reset.model import Way
+from tidegate.resources.reset import Way
 
 AT_ONCE = 6
 """Each trial is mostly waiting: for heartbeats, and for the next auto-commit."""

@@ -25,7 +25,6 @@ from confluent_kafka.admin import (
 
 from devstack import KafkaCluster
 from support.probes import probe_of
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, NotAuthorized
 from tidegate.kafka.model import TopicPartition
@@ -36,6 +35,7 @@ from tidegate.kafka_client.probe import PREFIX
 from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import transactional_id
 from tidegate.reset.marker import marker_group
+from tidegate.resources.connection import GroupKind, Support
 
 TOPIC = "secured"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -21,7 +21,8 @@ from perf.record_stage import (
     session,
 )
 from perf.report import Report, Row
-from tidegate.reset.model import RecordSchema, SchemaFormat, ToRecord
+from tidegate.reset.model.targets import RecordSchema, ToRecord
+from tidegate.resources.targets import SchemaFormat
 
 SCHEMA = RecordSchema(SchemaFormat.JSON, "order BIGINT, status INT, total DOUBLE", "the bench")
 CASES = {

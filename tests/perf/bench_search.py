@@ -12,7 +12,7 @@ import argparse
 
 from perf.record_stage import Stage, broker, fill, live_mib, peak_mib, search, session
 from perf.report import Report, Row
-from tidegate.reset.model import ToRecord
+from tidegate.reset.model.targets import ToRecord
 
 MANY = "value like '%\"status\":404%'"
 WHERE = "value like '%OutOfStock%'"

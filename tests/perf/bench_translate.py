@@ -22,7 +22,8 @@ from perf.record_stage import Stage, broker, fill, peak_mib, session
 from perf.report import Report, Row
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
-from tidegate.reset.model import FromCluster, RunRequest, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromCluster
 from tidegate.spark.translation import find_place
 
 MATCH = ("timestamp", "key", "value")

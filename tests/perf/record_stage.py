@@ -22,7 +22,8 @@ from tidegate.clock import SystemClock
 from tidegate.find.windows import Pace
 from tidegate.jobs.options import TASKS_A_CORE
 from tidegate.kafka.connection import Connection
-from tidegate.reset.model import RunRequest, Selection, ToRecord
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import ToRecord
 from tidegate.spark.find import Found, find_records
 from tidegate.spark.session import local_session
 

@@ -14,14 +14,13 @@ from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kafka.names import matches
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
     FromGroup,
     PartitionOffset,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

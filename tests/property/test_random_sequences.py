@@ -29,7 +29,7 @@ from support.deliveries import Delivery, stretches
 from support.life_story import MEMBERS, PARTITIONS, Disturbance, Mishap, Pause, Reset, Story, TargetKind, draw
 from support.operator_process import OperatorProcess, Resources, until
 from tidegate.reset.config_map_store import ConfigMapRunStore
-from tidegate.reset.model import RunResult
+from tidegate.reset.model.result import RunResult
 
 CI_SEEDS = 20
 AT_ONCE = 4

@@ -12,7 +12,8 @@ from support.mirrored import Shape, SideReader, World, compare
 from tidegate.find.survey import Wider, survey
 from tidegate.find.translation import Place, TopicPair
 from tidegate.kafka.connection import Connection
-from tidegate.reset.model import FromCluster, RunRequest, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromCluster
 
 OVER_THERE = Connection("there:9092")
 MATCHES = (("timestamp", "key", "value"), ("value",), ("key", "value"), ("key",), ("timestamp",))

@@ -18,17 +18,15 @@ from tidegate.reset.binding import Binding, OperatorBinding, digest_of
 from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
     PartitionOffset,
-    PartitionPlan,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

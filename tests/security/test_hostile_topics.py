@@ -12,7 +12,8 @@ from confluent_kafka import Producer
 
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
-from tidegate.control.records import Ack, AckKey, Hold, HoldKey, encode_key, encode_value
+from tidegate.control.codec import encode_key, encode_value
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.control.topics import acks_topic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition

@@ -19,7 +19,8 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.offset_backup.manifest import Keep, manifest_name, schedule_folder
 from tidegate.offset_backup.order import Order
-from tidegate.reset.model import FromBackup, RunRequest, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromBackup
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.backup import take_backup
 from tidegate.spark.files import Files, StorageFailure

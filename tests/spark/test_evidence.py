@@ -22,7 +22,9 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.codec import encode_evidence
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
-from tidegate.reset.model import EvidenceLevel, EvidenceSettings, PartitionPlan, Plan, RunRequest, ToOffset
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, RunRequest
+from tidegate.reset.model.targets import ToOffset
 from tidegate.spark import evidence as module
 from tidegate.spark.evidence import gather
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.resources.targets import SchemaFormat
 from tidegate.spark.expression import RECORD, SETTINGS, bind
 from tidegate.spark.session import with_settings
 

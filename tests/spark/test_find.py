@@ -21,8 +21,12 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import NoMatch, Phase, RunRequest, Searched, Selection, ToRecord
+from tidegate.reset.model.progress import Searched
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.resources.reset import ResetPhase
+from tidegate.resources.targets import NoMatch
 from tidegate.spark import find
 from tidegate.spark.find import Found, find_records
 from tidegate.spark.job import carry_out
@@ -257,15 +261,15 @@ def test_a_plan_takes_the_offsets_over_and_a_bad_condition_reads_nothing(
 
     where = "get_json_object(string(value), '$.status') >= 500"
     result, plan = run("keep", ToRecord(where))
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert plan.targets == {TopicPartition(topic, 0): 6}
     assert any(f"no record was found there: 1 partition ({topic}-1)" in note for note in plan.notes), plan.notes
     result, plan = run("fail", ToRecord(where, no_match=NoMatch.FAIL))
-    assert (result.phase, result.reason, plan) == (Phase.FAILED, "NoMatchingRecord", None)
+    assert (result.phase, result.reason, plan) == (ResetPhase.FAILED, "NoMatchingRecord", None)
 
     monkeypatch.setattr(find, "_look_around", lambda *_: pytest.fail("something was read"))
     result, _ = run("bad", ToRecord("colour = 'red'"))
-    assert (result.phase, result.reason) == (Phase.FAILED, "BadExpression")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "BadExpression")
     assert "[UNRESOLVED_COLUMN" in result.message
 
 

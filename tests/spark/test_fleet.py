@@ -18,21 +18,13 @@ from tidegate.kafka.connection import Connection
 from tidegate.reset.codec import encode_plan
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FailurePolicy,
-    FleetRequest,
-    Phase,
-    RunRequest,
-    RunResult,
-    Target,
-    ToOffset,
-    ToRecord,
-    Undo,
-)
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import Target, ToOffset, ToRecord, Undo
 from tidegate.reset.runs.fleet import group_document, group_run_uid
-from tidegate.reset.runs.fleet_job import FLEET_THREADS
+from tidegate.reset.runs.fleet_groups import FLEET_THREADS
 from tidegate.reset.store import ForgedRun
+from tidegate.resources.reset import FailurePolicy, ResetPhase
 from tidegate.spark.fleet import Groups, carry_out_fleet
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -97,7 +89,7 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
 
     assert result is not None
     assert result.counts is not None
-    assert (result.phase, result.counts.reset) == (Phase.SUCCEEDED, 2), result
+    assert (result.phase, result.counts.reset) == (ResetPhase.SUCCEEDED, 2), result
     assert [world.at(name) for name in ("a", "b", "secret")] == [AT_10, AT_10, AT_50]
 
     world.ask(
@@ -112,7 +104,7 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
     undone = world.go("two")
 
     assert undone is not None
-    assert undone.phase is Phase.SUCCEEDED, undone
+    assert undone.phase is ResetPhase.SUCCEEDED, undone
     assert [world.at(name) for name in ("a", "b")] == [AT_50, AT_50]
 
 
@@ -134,7 +126,7 @@ def test_records_are_searched_once_for_all_groups_of_a_topic(world: World, make_
     assert (run.fleet.planned, run.fleet.partitions) == (tuple(f"{world.base}-{name}" for name in names), 8)
     assert [s.total for s in searched] == [200 + 40]
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert [world.at(name) for name in names] == [{0: 15, 1: 15}] * 3
     assert committed(world.bootstrap, f"{world.base}-c", other, 2) == {0: 15, 1: 15}
 
@@ -146,7 +138,7 @@ def test_a_condition_that_cannot_be_read_refuses_the_whole_fleet(world: World) -
     result = world.go()
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "BadExpression"), result
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "BadExpression"), result
 
 
 def test_a_group_that_fails_in_an_executor_puts_all_back(world: World, make_topic: MakeTopic) -> None:
@@ -166,7 +158,7 @@ def test_a_group_that_fails_in_an_executor_puts_all_back(world: World, make_topi
 
     assert result is not None
     assert result.counts is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "OtherGroupFailed"), result
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "OtherGroupFailed"), result
     assert [t.group_id for t in result.counts.troubles] == [f"{world.base}-z"]
     assert [world.at(name) for name in names] == [AT_50] * FLEET_THREADS
 

@@ -28,15 +28,13 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding, digest_of
 from tidegate.reset.codec import encode_plan
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
     FromGroup,
     PartitionOffset,
-    Phase,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,
@@ -48,6 +46,7 @@ from tidegate.reset.model import (
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
+from tidegate.resources.reset import ResetPhase
 from tidegate.spark.job import apply_groups, carry_out
 from tidegate.spark.planning import collect_plan, plan_groups, summarise
 
@@ -201,12 +200,12 @@ def test_a_run_is_carried_out_in_executors(
     store.create(request(kafka.bootstrap, group, ToOffset(3)))
     result = carry_out(spark, store.location)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert client.committed(group) == {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 3}
     run = store.load()
     assert run.result == result
     assert run.plan is not None
-    assert run.journal[0].phase is Phase.PLANNING
+    assert run.journal[0].phase is ResetPhase.PLANNING
     # Once: carrying it out again only tells how it ended.
     commit(kafka.bootstrap, group, {TopicPartition(topic, 0): 8})
     assert carry_out(spark, store.location) == result
@@ -221,12 +220,12 @@ def test_a_plan_waits_for_approval_and_is_then_applied_as_it_was(
     assert carry_out(spark, store.location) is None
     waiting = store.load()
     assert waiting.last is not None
-    assert waiting.last.phase is Phase.AWAITING_APPROVAL
+    assert waiting.last.phase is ResetPhase.AWAITING_APPROVAL
     produce(kafka.bootstrap, topic, 1, 5)  # the end moves on, the plan does not
     store.approve()
     result = carry_out(spark, store.location)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert store.load().plan == waiting.plan
     committed = client.committed(group)
     assert committed == {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}
@@ -262,7 +261,7 @@ def test_what_a_forged_document_says_is_not_carried_out(
     document.write_text(genuine)
     result = carry_out(spark, store.location, binding=Binding(whole, whole))
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
 
 
 def test_a_refused_plan_ends_the_run(spark: Any, kafka: Any, unique: Any, tmp_path: Path) -> None:
@@ -270,7 +269,7 @@ def test_a_refused_plan_ends_the_run(spark: Any, kafka: Any, unique: Any, tmp_pa
     store.create(request(kafka.bootstrap, unique("none"), ToEarliest(), Selection("there-is-no-such-topic")))
     result = carry_out(spark, store.location)
     assert result is not None
-    assert result.phase is Phase.FAILED
+    assert result.phase is ResetPhase.FAILED
     assert store.load().result == result
 
 
@@ -288,7 +287,7 @@ def test_several_groups_are_applied_side_by_side(
         store.write_plan(make_plan(wanted, client, datetime.now(UTC)), attempt=attempt)
         runs.append((store.location, attempt))
     results = apply_groups(spark, runs)
-    assert [r.phase for r in results] == [Phase.SUCCEEDED] * 3
+    assert [r.phase for r in results] == [ResetPhase.SUCCEEDED] * 3
     assert {client.committed(name)[TopicPartition(topic, 1)] for name in names} == {4}
 
 
@@ -318,7 +317,7 @@ def test_a_run_through_spark_submit(kafka: Any, group: str, topic: str, tmp_path
     until(lambda: runner.status(launch).state is RunnerState.EXITED, "the job")
     result = store.load().result
     assert result is not None, runner.status(launch).message
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     committed = client.committed(group)
     assert committed == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 4}
 
@@ -360,7 +359,7 @@ def test_a_driver_killed_while_planning_is_followed_by_one_that_finishes(
     finished = store.load()
     assert finished.attempt == 2
     assert finished.result is not None, runner.status(second).message
-    assert finished.result.phase is Phase.SUCCEEDED
+    assert finished.result.phase is ResetPhase.SUCCEEDED
     assert client.committed(group) == {
         TopicPartition(topic, 0): 3,
         TopicPartition(topic, 1): 3,

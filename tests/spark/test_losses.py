@@ -22,7 +22,9 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import ApplySettings, Phase, RunRequest, Selection, ToRecord
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.targets import ToRecord
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -82,7 +84,7 @@ def test_a_search_outlives_an_executor_and_a_broker(
         kafka3.restart(leader)
     run = store.load()
     assert run.result is not None, runner.status(driver).message
-    assert run.result.phase is Phase.SUCCEEDED, run.result
+    assert run.result.phase is ResetPhase.SUCCEEDED, run.result
     assert run.plan is not None
     assert run.plan.targets == {TopicPartition(topic, 0): RECORDS - 5}
     assert "Lost executor" in (folder / "driver.log").read_text()

@@ -11,7 +11,8 @@ from support.mirrored import Log, Shape, SideReader, World, compare
 from tidegate.find.survey import survey
 from tidegate.find.translation import TopicPair
 from tidegate.kafka.connection import Connection
-from tidegate.reset.model import FromCluster, RunRequest, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromCluster
 from tidegate.spark.comparison import compare_records
 
 MATCH = ("key", "timestamp", "value")

@@ -25,8 +25,11 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FromCluster, Phase, RunRequest, RunResult, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.store import Run
+from tidegate.resources.reset import ResetPhase
 from tidegate.spark.job import carry_out
 from tidegate.spark.parity import compare_logs, find_pairs
 
@@ -204,7 +207,7 @@ def test_a_group_goes_on_here_where_it_stood_over_there(
     request = RunRequest(f"{group}/r1", "r1", group, Connection(kafka.bootstrap), selections, target)
     result, stored = run(spark, tmp_path, request)
 
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert stored.plan is not None
     targets = stored.plan.targets
     assert set(targets) == {TopicPartition(called[n], q) for n, (_, here, _) in shapes.items() for q in range(here)}

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tidegate.control.codec import Unreadable, decode, encode_key, encode_value
 from tidegate.control.gates import Gates
 from tidegate.control.records import (
     Ack,
@@ -22,11 +23,7 @@ from tidegate.control.records import (
     PartitionSeen,
     Run,
     RunKey,
-    Unreadable,
     Value,
-    decode,
-    encode_key,
-    encode_value,
 )
 from tidegate.kafka.errors import Fenced, KafkaFailure, Refused, Unavailable
 

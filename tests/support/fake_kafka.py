@@ -24,16 +24,7 @@ from support.fake_control import FakeControlTopics
 from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
-from tidegate.kafka.capabilities import (
-    KNOWN_VERSIONS,
-    PROBE_FAILED,
-    PROBE_REFUSED,
-    Capabilities,
-    Capability,
-    GroupKind,
-    Support,
-    kind_of,
-)
+from tidegate.kafka.capabilities import KNOWN_VERSIONS, PROBE_FAILED, PROBE_REFUSED, Capabilities, Capability, kind_of
 from tidegate.kafka.errors import (
     CommitRefused,
     Fenced,
@@ -60,6 +51,7 @@ from tidegate.kafka.model import (
     Topic,
     TopicPartition,
 )
+from tidegate.resources.connection import GroupKind, Support
 
 START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PENDING_SESSION_S: Final = 8.0

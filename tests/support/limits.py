@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from tidegate.control.records import Limit, LimitKey, encode_key, encode_value
+from tidegate.control.codec import encode_key, encode_value
+from tidegate.control.records import Limit, LimitKey
 
 
 def write_limit(bootstrap: str, control_topic: str, key: LimitKey, offset: int | None) -> int:

@@ -14,8 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from support.operator_process import until
+from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.gates import Gates
-from tidegate.control.records import Ack, AckKey, encode_key, encode_value
+from tidegate.control.records import Ack, AckKey
 from tidegate.control.topics import acks_topic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition

@@ -19,7 +19,8 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kube.ports import CONNECTIONS, PAUSES, Conflict, Object
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.model import Patience, Tick
-from tidegate.pause.reconcile import Parts, PauseReconciler
+from tidegate.pause.parts import Parts
+from tidegate.pause.reconcile import PauseReconciler
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import WorkloadRef
 from tidegate.service.metrics import Metrics

@@ -16,22 +16,13 @@ from tidegate.reset.evidence import (
     Sample,
     TopicEvidence,
 )
-from tidegate.reset.model import (
-    Clamped,
-    EvidenceLevel,
-    EvidenceSettings,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    ToTimestamp,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetPlan, GroupPlan
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, FleetRequest, RunRequest
+from tidegate.reset.model.targets import ToTimestamp
 from tidegate.reset.store import Run
+from tidegate.resources.reset import ResetPhase, Way
 
 PLANNED = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)
 FROM = datetime(2026, 11, 20, 14, 0, tzinfo=UTC)
@@ -49,7 +40,7 @@ def a_fleets_run() -> Run:
         "replay-2026-11-20",
         PLANNED,
         (
-            GroupPlan("payments-at", 3, way=Way.DIRECT),
+            GroupPlan("payments-at", 3, way=Way.UNOWNED),
             GroupPlan("payments-eu", 6, 5, 1, 1_904_880, 6_500, way=Way.HANDOVER),
             GroupPlan("payments-us", 6, 6, 0, 40, 0),
             GroupPlan("payments-x", refused="NothingToReset", message="group payments-x has no offsets"),
@@ -66,7 +57,7 @@ def a_fleets_run() -> Run:
         manual_approval=True,
         fleet=FleetRequest(("payments-*",)),
     )
-    return checked(Run(request, 1, journal=(Progress(Phase.PLANNING, PLANNED, 1),), fleet=plan))
+    return checked(Run(request, 1, journal=(Progress(ResetPhase.PLANNING, PLANNED, 1),), fleet=plan))
 
 
 def checked(run: Run) -> Run:
@@ -110,8 +101,8 @@ def a_run(
         evidence=settings or EvidenceSettings(EvidenceLevel.RECORDS),
     )
     journal = (
-        Progress(Phase.PLANNING, PLANNED - timedelta(seconds=2), 1),
-        Progress(Phase.AWAITING_APPROVAL, PLANNED, 1),
+        Progress(ResetPhase.PLANNING, PLANNED - timedelta(seconds=2), 1),
+        Progress(ResetPhase.AWAITING_APPROVAL, PLANNED, 1),
     )
     return checked(Run(request, 1, plan or a_plan(), journal, evidence=evidence))
 

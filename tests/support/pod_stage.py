@@ -25,14 +25,15 @@ from devstack.toolcache import helm_binary
 from support.checker import ResetRun, Verdict, check
 from support.clients import SteadyProducer
 from support.deliveries import Partition
+from support.kubectl import Kubectl
 from support.ledger import Ledger
 from support.operator_process import Body, until
 from support.pod_images import APPLICATION_IMAGE, build_images
-from support.pods import Application, Kubectl, Stopwatch, make_topics, restricted_namespace, wait_ready
+from support.pods import Application, Stopwatch, make_topics, restricted_namespace, wait_ready
 from support.rights import Right, allowed, every_right, rules_of
-from tidegate.reset.model import Phase
 from tidegate.reset.store import Run, RunNotFound
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = PROJECT / "charts" / "tidegate"
@@ -254,7 +255,7 @@ class PodStage:
                     return store.load()
         return None
 
-    def wait_phase(self, run_id: str, phases: Collection[Phase]) -> None:
+    def wait_phase(self, run_id: str, phases: Collection[ResetPhase]) -> None:
         """Until the run's journal names one of the phases."""
 
         def reached() -> bool:

@@ -3,64 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.deliveries import Partition
+from support.kubectl import SLOW_S, Kubectl
 from support.ledger import Ledger
 from support.operator_process import Body, until
 
 APPLICATION: Final = Path(__file__).resolve().parents[1] / "e2e" / "cluster" / "application"
 """The build context of the application's image."""
 
-_SLOW_S: Final = 180.0
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Kubectl:
-    """``kubectl`` as a user has it, against one cluster. Every call raises ``AssertionError`` with what it printed."""
-
-    kubeconfig: Path
-
-    def __call__(self, *arguments: str, document: str | None = None, timeout_s: float = _SLOW_S) -> str:
-        done = subprocess.run(
-            ["kubectl", *arguments],
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
-            input=document,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout
-
-    def apply(self, *manifests: Mapping[str, Any]) -> None:
-        self("apply", "--server-side", "-f", "-", document=yaml.safe_dump_all(list(manifests)))
-
-    def get(self, kind: str, *arguments: str) -> Body:
-        """One object, or a list of a kind (``items``)."""
-        found: Body = json.loads(self("get", kind, *arguments, "-o", "json"))
-        return found
-
-    def pods(self, namespace: str, selector: str) -> list[Body]:
-        """Those that are not on their way out."""
-        found = self.get("pods", "-n", namespace, "-l", selector)["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-    def kill_pod(self, namespace: str, name: str) -> None:
-        """As a node that fails: at once, and nobody is asked."""
-        self("delete", "pod", "-n", namespace, name, "--force", "--grace-period=0", "--wait=false")
 
 
 @dataclass(slots=True)
@@ -148,11 +108,11 @@ class Application:
         if replicas:
             self.wait_available(replicas)
         else:
-            until(lambda: not self.all_pods(), f"no pod of {self.name} is left", timeout_s=_SLOW_S)
+            until(lambda: not self.all_pods(), f"no pod of {self.name} is left", timeout_s=SLOW_S)
 
     def wait_available(self, replicas: int) -> None:
-        self.kubectl("rollout", "status", "-n", self.namespace, f"deployment/{self.name}", f"--timeout={_SLOW_S:.0f}s")
-        until(lambda: len(self.pods()) == replicas, f"{replicas} pods of {self.name}", timeout_s=_SLOW_S)
+        self.kubectl("rollout", "status", "-n", self.namespace, f"deployment/{self.name}", f"--timeout={SLOW_S:.0f}s")
+        until(lambda: len(self.pods()) == replicas, f"{replicas} pods of {self.name}", timeout_s=SLOW_S)
 
     def pods(self) -> list[Body]:
         return self.kubectl.pods(self.namespace, self.selector)
@@ -205,7 +165,7 @@ def longest_silence(ledger: Ledger, partitions: Sequence[Partition], since: floa
     return longest
 
 
-def wait_ready(kubectl: Kubectl, namespace: str, what: str, *, timeout_s: float = _SLOW_S) -> Body:
+def wait_ready(kubectl: Kubectl, namespace: str, what: str, *, timeout_s: float = SLOW_S) -> Body:
     """As a person or Flux waits: the newest generation was observed, and it is Ready; returns the object."""
     kind, _, name = what.partition("/")
     observed = partial(_is_observed, kubectl, namespace, kind, name)

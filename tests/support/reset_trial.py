@@ -52,20 +52,13 @@ from tidegate.kafka.model import GroupState, Member, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
-    Target,
-    Way,
-)
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset, Target
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
+from tidegate.resources.reset import ResetPhase, Way
 
 BACK = (40, 90)
 """How far behind the committed offset a target lies, in records."""
@@ -431,7 +424,7 @@ class Outcome:
     @property
     def is_good(self) -> bool:
         """Succeeded, each partition began anew at its target, and nothing is missing."""
-        return self.phase == Phase.SUCCEEDED and self.verdict.is_clean
+        return self.phase == ResetPhase.SUCCEEDED and self.verdict.is_clean
 
     def as_row(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -860,7 +853,7 @@ class _Mortal:
     At the latest it dies where it would write the result: how long a run takes is up to the members.
     """
 
-    def __init__(self, store: DirectoryRunStore, phase: Phase, delay_s: float) -> None:
+    def __init__(self, store: DirectoryRunStore, phase: ResetPhase, delay_s: float) -> None:
         self._store = store
         self._phase = phase
         self._delay_s = delay_s
@@ -879,7 +872,7 @@ class _Mortal:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def execute_and_die(folder: Path, run_uid: str, phase: Phase, delay_s: float = 0.0) -> None:
+def execute_and_die(folder: Path, run_uid: str, phase: ResetPhase, delay_s: float = 0.0) -> None:
     """Begin the stored run in a process of its own, which is killed ``delay_s`` after it wrote that it is in ``phase``.
 
     Returns when the process is dead. Raises ``AssertionError`` when it ended in another way.
@@ -896,7 +889,7 @@ def execute_and_die(folder: Path, run_uid: str, phase: Phase, delay_s: float = 0
 def _die(arguments: Sequence[str]) -> None:
     folder, run_uid, phase, delay_s = arguments
     store = DirectoryRunStore(Path(folder), run_uid.replace("/", "-"))
-    mortal = _Mortal(store, Phase(phase), float(delay_s))
+    mortal = _Mortal(store, ResetPhase(phase), float(delay_s))
     job.execute(cast("RunStore", mortal), KafkaClient(store.load().request.connection), SystemClock())
 
 

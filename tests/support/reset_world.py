@@ -30,7 +30,7 @@ from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.runs import fleet_job, job
+from tidegate.reset.runs import fleet_groups, fleet_job, job
 from tidegate.reset.store import ForgedRun, RunStore
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine
@@ -291,7 +291,7 @@ class FleetWorld(World):
             lambda name: DirectoryRunStore(self.folder / "runs", name, clock=self.clock),
             self.kafka,
             self.clock,
-            fleet_job.SideBySide(lambda: contextlib.nullcontext(self.kafka), self.clock, threads=1),
+            fleet_groups.SideBySide(lambda: contextlib.nullcontext(self.kafka), self.clock, threads=1),
         )
         binding = Binding.of_environment(launch.environment)
         bound = ConfinedRunStore(store, launch.confines, binding)

@@ -33,7 +33,6 @@ from tidegate.kube.ports import RESETS
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import status as backup
 from tidegate.offset_backup.order import Order
-from tidegate.offset_backup.wanted import Refusal as BackupRefusal
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.policy.draft import Draft
@@ -41,34 +40,22 @@ from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.policy.template import reset_spec
 from tidegate.reset.binding import digest_of
-from tidegate.reset.model import (
-    ApplySettings,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    GroupTrouble,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Standstill,
-    ToOffset,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import RunResult, Standstill
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import decisions, reasons, seen
-from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
-from tidegate.resources.conditions import BACKED_UP, RETAINED, with_condition
+from tidegate.resources.conditions import BACKED_UP, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.resources.reset import EarlierReset, Engine, RequestedReset, ResetPhase
+from tidegate.resources.reset import EarlierReset, Engine, RequestedReset, ResetPhase, Way
 from tidegate.service.metrics import Metrics
 
 CUSTOMIZATIONS: Final = (
@@ -243,8 +230,8 @@ def _pauses() -> Iterator[Written]:
     closed, open_ = _gates(acked=True), _gates(held=False)
     settled = _paused(closed)
     suspended = {"suspend": True}
-    away = pause.Refusal(pause.WAITING_FOR_CONNECTION, "KafkaConnection prod is not ready: its cluster does not answer")
-    topics_wrong = pause.Refusal(pause.CONTROL_TOPICS_UNUSABLE, "topic __tidegate has 3 partitions: delete it")
+    away = Refusal(pause.WAITING_FOR_CONNECTION, "KafkaConnection prod is not ready: its cluster does not answer")
+    topics_wrong = Refusal(pause.CONTROL_TOPICS_UNUSABLE, "topic __tidegate has 3 partitions: delete it")
     yield from _everywhere(_PAUSE, settled)
 
     def row(name: str, status: PauseStatus, kstatus: KStatus, argo: str, **spec: Any) -> Written:
@@ -328,23 +315,29 @@ class _ResetSeen:
         return decisions.decide(observed).status
 
 
-def _at_work(*phases: Phase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> OffsetResetStatus:
+def _at_work(*phases: ResetPhase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> OffsetResetStatus:
     journal = tuple(Progress(phase, _NOW, 1) for phase in phases)
     return _ResetSeen(_BEGUN, run=Run(request, 1, plan, journal), runner=_AT_WORK).decided()
 
 
-def _ended(phase: Phase, reason: str, message: str) -> OffsetResetStatus:
+def _ended(phase: ResetPhase, reason: str, message: str) -> OffsetResetStatus:
     result = RunResult(phase, reason, message, _NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25))
-    run = Run(_REQUEST, 1, _PLAN, (Progress(Phase.PLANNING, _NOW, 1), Progress(Phase.PAUSING, _NOW, 1)), result=result)
+    run = Run(
+        _REQUEST,
+        1,
+        _PLAN,
+        (Progress(ResetPhase.PLANNING, _NOW, 1), Progress(ResetPhase.PAUSING, _NOW, 1)),
+        result=result,
+    )
     return _ResetSeen(_BEGUN, run=run).decided()
 
 
 def _succeeded() -> OffsetResetStatus:
-    return _ended(Phase.SUCCEEDED, "Applied", "1 partition(s) of group payments-eu moved, by way Barrier")
+    return _ended(ResetPhase.SUCCEEDED, "Applied", "1 partition(s) of group payments-eu moved, by way Barrier")
 
 
 def _failed() -> OffsetResetStatus:
-    return _ended(Phase.FAILED, "NotAuthorized", "Read on topic orders is missing")
+    return _ended(ResetPhase.FAILED, "NotAuthorized", "Read on topic orders is missing")
 
 
 def _refused() -> OffsetResetStatus:
@@ -354,7 +347,7 @@ def _refused() -> OffsetResetStatus:
 
 def _awaiting_approval() -> OffsetResetStatus:
     manual = replace(_REQUEST, manual_approval=True)
-    return _at_work(Phase.PLANNING, Phase.AWAITING_APPROVAL, request=manual)
+    return _at_work(ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL, request=manual)
 
 
 def _resets() -> Iterator[Written]:
@@ -373,16 +366,16 @@ def _resets() -> Iterator[Written]:
     suspended = waits(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
     yield row("suspended", suspended, in_progress, "Suspended", suspend=True)
     yield row("refused", _refused(), failed, "Degraded")
-    yield row("planning", _at_work(Phase.PLANNING, plan=None), in_progress, "Progressing")
+    yield row("planning", _at_work(ResetPhase.PLANNING, plan=None), in_progress, "Progressing")
     yield row("awaiting_approval", _awaiting_approval(), in_progress, "Suspended")
-    for phase in (Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING, Phase.RESUMING):
-        yield row(phase.value.lower(), _at_work(Phase.PLANNING, phase), in_progress, "Progressing")
+    for phase in (ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING, ResetPhase.RESUMING):
+        yield row(phase.value.lower(), _at_work(ResetPhase.PLANNING, phase), in_progress, "Progressing")
     died = _BEGUN.model_copy(update={"application": f"{_NAME}-2"})
-    restarting = _ResetSeen(died, run=Run(_REQUEST, 2, _PLAN, (Progress(Phase.PAUSING, _NOW, 2),)), runner=_DIED)
+    restarting = _ResetSeen(died, run=Run(_REQUEST, 2, _PLAN, (Progress(ResetPhase.PAUSING, _NOW, 2),)), runner=_DIED)
     yield row("job_restarting", restarting.decided(), in_progress, "Progressing")
     yield row("succeeded", _succeeded(), current, "Healthy")
     yield row("failed", _failed(), failed, "Degraded")
-    overwritten = _ended(Phase.ROLLED_BACK, "Overwritten", "owners committed over the target; it was put back")
+    overwritten = _ended(ResetPhase.ROLLED_BACK, "Overwritten", "owners committed over the target; it was put back")
     yield row("rolled_back", overwritten, failed, "Degraded")
 
 
@@ -404,14 +397,14 @@ def _fleets() -> Iterator[Written]:
         status = _ResetSeen(_BEGUN, spec=spec, run=run, runner=_AT_WORK).decided()
         return Written(name, fleet.body(status), kstatus, argo)
 
-    awaiting = Run(request, 1, journal=(Progress(Phase.PLANNING, _NOW, 1),), fleet=plan)
+    awaiting = Run(request, 1, journal=(Progress(ResetPhase.PLANNING, _NOW, 1),), fleet=plan)
     yield row("fleet_awaiting_approval", awaiting, KStatus.IN_PROGRESS, "Suspended")
-    counted = Progress(Phase.APPLYING, _NOW, 1, counts=FleetCounts(reset=1))
+    counted = Progress(ResetPhase.APPLYING, _NOW, 1, counts=FleetCounts(reset=1))
     applying = replace(awaiting, approved=True, journal=(*awaiting.journal, counted))
     yield row("fleet_applying", applying, KStatus.IN_PROGRESS, "Progressing")
     trouble = GroupTrouble("payments-us", "NotAuthorized", "may not write offsets of group payments-us")
     message = "Group payments-us: may not write offsets of group payments-us. 1 of 3 groups reset, 1 failed"
-    ended = RunResult(Phase.FAILED, "GroupsFailed", message, _NOW, counts=FleetCounts(1, 1, 0, (trouble,)))
+    ended = RunResult(ResetPhase.FAILED, "GroupsFailed", message, _NOW, counts=FleetCounts(1, 1, 0, (trouble,)))
     yield row("fleet_failed", replace(applying, result=ended), KStatus.FAILED, "Degraded")
 
 
@@ -457,7 +450,7 @@ def _policies() -> Iterator[Written]:
     yield row("waiting_for_connection", _asked(), in_progress, "Progressing")
     yield row("refused", _asked(_refused()), failed, "Degraded")
     yield row("awaiting_approval", _asked(_awaiting_approval()), in_progress, "Suspended")
-    yield row("applying", _asked(_at_work(Phase.PLANNING, Phase.APPLYING)), in_progress, "Progressing")
+    yield row("applying", _asked(_at_work(ResetPhase.PLANNING, ResetPhase.APPLYING)), in_progress, "Progressing")
     yield row("succeeded", succeeded, current, "Healthy")
     # The policy itself is as it is to be; its OffsetReset is Degraded.
     yield row("reset_failed", _asked(_failed()), current, "Healthy")
@@ -524,7 +517,7 @@ def _backups() -> Iterator[Written]:
     away = "KafkaConnection prod is not ready (KafkaUnavailable): it waits for it"
     waiting = backup.waiting(before(taken), spec, away).status
     yield Written("waiting_for_connection", _BACKUP.body(waiting), in_progress, "Progressing")
-    not_allowed = BackupRefusal(
+    not_allowed = Refusal(
         STORAGE_NOT_ALLOWED,
         "spec.storage.folder.claim: KafkaConnection prod does not allow PersistentVolumeClaim backups: add it to "
         "allow.claims there",

@@ -26,9 +26,9 @@ from confluent_kafka.cimpl import (
 
 from tidegate_agent.ack_writer import AckWriter
 from tidegate_agent.ages import Clock, PartitionTable
-from tidegate_agent.gates import Gate, GateTable, Known, LimitGate, Partition
-from tidegate_agent.own_clients import client_log, plain
-from tidegate_agent.records import ClockKey, HoldKey, LimitKey, PartitionKey, Unreadable, decode
+from tidegate_agent.gates import GateTable, KeptGates, Known, Partition
+from tidegate_agent.own_clients import client_log, plain, reader_settings
+from tidegate_agent.records import ClockKey, PartitionKey, Unreadable, decode
 from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, unless_absent
 from tidegate_agent.troubles import Troubles
 
@@ -99,11 +99,7 @@ class ControlLink:
         self._partitions = PartitionTable()
         self._clock: Clock | None = None
         self._was_at_end = False
-        self._kept: dict[tuple[str, Partition], Gate] = {}
-        """Gates that were closed by an earlier control topic, and of which this one has not spoken yet."""
-        self._kept_limits: dict[tuple[str, Partition], LimitGate] = {}
-        """The same of limits."""
-        self._kept_until = 0.0
+        self._kept = KeptGates()
         self._lost_at: float | None = None
         """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
@@ -222,7 +218,8 @@ class ControlLink:
             with self._changed:
                 asked, outstanding = self._asked, self._acks.outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    until = min(next_look, self._kept_until) if self._kept or self._kept_limits else next_look
+                    kept_until = self._kept.until
+                    until = next_look if kept_until is None else min(next_look, kept_until)
                     self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
             self._let_go_of_kept()
@@ -308,22 +305,7 @@ class ControlLink:
     def _read(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
-        consumer = plain(Consumer)(
-            {
-                **self._settings,
-                "group.id": "tidegate-agent",  # mandatory in librdkafka; nothing is joined or committed with it
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                # What an operator could not commit, because another one had taken over, is not there.
-                "isolation.level": "read_committed",
-                "allow.auto.create.topics": False,
-                "enable.partition.eof": True,
-                "fetch.error.backoff.ms": 100,
-                "topic.metadata.refresh.interval.ms": 10_000,
-            },
-            logger=client_log(),
-        )
+        consumer = plain(Consumer)(reader_settings(self._settings), logger=client_log())
         reading: tuple[str, int] | None = None
         with self._changed:
             # Begun again after a failure, the same topic is read from its start.
@@ -374,11 +356,8 @@ class ControlLink:
                 log.debug("control record %d is skipped: %s", message.offset(), unreadable)
             else:
                 self._table.take(key, value, message.offset())
-                if isinstance(key, HoldKey):
-                    self._kept.pop((key.group, Partition(key.topic, key.partition)), None)
-                elif isinstance(key, LimitKey):
-                    self._kept_limits.pop((key.group, Partition(key.topic, key.partition)), None)
-                elif isinstance(key, PartitionKey):
+                self._kept.take(key)
+                if isinstance(key, PartitionKey):
                     self._partitions.take(key, value)
                 elif isinstance(key, ClockKey):
                     # What came after a look at the topic's end is not older than that.
@@ -392,29 +371,25 @@ class ControlLink:
                 self._table.read_to_end(position - 1)
             self._published = self._reading
             if is_new:
-                # Their epochs are of the earlier topic; 0 is nobody's.
-                table = self._table.gates()
-                self._kept = {g: replace(gate, epoch=0) for g, gate in self._known.gates.items() if g not in table}
-                limits = self._table.limits()
-                self._kept_limits = {g: replace(at, epoch=0) for g, at in self._known.limits.items() if g not in limits}
-                self._kept_until = time.monotonic() + _REBUILT_S
+                self._kept.keep(self._known, self._table, time.monotonic() + _REBUILT_S)
             generation = self._known.generation + (1 if is_new else 0)
             # Before the keeper sees that the end was reached, or its answer would come before what was read.
             self._publish(
-                gates={**self._kept, **self._table.gates()},
+                gates=self._kept.with_gates(self._table.gates()),
                 taken=position - 1,
                 generation=generation,
                 moved=self._table.moved(),
-                limits={**self._kept_limits, **self._table.limits()},
+                limits=self._kept.with_limits(self._table.limits()),
                 discovered=self._partitions.view(),
                 clock=self._clock,
             )
 
     def _let_go_of_kept(self) -> None:
         with self._changed:
-            if not (self._kept or self._kept_limits) or time.monotonic() < self._kept_until:
+            until = self._kept.until
+            if until is None or time.monotonic() < until:
                 return
-            self._kept, self._kept_limits = {}, {}
+            self._kept.release()
             gates, limits = self._table.gates(), self._table.limits()
         self._publish(gates=gates, limits=limits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidegate_agent.ages import Clock, Discovered
@@ -138,6 +138,52 @@ class GateTable:
     def moved(self) -> Mapping[tuple[str, Partition], int]:
         """The offset of each gate's newest record, open ones too."""
         return dict(self._moved)
+
+
+class KeptGates:
+    """Gates and limits of an earlier control topic of which the present one has not spoken yet: they stay, for a while.
+
+    Times are seconds of any clock that only goes forward.
+    """
+
+    def __init__(self) -> None:
+        self._gates: dict[tuple[str, Partition], Gate] = {}
+        self._limits: dict[tuple[str, Partition], LimitGate] = {}
+        self._until = 0.0
+
+    @property
+    def until(self) -> float | None:
+        """Until when they stay; ``None`` where there are none."""
+        return self._until if self._gates or self._limits else None
+
+    def keep(self, known: Known, table: GateTable, until: float) -> None:
+        """Those of the earlier topic, ``known``, of which the new one's ``table`` has none."""
+        gates, limits = table.gates(), table.limits()
+        # Their epochs are of the earlier topic; 0 is nobody's.
+        self._gates = {g: replace(gate, epoch=0) for g, gate in known.gates.items() if g not in gates}
+        self._limits = {g: replace(limit, epoch=0) for g, limit in known.limits.items() if g not in limits}
+        self._until = until
+
+    def take(self, key: Key) -> None:
+        """A record of the present topic: it speaks of this gate or limit now."""
+        if isinstance(key, HoldKey):
+            self._gates.pop((key.group, Partition(key.topic, key.partition)), None)
+        elif isinstance(key, LimitKey):
+            self._limits.pop((key.group, Partition(key.topic, key.partition)), None)
+
+    def release(self) -> None:
+        """Keep none any longer."""
+        self._gates, self._limits = {}, {}
+
+    def with_gates(self, gates: Mapping[tuple[str, Partition], Gate]) -> Mapping[tuple[str, Partition], Gate]:
+        """These, and those that are kept."""
+        return {**self._gates, **gates}
+
+    def with_limits(
+        self, limits: Mapping[tuple[str, Partition], LimitGate]
+    ) -> Mapping[tuple[str, Partition], LimitGate]:
+        """These, and those that are kept."""
+        return {**self._limits, **limits}
 
 
 def _limit_gate(limits: Mapping[str, tuple[int, Limit]]) -> LimitGate:

@@ -35,6 +35,23 @@ def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def reader_settings(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the client that reads the control topic from its start, again and again to its end, and commits nothing."""
+    return {
+        **connection,
+        "group.id": "tidegate-agent",  # mandatory in librdkafka; nothing is joined or committed with it
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        # What an operator could not commit, because another one had taken over, is not there.
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "enable.partition.eof": True,
+        "fetch.error.backoff.ms": 100,
+        "topic.metadata.refresh.interval.ms": 10_000,
+    }
+
+
 def plain(kind: Any) -> Any:
     """The client library's own class, where the agent has put its own in its place."""
     return getattr(kind, "tidegate_plain", kind)

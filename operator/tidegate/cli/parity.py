@@ -19,7 +19,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.printable import visible
-from tidegate.reset.model import Selection
+from tidegate.reset.model.request import Selection
 
 
 def parity_parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ from html import escape
 
 from tidegate.cli.plan_page_parts import BAR, approval, foreign, outcome
 from tidegate.cli.review import FleetReview, ago_text, time_text
-from tidegate.reset.model import GroupPlan
+from tidegate.reset.model.fleet import GroupPlan
 
 
 def fleet_body(review: FleetReview) -> Iterator[str]:

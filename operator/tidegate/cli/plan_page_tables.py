@@ -10,7 +10,7 @@ from tidegate.cli.plan_page_parts import BAR, foreign
 from tidegate.cli.review import Review, Topic, keys_text, position_text, reading_text, size_text, time_text
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Content
-from tidegate.reset.model import PartitionPlan
+from tidegate.reset.model.plan import PartitionPlan
 
 MAX_ROWS: Final = 2_000
 """Partitions shown one by one."""

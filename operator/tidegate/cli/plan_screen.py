@@ -26,7 +26,8 @@ from tidegate.cli.review import (
 )
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Content, Histogram, HistogramSource
-from tidegate.reset.model import GroupPlan, PartitionPlan
+from tidegate.reset.model.fleet import GroupPlan
+from tidegate.reset.model.plan import PartitionPlan
 
 MAX_ROWS: Final = 40
 """Partitions, or groups of a fleet, shown one by one; the page and the JSON have them all."""

@@ -32,17 +32,14 @@ from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.reset.applying.gates import BY_HAND
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
     PartitionOffset,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,
@@ -55,6 +52,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
+from tidegate.resources.reset import ResetPhase
 
 T = TypeVar("T")
 
@@ -225,7 +223,7 @@ class Resetting:
         if plan is not None:
             # The result tells by which way: owners can make another one necessary than was planned.
             self._explain(replace(plan, way=None))
-        if result.phase is not Phase.SUCCEEDED or plan is None:
+        if result.phase is not ResetPhase.SUCCEEDED or plan is None:
             raise _failed(result.message)
         self.screen.note(f"{request.group_id}: {result.message}")
         return plan.targets

@@ -13,18 +13,15 @@ from typing import Final, assert_never
 
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEvidence, amounts, movings
-from tidegate.reset.model import (
+from tidegate.reset.model.fleet import GroupPlan
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceLevel
+from tidegate.reset.model.targets import (
     ByDuration,
-    EvidenceLevel,
-    FailurePolicy,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    GroupPlan,
-    PartitionPlan,
-    Phase,
-    Plan,
     ShiftBy,
     Target,
     ToEarliest,
@@ -38,6 +35,7 @@ from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.reasons import APPROVE
 from tidegate.reset.store import Run
 from tidegate.resources.durations import format_duration
+from tidegate.resources.reset import FailurePolicy, ResetPhase
 from tidegate.resources.timestamps import format_timestamp
 
 _LATE: Final = timedelta(seconds=30)
@@ -70,7 +68,7 @@ class Review:
     reset: str
     run_id: str
     group: str
-    phase: Phase
+    phase: ResetPhase
     target: str
     way: str
     made_at: datetime
@@ -117,7 +115,7 @@ def review(namespace: str, name: str, run: Run, now: datetime) -> Review:
     if plan is None:
         raise ValueError(f"run {run.request.run_id} has no plan")
     phase = run.result.phase if run.result is not None else phase_of(run)
-    waits = phase is Phase.AWAITING_APPROVAL
+    waits = phase is ResetPhase.AWAITING_APPROVAL
     target = run.request.target
     return Review(
         reset=visible(f"{namespace}/{name}"),
@@ -147,7 +145,7 @@ class FleetReview:
     reset: str
     run_id: str
     groups: str
-    phase: Phase
+    phase: ResetPhase
     target: str
     made_at: datetime
     age: timedelta
@@ -206,7 +204,7 @@ def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetRev
         refused=tuple(g for g in shown if g.refused),
         all_or_none=asked.failure_policy is FailurePolicy.ALL,
         notes=tuple(map(visible, plan.notes)),
-        approval=_approval(namespace, name, run.digest) if phase is Phase.AWAITING_APPROVAL else None,
+        approval=_approval(namespace, name, run.digest) if phase is ResetPhase.AWAITING_APPROVAL else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
     )
 

@@ -26,7 +26,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.status import Trouble
 from tidegate.jobs.mounts import secret_file
-from tidegate.kafka.capabilities import Capabilities, GroupKind
+from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Cluster
@@ -47,7 +47,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import READY, find_condition, is_true
-from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.connection import AllowSpec, ConnectionStatus, GroupKind, KafkaConnectionSpec
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.capabilities import Capabilities, Capability, GroupKind, Support
+from tidegate.kafka.capabilities import Capabilities, Capability
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
 from tidegate.resources.conditions import (
@@ -23,10 +23,10 @@ from tidegate.resources.conditions import (
 from tidegate.resources.connection import (
     CapabilitiesStatus,
     CapabilityStatus,
-    CapabilitySupport,
     ConnectionStatus,
     FeaturesStatus,
-    GroupsKind,
+    GroupKind,
+    Support,
 )
 
 CONNECTED: Final = "Connected"
@@ -69,8 +69,8 @@ def capabilities_of(before: CapabilitiesStatus | None, found: Capabilities) -> C
         message = said.message if said is not None and same else capability.message[:MAX_MESSAGE]
         rows.append(
             CapabilityStatus(
-                groups=GroupsKind(kind.value),
-                support=CapabilitySupport(capability.support.value),
+                groups=kind,
+                support=capability.support,
                 reason=capability.reason,
                 message=message,
             )

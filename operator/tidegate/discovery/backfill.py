@@ -20,7 +20,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.gates import BY_DISCOVERY
 from tidegate.reset.applying.timing import Tuning
-from tidegate.reset.model import ApplySettings, RunRequest, RunResult, Selection, ToEarliest
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToEarliest
 from tidegate.reset.runs import job
 from tidegate.reset.stores import MemoryRunStore
 

@@ -28,9 +28,9 @@ from tidegate.discovery.state import discover, grown, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
-from tidegate.reset.model import Phase
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.features import NewPartition, NewPartitions
+from tidegate.resources.reset import ResetPhase
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -266,7 +266,7 @@ class ConnectionWatch:
             asker = Asker(guard.uid, guard.policy, self.live.uid)
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
             result = await in_thread(self._parts.executor, send_back, wish.group, late)
-            if result.phase is Phase.SUCCEEDED:
+            if result.phase is ResetPhase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:
                     parts.metrics.new_partition("Backfilled")

@@ -18,7 +18,8 @@ from tidegate.find.translation import Destination, Origin, TopicPair, Window
 from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import FromCluster, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.planning.checks import Asked, check
 from tidegate.reset.planning.planner import decided_group
 from tidegate.reset.planning.refusals import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, PlanRefused

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
+from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import CONTROL_TOPIC, Injection
 from tidegate.inject.patch import AgentImage, patch_for
 from tidegate.kube.ports import EventType, KubeEvent
@@ -56,7 +56,7 @@ class _Outcome:
     name: str
     operations: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
-    refusal: Refusal | None = None
+    refusal: PodRefusal | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     obeys: str | None = None
 
@@ -79,7 +79,7 @@ def answer(review: Any, around: Callable[[str], Surroundings | None], agent: Age
         outcome = _decided(pod, surroundings, agent)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         # Nobody has validated the pod yet. The API server will; it must say so, not we.
-        outcome = _Outcome("Failed", refusal=Refusal(UNREADABLE, f"the pod can't be read ({error!r})"))
+        outcome = _Outcome("Failed", refusal=PodRefusal(UNREADABLE, f"the pod can't be read ({error!r})"))
     return _answered(request, outcome, _notice(namespace, pod, outcome))
 
 
@@ -96,10 +96,10 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
     wish = wish_for(pod, around)
     if wish is None:
         return _Outcome("NotSelected")
-    if isinstance(wish, Refusal):
+    if isinstance(wish, PodRefusal):
         return _Outcome("Refused", refusal=wish)
     patch = patch_for(pod, wish, agent)
-    if isinstance(patch, Refusal):
+    if isinstance(patch, PodRefusal):
         return _Outcome("Refused", refusal=patch)
     if not patch.operations:
         return _Outcome("Unchanged")

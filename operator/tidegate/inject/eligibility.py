@@ -39,7 +39,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PodRefusal:
     """Why a pod is left as it is although somebody wants it injected. ``policies``: who does, as far as is known."""
 
     reason: str
@@ -47,7 +47,7 @@ class Refusal:
     policies: tuple[str, ...] = ()
 
 
-def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | Refusal | None:
+def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | PodRefusal | None:
     """``None``: nobody wants this pod injected, or it says no itself."""
     metadata = pod.get("metadata") or {}
     labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
@@ -56,7 +56,7 @@ def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | Refusa
         return None
     unknown = [text for text in asked if text not in _FORMATS]
     if unknown:
-        return Refusal(
+        return PodRefusal(
             UNKNOWN_FORMAT,
             f"{INJECT} is {unknown[0]!r}: it has to be one of {', '.join(_FORMATS)}, or false",
         )
@@ -68,12 +68,12 @@ def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | Refusa
     return found
 
 
-def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundings) -> Injection | Refusal | None:
+def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundings) -> Injection | PodRefusal | None:
     if name is None:
         return None
     policy = next((policy for policy in around.policies if policy.name == name), None)
     if policy is None:
-        return Refusal(
+        return PodRefusal(
             UNKNOWN_POLICY,
             f"{POLICY} names {name!r}, and the namespace has no valid OffsetResetPolicy of that name whose "
             "KafkaConnection is there",
@@ -83,21 +83,21 @@ def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundin
 
 def _selected(
     labels: Mapping[str, str], wanted: ConsumerFormat | None, around: Surroundings
-) -> Injection | Refusal | None:
+) -> Injection | PodRefusal | None:
     found = injection_for(labels, around.policies, wanted)
     if found.policies:
         return found
     if wanted is None:
         return None
     if wanted is not ConsumerFormat.PYTHON:
-        return Refusal(
+        return PodRefusal(
             NO_POLICY,
             f"no OffsetResetPolicy says what {wanted.value} consumers are to have: name one by annotation {POLICY}",
         )
     topics = sorted(set(around.control_topics.values()))
     if len(topics) != 1:
         why = "has no KafkaConnection" if not topics else f"has KafkaConnections with {len(topics)} control topics"
-        return Refusal(
+        return PodRefusal(
             NO_CONNECTION, f"the namespace {why}, so which one the agent obeys is not known: name a policy by {POLICY}"
         )
     return Injection(MappingProxyType(agent_environment(topics[0])))

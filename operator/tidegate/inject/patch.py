@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tidegate.inject.eligibility import Refusal
+from tidegate.inject.eligibility import PodRefusal
 from tidegate.inject.environment import Injection
 from tidegate.resources.features import ConsumerFormat
 
@@ -77,13 +77,13 @@ def is_injected(pod: Pod, injection: Injection) -> bool:
     return complete and setting_of(pod) == injection.setting
 
 
-def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | Refusal:
+def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | PodRefusal:
     """What makes the pod have the injection. Nothing, where an injected one comes by again."""
     with_agent = injection.format is ConsumerFormat.PYTHON
     if _has_our_container(pod) or is_injected(pod, injection):
         return Patch(())
     chosen = _chosen(pod, injection.containers)
-    if isinstance(chosen, Refusal):
+    if isinstance(chosen, PodRefusal):
         return replace(chosen, policies=injection.policies)
     refusal = _refusal(pod, chosen) if with_agent else None
     if refusal is not None:
@@ -109,7 +109,7 @@ def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | Refu
 # --- which containers -------------------------------------------------------------------------------------------------
 
 
-def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | Refusal:
+def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | PodRefusal:
     """The containers by name, init containers too; without names the main one."""
     by_name = {
         str(container.get("name")): _Chosen(f"/spec/{field}/{number}", container)
@@ -118,34 +118,36 @@ def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | Refusal:
     }
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        return Refusal(UNKNOWN_CONTAINER, f"the pod has no container {', '.join(unknown)}; it has {', '.join(by_name)}")
+        return PodRefusal(
+            UNKNOWN_CONTAINER, f"the pod has no container {', '.join(unknown)}; it has {', '.join(by_name)}"
+        )
     if names:
         return tuple(by_name[name] for name in names)
     containers = [str(container.get("name")) for container in pod["spec"].get("containers") or ()]
     if not containers:
-        return Refusal(UNKNOWN_CONTAINER, "the pod has no containers")
+        return PodRefusal(UNKNOWN_CONTAINER, "the pod has no containers")
     default = _annotations(pod).get(_DEFAULT_CONTAINER)
     return (by_name[default if default in containers else containers[0]],)
 
 
-def _refusal(pod: Pod, chosen: Iterable[_Chosen]) -> Refusal | None:
+def _refusal(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
     """Why the agent can't be brought into these containers."""
     spec = pod["spec"]
     if _is_windows(spec):
-        return Refusal(WINDOWS, "the agent's image runs on Linux, and this pod on Windows")
+        return PodRefusal(WINDOWS, "the agent's image runs on Linux, and this pod on Windows")
     names = [c.get("name") for c in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))]
     names += [volume.get("name") for volume in spec.get("volumes") or ()]
     if NAME in names:
-        return Refusal(NAME_TAKEN, f"the pod has a container or volume {NAME} of its own: give it another name")
+        return PodRefusal(NAME_TAKEN, f"the pod has a container or volume {NAME} of its own: give it another name")
     for one in chosen:
         name = one.container.get("name")
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in one.container.get("volumeMounts") or ()]
         taken = [path for path in mounts if path == MOUNT or path.startswith(f"{MOUNT}/")]
         if taken:
-            return Refusal(MOUNT_TAKEN, f"container {name} mounts something of its own at {taken[0]}: move it")
+            return PodRefusal(MOUNT_TAKEN, f"container {name} mounts something of its own at {taken[0]}: move it")
         for variable in one.container.get("env") or ():
             if variable.get("name") == "PYTHONPATH" and variable.get("valueFrom"):
-                return Refusal(
+                return PodRefusal(
                     PYTHONPATH_NOT_KNOWN,
                     f"container {name} takes PYTHONPATH from elsewhere (valueFrom), so nothing can be put before it: "
                     "give its value, or put $(OTHER) of another variable into it",

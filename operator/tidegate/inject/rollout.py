@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
+from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import Injection
 from tidegate.inject.patch import SETTING, AgentImage, is_injected, patch_for
 from tidegate.kube.injection import Evicted
@@ -148,11 +148,11 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
 
 
 def _state(
-    pod: Mapping[str, Any], policy: str, wish: Injection | Refusal | None, agent: AgentImage
+    pod: Mapping[str, Any], policy: str, wish: Injection | PodRefusal | None, agent: AgentImage
 ) -> tuple[PodState | None, str, str]:
     if wish is None:
         return None, "", ""
-    if isinstance(wish, Refusal):
+    if isinstance(wish, PodRefusal):
         return PodState.REFUSED, wish.message, ""
     conflicts = (
         conflict.removeprefix(f"{policy}: ") for conflict in wish.conflicts if conflict.startswith(f"{policy}: ")
@@ -161,7 +161,7 @@ def _state(
     if is_injected(pod, wish):
         return PodState.INJECTED, "", overruled
     patch = patch_for(pod, wish, agent)
-    if isinstance(patch, Refusal):
+    if isinstance(patch, PodRefusal):
         return PodState.REFUSED, patch.message, overruled
     return PodState.STALE, "", overruled
 

@@ -127,8 +127,6 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
     parsed = yaml.safe_load(template)
     if not isinstance(parsed, dict) or parsed.get("kind") != "SparkApplication":
         raise BadTemplate("the template is not a SparkApplication")
-    secrets = sorted(launch.connection_secrets.items())
-    claims = sorted(launch.claims.items())
     values = resources(
         launch.spark,
         settings,
@@ -153,35 +151,45 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
             *({"name": name, "value": value} for name, value in sorted(launch.environment.items())),
         ],
         "timeToLiveSeconds": int(settings.time_to_live.total_seconds()),
-        "volumes": [
-            *(
-                {
-                    "name": f"connection-{n}",
-                    "secret": {
-                        "secretName": secret,
-                        "defaultMode": 0o440,
-                        "items": [{"key": key, "path": key} for key in sorted(set(keys))],
-                    },
-                }
-                for n, (secret, keys) in enumerate(secrets)
-            ),
-            *(
-                {"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": claim, "readOnly": not written}}
-                for n, (claim, written) in enumerate(claims)
-            ),
-            *({"name": name, "emptyDir": {}} for name in WRITABLE),
-        ],
-        "volumeMounts": [
-            *(
-                {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
-                for n, (secret, _) in enumerate(secrets)
-            ),
-            *(
-                {"name": f"claim-{n}", "mountPath": str(CLAIMS_FOLDER / claim), "readOnly": not written}
-                for n, (claim, written) in enumerate(claims)
-            ),
-            *({"name": name, "mountPath": folder} for name, folder in WRITABLE.items()),
-        ],
+        "volumes": _volumes(launch),
+        "volumeMounts": _volume_mounts(launch),
     }
     application: dict[str, Any] = fill_in(parsed, values)
     return application
+
+
+def _volumes(launch: Launch) -> list[dict[str, Any]]:
+    """The Secrets of its connections, its PersistentVolumeClaims, and what it may write to."""
+    return [
+        *(
+            {
+                "name": f"connection-{n}",
+                "secret": {
+                    "secretName": secret,
+                    "defaultMode": 0o440,
+                    "items": [{"key": key, "path": key} for key in sorted(set(keys))],
+                },
+            }
+            for n, (secret, keys) in enumerate(sorted(launch.connection_secrets.items()))
+        ),
+        *(
+            {"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": claim, "readOnly": not written}}
+            for n, (claim, written) in enumerate(sorted(launch.claims.items()))
+        ),
+        *({"name": name, "emptyDir": {}} for name in WRITABLE),
+    ]
+
+
+def _volume_mounts(launch: Launch) -> list[dict[str, Any]]:
+    """Where those volumes are in its containers, by the same names."""
+    return [
+        *(
+            {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
+            for n, secret in enumerate(sorted(launch.connection_secrets))
+        ),
+        *(
+            {"name": f"claim-{n}", "mountPath": str(CLAIMS_FOLDER / claim), "readOnly": not written}
+            for n, (claim, written) in enumerate(sorted(launch.claims.items()))
+        ),
+        *({"name": name, "mountPath": folder} for name, folder in WRITABLE.items()),
+    ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupState, GroupType
+from tidegate.resources.connection import GroupKind, Support
 
 TXN_OFFSET_COMMIT: Final = 28
 CONSUMER_GROUP_HEARTBEAT: Final = 68
@@ -26,24 +26,6 @@ KNOWN_COMMIT_VERSIONS: Final = (5, 6)
 """Newest versions of TxnOffsetCommit of the brokers from 4.0 on that were tested: they take offsets for every kind of
 group that they have. Below, who takes what shows only when it is tried: 3.7 to 3.9 offer KIP-848 groups and take no
 offsets for live ones."""
-
-
-class GroupKind(StrEnum):
-    """Whose offsets are to be changed: a group without members, or a live one, by how its members join."""
-
-    EMPTY = "Empty"
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
-    STREAMS = "Streams"
-
-
-class Support(StrEnum):
-    """``NOT_OFFERED``: the brokers have no such groups. ``UNKNOWN``: not found out, which forbids nothing."""
-
-    SUPPORTED = "Supported"
-    UNSUPPORTED = "Unsupported"
-    NOT_OFFERED = "NotOffered"
-    UNKNOWN = "Unknown"
 
 
 KNOWN_VERSIONS: Final = "KnownVersions"

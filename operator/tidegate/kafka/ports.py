@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
-from tidegate.kafka.capabilities import Capabilities, GroupKind
+from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.model import Cluster, Generation, Group, LogBounds, Member, Offsets, Topic, TopicPartition
+from tidegate.resources.connection import GroupKind
 
 
 class ClusterReader(Protocol):

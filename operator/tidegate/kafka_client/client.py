@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.control.standing import managed_members
-from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities, GroupKind
+from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.model import (
@@ -52,6 +52,7 @@ from tidegate.kafka_client.settings import BadConnection, kafka_python_config, l
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
 from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter
+from tidegate.resources.connection import GroupKind
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

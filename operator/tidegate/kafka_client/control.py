@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
+from tidegate.control.codec import CLOCK_VALUE, encode_key
 from tidegate.control.gates import Gates
 from tidegate.control.records import (
-    CLOCK_VALUE,
     Claim,
     ClaimKey,
     ClockKey,
@@ -21,7 +21,6 @@ from tidegate.control.records import (
     PartitionSeen,
     Run,
     RunKey,
-    encode_key,
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, acks_topic, complaints
 from tidegate.kafka.connection import Connection

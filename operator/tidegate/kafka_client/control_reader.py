@@ -11,8 +11,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.control.acks import Acks
+from tidegate.control.codec import Unreadable, decode
 from tidegate.control.gates import Gates
-from tidegate.control.records import Ack, AckKey, Unreadable, decode
+from tidegate.control.records import Ack, AckKey
 from tidegate.control.topics import REREAD_AFTER_S
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, Unavailable, UnknownPartitions

@@ -8,7 +8,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tidegate.control.records import Key, Unreadable, Value, decode, encode_key, encode_value
+from tidegate.control.codec import Unreadable, decode, encode_key, encode_value
+from tidegate.control.records import Key, Value
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.rights import on_topics

@@ -19,8 +19,6 @@ from tidegate.kafka.capabilities import (
     BrokerApis,
     Capabilities,
     Capability,
-    GroupKind,
-    Support,
     told,
 )
 from tidegate.kafka.errors import CommitRefused, KafkaFailure, NotAuthorized, Unavailable
@@ -37,6 +35,7 @@ from tidegate.kafka_client.group_heartbeats import (
 from tidegate.kafka_client.group_requests import delete_group, leave_members, send_join, sync_as_leader
 from tidegate.kafka_client.membership import PENDING_SESSION_S, assignment, pending_member_id
 from tidegate.kafka_client.wire import Wire
+from tidegate.resources.connection import GroupKind, Support
 
 NAME: Final = "probe/"
 PREFIX: Final = "tidegate.probe/"

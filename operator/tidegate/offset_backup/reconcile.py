@@ -33,8 +33,9 @@ from tidegate.offset_backup.status import (
     suspended,
     waiting,
 )
-from tidegate.offset_backup.wanted import Refusal, View, decided, is_same, made_of, wanted_order
+from tidegate.offset_backup.wanted import View, decided, is_same, made_of, wanted_order
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread

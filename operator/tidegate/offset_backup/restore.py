@@ -9,7 +9,9 @@ from datetime import datetime
 
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.offset_backup.manifest import Manifest
-from tidegate.reset.model import Findings, Plan, Selection
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import Selection
+from tidegate.reset.model.targets import Findings
 from tidegate.reset.planning.checks import recreated
 from tidegate.reset.planning.refusals import BACKUP_NOT_FOUND, TOPIC_RECREATED, PlanRefused
 from tidegate.reset.planning.scope import listed

@@ -10,11 +10,11 @@ from typing import Any, Final
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_backup.document import Backup, Document
 from tidegate.offset_backup.schedule import is_late
-from tidegate.offset_backup.wanted import Refusal
 from tidegate.resources.conditions import (
     BACKED_UP,
     Conditions,
     ConditionStatus,
+    Refusal,
     find_condition,
     ready,
     reconciling,

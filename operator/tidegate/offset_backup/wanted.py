@@ -19,6 +19,7 @@ from tidegate.offset_backup.document import Backup, Document, digest, document_n
 from tidegate.offset_backup.manifest import Keep
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Attempt, Take, Wait, decide, due_at
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 
 _STORAGE_PATH: Final = "spec.storage"
@@ -33,14 +34,6 @@ class View:
     status: OffsetBackupStatus
     live: Live
     now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why no backup can be made as it is asked for: somebody has to change something."""
-
-    reason: str
-    message: str
 
 
 def wanted_order(view: View, spark: SparkSettings, places: JobPlaces, *, has_runner: bool) -> Order | Refusal:

@@ -9,9 +9,9 @@ from tidegate.connection.allow import STORAGE_NOT_ALLOWED, storage_not_allowed
 from tidegate.connection.live import Live
 from tidegate.jobs.mounts import BAD_BACKUP_STORAGE, JobPlaces, backup_storage
 from tidegate.kube.ports import BACKUPS, Kube, NotFound
-from tidegate.reset.model import FromBackup
-from tidegate.reset.runs.request import Refusal
+from tidegate.reset.model.targets import FromBackup
 from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_backup import OffsetBackupSpec
 from tidegate.resources.storage import BackupStorage
 from tidegate.resources.targets import BackupTarget

@@ -29,22 +29,13 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.turns import Turns, not_ready, whose
-from tidegate.reset.model import (
-    FailurePolicy,
-    FleetRequest,
-    FromFile,
-    FromGroup,
-    RecordSchema,
-    SchemaFormat,
-    Target,
-    Undo,
-)
+from tidegate.reset.model.request import FleetRequest
+from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
-from tidegate.reset.runs.fleet_job import undone_groups
+from tidegate.reset.runs.fleet_groups import undone_groups
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
-    Refusal,
     cluster_target,
     make_request,
     record_target,
@@ -57,8 +48,9 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Start, is_settled
 from tidegate.reset.store import ForeignRun, ForgedRun
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import Engine
+from tidegate.resources.reset import Engine, FailurePolicy
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
 from tidegate.threads import in_thread
 
@@ -204,7 +196,7 @@ class Beginning:
             if isinstance(text, Refusal):
                 return text
             source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
-            return record_target(to.record, RecordSchema(SchemaFormat(named.format.value), text, source))
+            return record_target(to.record, RecordSchema(named.format, text, source))
         if to.cluster is not None:
             other = self._runs.other(body, spec)
             if other is None:
@@ -230,7 +222,7 @@ class Beginning:
     async def _fleet(self, spec: OffsetResetSpec, live: Live, undone: Object | None) -> FleetRequest | Refusal | None:
         if spec.groups is None:
             return None
-        policy = FailurePolicy(spec.failure_policy.value) if spec.failure_policy is not None else FailurePolicy.ISOLATE
+        policy = spec.failure_policy or FailurePolicy.ISOLATE
         fleet = FleetRequest(spec.groups, policy, live.allow.groups)
         run_id = spec.to.undo
         if run_id is None or undone is None:

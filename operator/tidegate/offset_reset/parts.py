@@ -21,9 +21,7 @@ from tidegate.kube.ports import (
     Object,
     uid_of,
 )
-from tidegate.reset.model import (
-    RunResult,
-)
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import RunStore
 from tidegate.resources.reset import Engine
 from tidegate.service.metrics import Metrics

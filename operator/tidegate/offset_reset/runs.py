@@ -26,21 +26,16 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import (
-    FromCluster,
-)
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
-from tidegate.reset.runs.fleet_job import FLEET_THREADS
+from tidegate.reset.runs.fleet_groups import FLEET_THREADS, SideBySide
+from tidegate.reset.runs.fleet_parts import Parts as FleetParts
 from tidegate.reset.runs.in_process import ConfinedLaunch
-from tidegate.reset.runs.request import (
-    Refusal,
-    launch_number,
-    run_name,
-    run_uid,
-)
+from tidegate.reset.runs.request import launch_number, run_name, run_uid
 from tidegate.reset.runs.seen import Seen, is_settled, under_way
 from tidegate.reset.store import Run, RunNotFound, RunStore
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget
@@ -182,7 +177,7 @@ class Runs:
             },
         )
 
-    def fleet_parts(self, body: Object, seen: Seen, live: Live) -> fleet_job.Parts | None:
+    def fleet_parts(self, body: Object, seen: Seen, live: Live) -> FleetParts | None:
         """What a fleet's run is fenced and settled through; ``None`` where the run is of one group."""
         if seen.run is None or seen.run.request.fleet is None:
             return None
@@ -194,7 +189,7 @@ class Runs:
             lambda document: self._parts.open_store(namespace_of(body), document, owner),
             live.kafka,
             self._parts.clock,
-            fleet_job.SideBySide(
+            SideBySide(
                 lambda: closing(self._parts.open_kafka(live.connection)), self._parts.clock, threads=FLEET_THREADS
             ),
         )

@@ -19,18 +19,13 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.parts import Memories, Parts
 from tidegate.offset_reset.runs import Runs, document_of
-from tidegate.reset.model import (
-    FromBackup,
-    FromCluster,
-    RunResult,
-)
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup, FromCluster
 from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.fleet import group_run_uid
-from tidegate.reset.runs.request import (
-    Refusal,
-)
 from tidegate.reset.runs.seen import RunnerSeen, Seen
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.threads import in_thread

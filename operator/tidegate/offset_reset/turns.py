@@ -15,9 +15,8 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.queue import Claim, blocker
-from tidegate.reset.runs.request import Refusal
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
-from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
+from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.threads import in_thread
 

@@ -11,7 +11,7 @@ from tidegate.control.records import Hold
 from tidegate.control.standing import Flow, Standing, standings
 from tidegate.kafka.model import Group, Member, TopicPartition
 from tidegate.pause.holds import HoldChanges, Wanted, hold_changes, hold_of, holder, own_holds, wanted_partitions
-from tidegate.pause.model import Action, AddFinalizer, ChangeHolds, Decision, Observed, Refusal, Seen, Wait
+from tidegate.pause.model import Action, AddFinalizer, ChangeHolds, Decision, Observed, Seen, Wait
 from tidegate.pause.release import refuse
 from tidegate.pause.report import (
     ALL_PAUSED,
@@ -34,7 +34,7 @@ from tidegate.pause.report import (
     warning,
 )
 from tidegate.pause.workloads import give_back
-from tidegate.resources.conditions import ready, reconciling, stalled
+from tidegate.resources.conditions import Refusal, ready, reconciling, stalled
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PausedPartition,

@@ -7,7 +7,7 @@ from typing import Final
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
 from tidegate.kafka.model import TopicPartition
 from tidegate.pause.holds import own_holds, wanted_partitions
-from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Refusal, Seen
+from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Seen
 from tidegate.pause.release import refuse
 from tidegate.pause.report import (
     ALL_PAUSED,
@@ -29,7 +29,7 @@ from tidegate.pause.report import (
     warning,
 )
 from tidegate.pause.workloads import Step, take_down
-from tidegate.resources.conditions import ready, reconciling, stalled
+from tidegate.resources.conditions import Refusal, ready, reconciling, stalled
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseMethod, PausePhase, PauseStatus
 
 SCALED_BY_OTHERS: Final = "ScaledByOthers"

@@ -12,18 +12,11 @@ from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.holds import HoldChanges
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PauseStatus, ScaledWorkload, WorkloadRef
 
 # --- what is seen -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why it can't be as asked for: a condition's reason, and a message with what to do."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, grou
 from tidegate.kafka.model import GroupType
 from tidegate.kafka.names import is_internal
 from tidegate.pause import by_agent, by_scale
-from tidegate.pause.model import Decision, Observed, Refusal, Seen
+from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.release import leave, refuse, resume, scale_back
 from tidegate.pause.report import paused_is, stamp, warning
-from tidegate.resources.conditions import reconciling, stalled
+from tidegate.resources.conditions import Refusal, reconciling, stalled
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
 
 FINALIZER: Final = "tidegate.io/pause"

@@ -13,11 +13,12 @@ from tidegate.control.standing import Standing
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.pause.holds import HoldChanges
-from tidegate.pause.model import ChangeHolds, Observed, Refusal, Seen, Stamp, Wait
+from tidegate.pause.model import ChangeHolds, Observed, Seen, Stamp, Wait
 from tidegate.resources.conditions import (
     PAUSED,
     READY,
     Conditions,
+    Refusal,
     find_condition,
     with_condition,
 )

@@ -18,10 +18,11 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.kube.workloads import NotScalable, Workloads
-from tidegate.pause.model import LookedAt, Refusal, SetReplicas, TellKeda
+from tidegate.pause.model import LookedAt, SetReplicas, TellKeda
 from tidegate.pause.plan import FINALIZER
 from tidegate.pause.workloads import WORKLOAD_UNREADABLE
 from tidegate.resources.base import read_status
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import PausePhase, PauseStatus, ScaledWorkload, WorkloadRef
 
 WORKLOAD_NOT_SCALABLE: Final = "WorkloadNotScalable"

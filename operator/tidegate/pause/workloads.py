@@ -18,7 +18,8 @@ from typing import Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
-from tidegate.pause.model import LookedAt, Refusal, Seen, SetReplicas, TellKeda
+from tidegate.pause.model import LookedAt, Seen, SetReplicas, TellKeda
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import PausedScaledObject, PausePhase, ScaledWorkload, WorkloadRef
 
 WORKLOAD_NOT_FOUND: Final = "WorkloadNotFound"

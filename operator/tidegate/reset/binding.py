@@ -17,44 +17,27 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from pydantic import TypeAdapter
-
-from tidegate.reset.model import FleetPlan, FromBackup, Plan, RunRequest, RunResult
+from tidegate.reset.codec import fleet_plan_digested, plan_digested, request_digested, result_digested
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import ForgedRun, Run
 
 DIGEST_VARIABLE: Final = "TIDEGATE_RUN_DIGEST"
 APPROVED_VARIABLE: Final = "TIDEGATE_RUN_APPROVED"
 
-_REQUEST: Final = TypeAdapter(RunRequest)
-_PLAN: Final = TypeAdapter(Plan)
-_FLEET: Final = TypeAdapter(FleetPlan)
-_RESULT: Final = TypeAdapter(RunResult)
-
 
 def digest_of(run: Run) -> str:
-    """SHA-256, in hex, over the request and the plan, as far as there is one yet.
-
-    Members that have their default are left out, so that a field which a later version adds changes no digest.
-    """
-    request = _REQUEST.dump_python(run.request, mode="json", exclude_defaults=True)
-    # Defaults to pydantic, and yet all that tells one kind of target from another.
-    request["target"]["kind"] = run.request.target.kind
-    if isinstance(run.request.target, FromBackup):
-        request["target"]["storage"]["kind"] = run.request.target.storage.kind
-    for selection in request["selections"]:
-        if "partitions" in selection:
-            selection["partitions"].sort()  # a set has no order
-    parts = {"request": request}
+    """SHA-256, in hex, over the request and the plan, as far as there is one yet."""
+    parts = {"request": request_digested(run.request)}
     if run.plan is not None:
-        parts["plan"] = _PLAN.dump_python(run.plan, mode="json", exclude_defaults=True)
+        parts["plan"] = plan_digested(run.plan)
     if run.fleet is not None:
-        parts["fleet"] = _FLEET.dump_python(run.fleet, mode="json", exclude_defaults=True)
+        parts["fleet"] = fleet_plan_digested(run.fleet)
     return _digest(parts)
 
 
 def digest_of_end(digest: str, result: RunResult) -> str:
     """SHA-256, in hex, over a run's digest and how it ended: all that an undo of the run goes by."""
-    return _digest({"run": digest, "result": _RESULT.dump_python(result, mode="json", exclude_defaults=True)})
+    return _digest({"run": digest, "result": result_digested(result)})
 
 
 def _digest(value: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A run's parts as JSON, as they are stored and handed to jobs."""
+"""A run's parts as JSON, as they are stored, handed to jobs, and counted in digests: all that spells them is here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import (
-    FleetPlan,
-    PartitionPlan,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    Target,
-)
+from tidegate.reset.model.fleet import FleetPlan, Roster
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup, Target
+from tidegate.resources.reset import UNOWNED_BEFORE, Way
 
 _TARGET: TypeAdapter[Target] = TypeAdapter(Annotated[Target, Field(discriminator="kind")])
 
@@ -76,6 +73,11 @@ def encode_result(result: RunResult) -> str:
     return RESULT.dump_json(result).decode()
 
 
+def decode_result(text: str | bytes) -> RunResult:
+    """Raises ``ValueError`` for anything that :func:`encode_result` did not write."""
+    return RESULT.validate_json(text)
+
+
 def encode_roster(roster: Roster) -> str:
     return ROSTER.dump_json(roster).decode()
 
@@ -96,3 +98,40 @@ def evidence_from(fields: Any) -> Evidence | None:
         return _EVIDENCE.validate_python(fields)
     except ValidationError:
         return None
+
+
+# Digests are over what follows. Members that have their default are left out, so that a field which a later version
+# adds changes no digest; and what a later version spells otherwise is spelled as it was, for the same reason.
+
+
+def request_digested(request: RunRequest) -> dict[str, Any]:
+    """What a digest counts of a request."""
+    members: dict[str, Any] = _REQUEST.dump_python(request, mode="json", exclude_defaults=True)
+    # Defaults to pydantic, and yet all that tells one kind of target from another.
+    members["target"]["kind"] = request.target.kind
+    if isinstance(request.target, FromBackup):
+        members["target"]["storage"]["kind"] = request.target.storage.kind
+    for selection in members["selections"]:
+        if "partitions" in selection:
+            selection["partitions"].sort()  # a set has no order
+    return members
+
+
+def plan_digested(plan: Plan) -> dict[str, Any]:
+    """What a digest counts of a plan."""
+    return _as_before(PLAN.dump_python(plan, mode="json", exclude_defaults=True))
+
+
+def fleet_plan_digested(plan: FleetPlan) -> dict[str, Any]:
+    """What a digest counts of a fleet's plan."""
+    members: dict[str, Any] = FLEET.dump_python(plan, mode="json", exclude_defaults=True)
+    return members | {"groups": [_as_before(group) for group in members["groups"]]}
+
+
+def result_digested(result: RunResult) -> dict[str, Any]:
+    """What a digest counts of a result."""
+    return _as_before(RESULT.dump_python(result, mode="json", exclude_defaults=True))
+
+
+def _as_before(members: dict[str, Any]) -> dict[str, Any]:
+    return members | {"way": UNOWNED_BEFORE} if members.get("way") == Way.UNOWNED else members

@@ -31,9 +31,7 @@ from tidegate.reset.codec import (
 )
 from tidegate.reset.document import Change, DocumentStore, DocumentTooLarge, StoreFailure, StoreUnavailable
 from tidegate.reset.evidence import left_out
-from tidegate.reset.model import (
-    RunRequest,
-)
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunNotFound
 
 CONFIG_MAP_LIMIT_BYTES = 1024 * 1024

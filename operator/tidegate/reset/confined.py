@@ -15,7 +15,12 @@ from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.reset.binding import Binding, Check, digest_of
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.marker import is_marker_group
-from tidegate.reset.model import FleetPlan, FromCluster, FromGroup, Plan, Progress, Roster, RunRequest, RunResult
+from tidegate.reset.model.fleet import FleetPlan, Roster
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromCluster, FromGroup
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunStore
 
 

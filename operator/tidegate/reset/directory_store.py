@@ -29,9 +29,7 @@ from tidegate.reset.codec import (
     request_from,
 )
 from tidegate.reset.document import Change, DocumentStore, StoreFailure, StoreUnavailable
-from tidegate.reset.model import (
-    RunRequest,
-)
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunNotFound
 
 LOCK_PATIENCE_S = 30.0

@@ -8,15 +8,11 @@ from dataclasses import replace
 
 from tidegate.reset.codec import encode_evidence
 from tidegate.reset.evidence import Evidence, fitted
-from tidegate.reset.model import (
-    FleetPlan,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    noted,
-)
+from tidegate.reset.model.fleet import FleetPlan, Roster
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress, noted
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import Run, RunNotFound, StaleAttempt
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.printable import visible_bytes
-from tidegate.reset.model import PartitionPlan, Plan
+from tidegate.reset.model.plan import PartitionPlan, Plan
 
 MAX_BUCKETS: Final = 48
 """Of a topic's histogram."""

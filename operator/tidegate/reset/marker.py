@@ -14,7 +14,7 @@ import hashlib
 from typing import Final
 
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.model import Plan
+from tidegate.reset.model.plan import Plan
 
 _ROUND_BITS: Final = 8
 _RUN_BITS: Final = 52

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import FleetPlan, Plan, Progress, Roster, RunRequest, RunResult
+from tidegate.reset.model.fleet import FleetPlan, Roster
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
 
 
 class StaleAttempt(Exception):

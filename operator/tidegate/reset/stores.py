@@ -19,9 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tidegate.reset.config_map_store import ConfigMapRunStore, default_client
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import Change, DocumentStore
-from tidegate.reset.model import (
-    RunRequest,
-)
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunStore
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupType, TopicPartition
-from tidegate.reset.model import Way
+from tidegate.resources.reset import Way
 
 EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
@@ -73,7 +73,7 @@ class Choice:
 def choose_way(owners: Owners) -> Choice:
     """The first obstacle to each way decides; see design, "How a live group's offsets are changed"."""
     if not owners.group.owners(owners.partitions):
-        return Choice(Way.DIRECT, "no member owns the partitions")
+        return Choice(Way.UNOWNED, "no member owns the partitions")
     if all(obstacle(owners) is None for obstacle in GATED_OBSTACLES):
         return Choice(Way.GATED, "every owner runs the agent")
     needed = _first(LEADING_REASONS, owners)

@@ -8,6 +8,7 @@ with :func:`with_condition`. (Kubernetes API conventions, "Typical status proper
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
@@ -71,6 +72,15 @@ class Condition(ResourceModel):
 
 Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), list_map("type")]
 """At most one of each type, in the order in which they were first set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is not, or not yet, as it was asked for: what a condition says of it. ``reason`` is PascalCase;
+    ``message`` says what is wrong, where, and what to do."""
+
+    reason: str
+    message: str
 
 
 def find_condition(conditions: Iterable[Condition], condition_type: str) -> Condition | None:

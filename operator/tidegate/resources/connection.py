@@ -212,8 +212,8 @@ class FeaturesStatus(ResourceModel):
     """Whether the brokers themselves can pause partitions of a group."""
 
 
-class GroupsKind(StrEnum):
-    """Groups without members, and live ones by how their members join."""
+class GroupKind(StrEnum):
+    """Whose offsets are to be changed: a group without members, or a live one, by how its members join."""
 
     EMPTY = "Empty"
     CLASSIC = "Classic"
@@ -221,9 +221,8 @@ class GroupsKind(StrEnum):
     STREAMS = "Streams"
 
 
-class CapabilitySupport(StrEnum):
-    """``NOT_OFFERED``: the brokers have no such groups. ``UNKNOWN``: not found out, which keeps nothing from being
-    tried."""
+class Support(StrEnum):
+    """``NOT_OFFERED``: the brokers have no such groups. ``UNKNOWN``: not found out, which forbids nothing."""
 
     SUPPORTED = "Supported"
     UNSUPPORTED = "Unsupported"
@@ -234,12 +233,12 @@ class CapabilitySupport(StrEnum):
 class CapabilityStatus(ResourceModel):
     """Whether the brokers accept offsets for one kind of group from outside it."""
 
-    groups: GroupsKind
+    groups: GroupKind
     """The kind of group: Empty are groups without members, the others are running groups by the protocol of their
     members; Consumer is that of KIP-848. Tidegate itself resets no Streams groups, because their state would not
     follow."""
 
-    support: CapabilitySupport
+    support: Support
     """Whether they can be reset. A reset is refused only with Unsupported. NotOffered says that the brokers have no
     such groups, Unknown that it could not be determined."""
 

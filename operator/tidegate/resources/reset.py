@@ -163,7 +163,7 @@ class ResetSpec(ResetOptions, _Named):
 
 
 class ResetPhase(StrEnum):
-    """The phases of a run, as ``tidegate.reset.model.Phase`` names them."""
+    """How far a run has come: ``status.phase`` of an OffsetReset."""
 
     PENDING = "Pending"
     PLANNING = "Planning"
@@ -176,15 +176,27 @@ class ResetPhase(StrEnum):
     FAILED = "Failed"
     ROLLED_BACK = "RolledBack"
 
+    @property
+    def is_final(self) -> bool:
+        return self in (ResetPhase.SUCCEEDED, ResetPhase.FAILED, ResetPhase.ROLLED_BACK)
 
-class ResetWay(StrEnum):
-    """How the offsets were changed, as ``tidegate.reset.model.Way`` names it."""
 
-    DIRECT = "Direct"
+class Way(StrEnum):
+    """How a group's offsets are changed. Reads ``Direct``, an earlier version's word for ``UNOWNED``, too."""
+
+    UNOWNED = "Unowned"
     GATED = "Gated"
     BARRIER = "Barrier"
     LEADING = "Leading"
     HANDOVER = "Handover"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Way | None:
+        return cls.UNOWNED if value == UNOWNED_BEFORE else None
+
+
+UNOWNED_BEFORE: Final = "Direct"
+"""How an earlier version spelled ``Way.UNOWNED``, when an engine had that name as well."""
 
 
 class PlanStatus(ResourceModel):
@@ -297,8 +309,8 @@ class RunStatus(ResourceModel):
     engine: Engine | None = None
     """Where the run was carried out."""
 
-    way: ResetWay | None = None
-    """The strategy by which the offsets were changed. Direct commits partitions that nobody owns; Gated closes the
+    way: Way | None = None
+    """The strategy by which the offsets were changed. Unowned commits partitions that nobody owns; Gated closes the
     gates of managed consumers; Barrier holds the group in a rebalance; Handover sends LeaveGroup in the owners' names,
     so that they release their partitions; Leading, where they kept their positions all the same, assigns the partitions
     to nobody for one generation, as the group's leader."""

@@ -49,7 +49,7 @@ class ConfigMapTarget(ResourceModel):
 
 
 class NoMatch(StrEnum):
-    """What becomes of a partition in which no record is found, as ``tidegate.reset.model.NoMatch`` names it."""
+    """What becomes of a partition in which no record is found: it stays, goes to the end, or there is no plan."""
 
     KEEP = "Keep"
     END = "End"
@@ -57,7 +57,7 @@ class NoMatch(StrEnum):
 
 
 class SchemaFormat(StrEnum):
-    """How values are encoded, as ``tidegate.reset.model.SchemaFormat`` names it."""
+    """How a record's value is encoded."""
 
     JSON = "Json"
 

@@ -37,6 +37,7 @@ class Metrics:
     """One process's metrics, in a registry of their own."""
 
     def __init__(self) -> None:
+        """One piece, because it is a list: each metric with its name and what it tells."""
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)

@@ -28,11 +28,10 @@ from tidegate.offset_backup.order import Order, decode_order
 from tidegate.offset_backup.store import SCHEME, OrderFailure, OrderStore
 from tidegate.reset.binding import Binding
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import (
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
     FromGroup,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

@@ -43,7 +43,8 @@ from tidegate.reset.evidence import (
     sampled,
     stretches,
 )
-from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import EvidenceLevel, RunRequest
 from tidegate.reset.planning.counts import failed, gather_counts, histograms_by_index, histograms_of
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.executors import in_executor

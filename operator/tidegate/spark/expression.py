@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from tidegate.reset.model import RecordSchema, SchemaFormat
+from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import BAD_EXPRESSION, BAD_SCHEMA, PlanRefused
+from tidegate.resources.targets import SchemaFormat
 from tidegate.spark.implied import Implied, holds, implied
 from tidegate.spark.records import COLUMNS
 

@@ -33,7 +33,10 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model import Findings, Plan, RunRequest, Searched, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Searched
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import Findings, ToRecord
 from tidegate.reset.planning.checks import Asked, recreated
 from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import look_around

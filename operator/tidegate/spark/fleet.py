@@ -20,19 +20,16 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import Plan, RunRequest, RunResult, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_run_uid
-from tidegate.reset.runs.fleet_job import (
-    FLEET_THREADS,
-    Coordinator,
-    Parts,
-    SideBySide,
-    beneath,
-    patiently,
-    side_by_side,
-)
+from tidegate.reset.runs.fleet_groups import FLEET_THREADS, Coordinator, SideBySide, side_by_side
+from tidegate.reset.runs.fleet_parts import Parts, beneath
+from tidegate.reset.runs.fleet_planning import patiently
 from tidegate.reset.runs.job import Tell
 from tidegate.reset.store import ForgedRun, RunStore, StaleAttempt
 from tidegate.reset.stores import open_beside, open_store
@@ -182,7 +179,7 @@ class Groups:
 
 
 class InExecutors:
-    """Implements ``fleet_job.Resets``: a task for every few groups, as many tasks as there are cores."""
+    """Implements ``fleet_groups.Resets``: a task for every few groups, as many tasks as there are cores."""
 
     def __init__(self, spark: SparkSession, groups: Groups, digests: Callable[[], Mapping[str, str]]) -> None:
         self._spark = spark

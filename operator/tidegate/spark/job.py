@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
-
-from pydantic import TypeAdapter
+from typing import TYPE_CHECKING
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.offset_backup.restore import Restored
 from tidegate.reset.binding import Binding
+from tidegate.reset.codec import decode_result, encode_result
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.document import StoreFailure
-from tidegate.reset.model import FromBackup, FromCluster, Plan, RunRequest, RunResult, Selection, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup, FromCluster, ToRecord
 from tidegate.reset.runs import job
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store
@@ -32,8 +34,6 @@ from tidegate.spark.translation import find_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_RESULT: Final = TypeAdapter(RunResult)
 
 
 def carry_out(
@@ -106,7 +106,7 @@ def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]], digests: 
         messages = [text for kind, text in answers if kind == failure.__name__]
         if messages:
             raise failure("; ".join(messages))
-    return [_RESULT.validate_json(result) for _, result in answers]
+    return [decode_result(result) for _, result in answers]
 
 
 def _apply_one(run: tuple[str, int, str]) -> tuple[str, str]:
@@ -115,6 +115,6 @@ def _apply_one(run: tuple[str, int, str]) -> tuple[str, str]:
     store = ConfinedRunStore(open_store(location), None, Binding(digest, digest) if digest else None)
     try:
         with closing(KafkaClient(store.load().request.connection)) as kafka:
-            return "", _RESULT.dump_json(job.apply_run(store, attempt, kafka, SystemClock())).decode()
+            return "", encode_result(job.apply_run(store, attempt, kafka, SystemClock()))
     except (StaleAttempt, ForgedRun) as raised:
         return type(raised).__name__, str(raised)

@@ -13,7 +13,7 @@ from tidegate.find.parity import Parity
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
-from tidegate.reset.model import Selection
+from tidegate.reset.model.request import Selection
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.spark.expression import spoken
 from tidegate.spark.parity import compare_logs, find_pairs

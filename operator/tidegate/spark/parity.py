@@ -17,7 +17,7 @@ from tidegate.find.survey import origin_of
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.model import Selection
+from tidegate.reset.model.request import Selection
 from tidegate.spark.records import read_records
 from tidegate.spark.session import for_joins, with_settings
 

@@ -23,7 +23,8 @@ from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.codec import decode_request, encode_request
-from tidegate.reset.model import Findings, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import Findings
 from tidegate.reset.planning.cluster_view import Snapshot, concerned
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused

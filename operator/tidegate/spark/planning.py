@@ -12,8 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
-from tidegate.reset.model import Clamped, Findings, PartitionPlan, Plan, RunRequest, Way
+from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import Findings
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.resources.reset import Way
 from tidegate.spark.plan_steps import JOINED, MEASURED, OBSERVED, PLAN_COLUMNS, PlanJob, Rehearsal, Steps
 
 if TYPE_CHECKING:

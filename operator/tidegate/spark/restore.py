@@ -19,7 +19,8 @@ from tidegate.offset_backup.manifest import (
     schedule_folder,
 )
 from tidegate.offset_backup.restore import Restored, Row, none_found, restored
-from tidegate.reset.model import FromBackup, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromBackup
 from tidegate.reset.planning.refusals import BACKUP_NOT_FOUND, PlanRefused
 from tidegate.spark.executors import in_executor
 from tidegate.spark.files import Files, StorageFailure, why

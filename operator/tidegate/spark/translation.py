@@ -17,7 +17,8 @@ from tidegate.find.translation import Place, TopicPair, told
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.reset.model import Findings, FromCluster, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import Findings, FromCluster
 from tidegate.spark import find
 from tidegate.spark.comparison import compare
 from tidegate.spark.executors import in_executor

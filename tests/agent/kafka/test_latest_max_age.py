@@ -36,7 +36,8 @@ from devstack import KafkaCluster
 from devstack.processes import eventually
 from support.gated_applications import KINDS, Application, Job, KafkaPythonApplication, parts_replaced
 from support.reset_trial import create_topic
-from tidegate.control.records import CLOCK_VALUE, ClockKey, Key, PartitionKey, PartitionSeen, encode_key, encode_value
+from tidegate.control.codec import CLOCK_VALUE, encode_key, encode_value
+from tidegate.control.records import ClockKey, Key, PartitionKey, PartitionSeen
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
 from tidegate_agent.settings import Settings

@@ -24,7 +24,7 @@ from support.pod_stage import (
 )
 from support.pods import longest_silence, wait_ready
 from support.rights import Right, rules_of, used
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = pytest.mark.e2e_cluster
 
@@ -179,7 +179,7 @@ def test_the_whole_group_is_scaled_away_reset_and_brought_back(stage: PodStage) 
     # They have left the group; that their processes have ended as well may take a moment more.
     until(lambda: not stage.application.all_pods(), "no pod is left")
     reset = stage.reset("while-away", {"to": {"shiftBy": -30}})
-    assert (reset["phase"], reset["way"]) == ("Succeeded", "Direct")
+    assert (reset["phase"], reset["way"]) == ("Succeeded", "Unowned")
     # It looks every 15 s, and leaves alone what is at 0.
     disabled = ("ScalingActive", "False", "ScalingDisabled")
     until(lambda: disabled in _conditions(stage, "hpa", "bookkeeping"), "the autoscaler stands aside", timeout_s=60)
@@ -225,7 +225,7 @@ def _broker(stage: PodStage) -> None:
 def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
     run_id = f"{kill.__name__[1:]}-dies"
     asked = stage.ask(run_id, {"to": {"shiftBy": -40}})
-    stage.wait_phase(run_id, {Phase.PAUSING, Phase.APPLYING, Phase.VERIFYING})
+    stage.wait_phase(run_id, {ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING})
     killed_at = time.time()
     kill(stage)
     begun = stage.document(run_id)

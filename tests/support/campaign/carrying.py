@@ -16,27 +16,21 @@ from typing import Final
 
 from support.campaign.outcome import NO_END, Ended
 from support.campaign.schedule import Carrier, Run
-from support.campaign.writer import RESULT
 from support.deliveries import Partition
 from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import TargetKind
 from support.reset_trial import Trial
+from tidegate.reset.codec import decode_result
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ByDuration,
-    Phase,
-    RunResult,
-    Selection,
-    ShiftBy,
-    Target,
-    ToEarliest,
-    ToLatest,
-    ToTimestamp,
-)
-from tidegate.reset.runs.request import Refusal, undo_target
+from tidegate.reset.model.request import Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ByDuration, ShiftBy, Target, ToEarliest, ToLatest, ToTimestamp
+from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import Run as StoredRun
 from tidegate.reset.store import RunNotFound
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.reset import ResetPhase
 
 DEADLINE_S: Final = 90.0
 """What a job is given; a backfill has 5 min."""
@@ -90,7 +84,7 @@ class Carried:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def begun_at(self, phase: Phase) -> float | None:
+    def begun_at(self, phase: ResetPhase) -> float | None:
         """When the run began the phase, or one after it, epoch seconds; ``None`` while it has not."""
         stored = self.stored()
         wanted = _ORDER[phase]
@@ -242,7 +236,7 @@ class Carried:
         if not writer.is_over or writer.process.returncode != 0:
             return None
         assert writer.process.stdout is not None
-        return RESULT.validate_json(writer.process.stdout.read())
+        return decode_result(writer.process.stdout.read())
 
     def _last_backfill(self, result: RunResult, ended_at: float) -> tuple[RunResult, float]:
         """What holds in the end, and since when. A backfill has no document by which a writer that awakes could learn
@@ -302,4 +296,10 @@ class Carried:
         )
 
 
-_ORDER: Final = {Phase.PLANNING: 1, Phase.PAUSING: 2, Phase.APPLYING: 3, Phase.VERIFYING: 4, Phase.RESUMING: 5}
+_ORDER: Final = {
+    ResetPhase.PLANNING: 1,
+    ResetPhase.PAUSING: 2,
+    ResetPhase.APPLYING: 3,
+    ResetPhase.VERIFYING: 4,
+    ResetPhase.RESUMING: 5,
+}

@@ -17,7 +17,7 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import Target, TargetKind
 from support.reset_trial import FIRST_CLIENTS, Cell, kinds, managed
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 BROKERS: Final = 3
 SESSION_S: Final = 10.0
@@ -63,7 +63,7 @@ class Fault:
 
     kind: FaultKind
     run: int
-    phase: Phase | None
+    phase: ResetPhase | None
     after_s: float
     for_s: float
     victim: int = 0
@@ -302,7 +302,7 @@ class _Drawing:
         kinds = [kind for kind in self._kinds if asked or not kind.is_of_writer]
         kind = random.choice(kinds)
         run = random.randrange(len(asked)) if asked else 0
-        phase = random.choice((Phase.PLANNING, Phase.PAUSING, Phase.PAUSING, Phase.VERIFYING))
+        phase = random.choice((ResetPhase.PLANNING, ResetPhase.PAUSING, ResetPhase.PAUSING, ResetPhase.VERIFYING))
         return Fault(
             kind,
             run,

@@ -11,20 +11,17 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from tidegate.clock import SystemClock
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.reset.codec import encode_result
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 
 TAKEN_OVER = 3
-RESULT: TypeAdapter[RunResult] = TypeAdapter(RunResult)
 
 
 def main(what: str, *arguments: str) -> int:
@@ -42,7 +39,7 @@ def main(what: str, *arguments: str) -> int:
             with closing(KafkaClient(connection)) as kafka:
                 asker = Asker(group, "campaign", "")
                 result = Backfills().carry_out(kafka, SystemClock(), connection, asker, group, partitions)
-            print(RESULT.dump_json(result).decode())
+            print(encode_result(result))
     except StaleAttempt as taken_over:
         print(taken_over, file=sys.stderr)
         return TAKEN_OVER

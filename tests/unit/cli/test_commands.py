@@ -25,9 +25,10 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.reset.store import RunStore
+from tidegate.resources.reset import ResetPhase
 
 GROUP = "payments"
 ORDERS = tuple(TopicPartition("orders", n) for n in range(3))
@@ -107,7 +108,7 @@ def test_a_run_that_fails_ends_with_1_and_keeps_its_store(shell: Shell) -> None:
     [document] = shell.folder.glob("*.json")
     result = DirectoryRunStore(shell.folder, document.stem).load().result
     assert result is not None
-    assert result.phase is Phase.FAILED
+    assert result.phase is ResetPhase.FAILED
 
 
 def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

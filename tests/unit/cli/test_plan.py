@@ -21,20 +21,12 @@ from tidegate.jobs.storage import S3
 from tidegate.printable import visible, visible_bytes
 from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
-from tidegate.reset.model import (
-    EvidenceSettings,
-    FleetRequest,
-    FromBackup,
-    FromFile,
-    FromGroup,
-    PartitionPlan,
-    Phase,
-    Plan,
-    RunResult,
-    Target,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromBackup, FromFile, FromGroup, Target, ToOffset
 from tidegate.reset.store import Run
+from tidegate.resources.reset import ResetPhase
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"
 NOW = PLANNED + timedelta(minutes=3)
@@ -64,7 +56,7 @@ def hostile_fleet() -> Run:
     bad = [replace(g, group_id=HOSTILE, message=HOSTILE, refused=g.refused) for g in run.fleet.groups]
     fleet = replace(run.fleet, run_id=HOSTILE, groups=tuple(bad), notes=(HOSTILE,))
     asked = replace(run.request, fleet=FleetRequest((HOSTILE,)), target=FromGroup(HOSTILE))
-    return replace(run, request=asked, fleet=fleet, result=RunResult(Phase.FAILED, "Why", HOSTILE, NOW))
+    return replace(run, request=asked, fleet=fleet, result=RunResult(ResetPhase.FAILED, "Why", HOSTILE, NOW))
 
 
 def hostile_run() -> Run:
@@ -85,7 +77,7 @@ def hostile_run() -> Run:
         samples=(sample(1, 1, bad, bad), replace(sample(2, 1, Content(1, HOSTILE), bad), topic=HOSTILE)),
     )
     run = a_run(plan=plan, evidence=evidence)
-    result = RunResult(Phase.FAILED, "Why", HOSTILE, NOW)
+    result = RunResult(ResetPhase.FAILED, "Why", HOSTILE, NOW)
     return replace(run, request=replace(run.request, target=FromFile((), HOSTILE)), result=result)
 
 
@@ -211,7 +203,7 @@ def test_why_there_is_no_evidence_is_said(run: Run, said: str) -> None:
 
 def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> None:
     command = f"kubectl annotate -n default ors payments tidegate.io/approve={digest_of(a_run())} --overwrite"
-    ended = replace(a_run(), result=RunResult(Phase.SUCCEEDED, "Verified", "3 partitions moved", NOW))
+    ended = replace(a_run(), result=RunResult(ResetPhase.SUCCEEDED, "Verified", "3 partitions moved", NOW))
 
     assert command in on_screen(a_run())
     assert command in page(reviewed(a_run()))

@@ -16,14 +16,13 @@ from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer, Snapshot
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
-from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus
+from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, Support
 from tidegate.service.metrics import Metrics
 
 CREATED = "2026-01-01T00:00:00Z"

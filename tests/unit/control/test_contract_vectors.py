@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tidegate.control.codec import CLOCK_VALUE, Unreadable, decode, encode_key, encode_value
 from tidegate.control.records import (
-    CLOCK_VALUE,
     AckKey,
     ClaimKey,
     ClockKey,
@@ -20,11 +20,7 @@ from tidegate.control.records import (
     LimitKey,
     PartitionKey,
     RunKey,
-    Unreadable,
     Value,
-    decode,
-    encode_key,
-    encode_value,
 )
 
 VECTORS = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from tidegate.discovery.starts import Outcome, Start, give_starts
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable, UnknownPartitions
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 GROUP = "payments"
 OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -102,7 +102,7 @@ def test_an_owner_that_was_there_first_is_noticed_and_sent_back(protocol: GroupT
     scene.clock.sleep(4 * HEARTBEAT_S)
 
     assert start == Start(Outcome.OVERTAKEN, 0, 10)
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert scene.read(consumer)[:10] == list(range(10))
 
 

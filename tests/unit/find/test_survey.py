@@ -8,7 +8,8 @@ from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.find.survey import survey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.model import FromCluster, RunRequest, Selection
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.planning.refusals import PlanRefused
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.inject.admission import Answer, BadReview, answer
-from tidegate.inject.eligibility import Refusal, Surroundings, wish_for
+from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import NamedPolicy
 from tidegate.inject.patch import AgentImage, Patch, patch_for
 from tidegate.resources.base import parse_spec
@@ -71,7 +71,7 @@ def applied(body: dict[str, Any], operations: tuple[Mapping[str, Any], ...]) -> 
 def injected(body: dict[str, Any], around: Surroundings = AROUND) -> dict[str, Any]:
     wish = wish_for(body, around)
     assert wish is not None
-    assert not isinstance(wish, Refusal), wish
+    assert not isinstance(wish, PodRefusal), wish
     patch = patch_for(body, wish, AGENT)
     assert isinstance(patch, Patch), patch
     return applied(body, patch.operations)
@@ -81,11 +81,11 @@ def env(container: Mapping[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container.get("env", ())}
 
 
-def refusal(body: dict[str, Any], around: Surroundings = AROUND) -> Refusal:
+def refusal(body: dict[str, Any], around: Surroundings = AROUND) -> PodRefusal:
     found = wish_for(body, around)
-    if found is not None and not isinstance(found, Refusal):
+    if found is not None and not isinstance(found, PodRefusal):
         found = patch_for(body, found, AGENT)  # type: ignore[assignment]
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, PodRefusal), found
     return found
 
 
@@ -150,7 +150,7 @@ def test_an_injected_pod_that_comes_by_again_is_left_as_it_is() -> None:
     for body, around in ((after, AROUND), (java_after, java)):
         wish = wish_for(body, around)
         assert wish is not None
-        assert not isinstance(wish, Refusal)
+        assert not isinstance(wish, PodRefusal)
         assert body["metadata"]["annotations"]["tidegate.io/injected"] == wish.setting
         assert patch_for(body, wish, AGENT) == Patch(())
 

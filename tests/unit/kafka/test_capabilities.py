@@ -11,9 +11,10 @@ import pytest
 from support.fake_kafka import FakeKafka
 from support.scripted_wire import Answer, ByScript, coordinators, each, wire_to
 from tidegate.kafka import capabilities as known
-from tidegate.kafka.capabilities import BrokerApis, Capability, GroupKind, Support, told
+from tidegate.kafka.capabilities import BrokerApis, Capability, told
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka_client.probe import LOOK_AGAIN_S, PREFIX, TRY_AGAIN_S, KafkaCapabilities, KafkaProbe
+from tidegate.resources.connection import GroupKind, Support
 
 EMPTY, CLASSIC, CONSUMER, STREAMS = GroupKind
 YES, NO, NOT_OFFERED, UNKNOWN = Support

@@ -12,10 +12,11 @@ from kafka.protocol.parser import KafkaProtocol
 
 from support.fake_kafka import FakeKafka
 from support.scripted_wire import Answer, ByScript, coordinators, each, wire_to
-from tidegate.kafka.capabilities import BrokerApis, GroupKind, Support
+from tidegate.kafka.capabilities import BrokerApis
 from tidegate.kafka_client.cluster_requests import broker_apis
 from tidegate.kafka_client.group_heartbeats import ConsumerGroupHeartbeatResponse, StreamsGroupHeartbeatResponse
 from tidegate.kafka_client.probe import KafkaProbe
+from tidegate.resources.connection import GroupKind, Support
 
 API_VERSIONS = 18
 

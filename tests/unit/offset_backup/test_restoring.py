@@ -13,7 +13,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.offset_backup.manifest import Manifest
 from tidegate.offset_backup.restore import Restored, Row, none_found, restored
-from tidegate.reset.model import FromBackup, Plan, RunRequest, Selection
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromBackup
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 

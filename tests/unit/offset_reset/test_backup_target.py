@@ -16,7 +16,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.storage import S3, Folder
 from tidegate.kube.ports import BACKUPS
-from tidegate.reset.model import FromBackup
+from tidegate.reset.model.targets import FromBackup
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine
 

@@ -24,7 +24,7 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, R
 from tidegate.kube.ports import RESETS
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FromBackup, FromCluster
+from tidegate.reset.model.targets import FromBackup, FromCluster
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt

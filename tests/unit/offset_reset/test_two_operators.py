@@ -12,11 +12,11 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.errors import Fenced
 from tidegate.kube.ports import Conflict
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import Phase, Progress
+from tidegate.reset.model.progress import Progress
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
-from tidegate.resources.reset import Engine
+from tidegate.resources.reset import Engine, ResetPhase
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ class Operators:
 
         def commit_and_say_so() -> None:
             transaction.commit()
-            store.append(Progress(Phase.VERIFYING, world.clock.now(), attempt), attempt=attempt)
+            store.append(Progress(ResetPhase.VERIFYING, world.clock.now(), attempt), attempt=attempt)
 
         self.writes.append(commit_and_say_so)
 

@@ -14,10 +14,10 @@ from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Topic, TopicPartition
 from tidegate.pause import plan
 from tidegate.pause.holds import holder, pause_of
-from tidegate.pause.model import AddFinalizer, ChangeHolds, Decision, Observed, Refusal, RemoveFinalizer, Seen
+from tidegate.pause.model import AddFinalizer, ChangeHolds, Decision, Observed, RemoveFinalizer, Seen
 from tidegate.pause.plan import decide
 from tidegate.resources.base import parse_spec
-from tidegate.resources.conditions import find_condition
+from tidegate.resources.conditions import Refusal, find_condition
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
 

@@ -19,7 +19,6 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, FakeMembership, void
 from tidegate.control.records import Hold, HoldKey
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
@@ -27,21 +26,16 @@ from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import MAX_ROUNDS
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    Progress,
-    RunRequest,
-    RunResult,
-    Selection,
-    Way,
-)
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
+from tidegate.resources.connection import GroupKind, Support
+from tidegate.resources.reset import ResetPhase, Way
 
 TOPIC = "orders"
 GROUP = "payments"
@@ -329,7 +323,7 @@ def test_every_kind_of_group_goes_on_from_its_targets(kind: Kind, tmp_path: Path
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, kind.way, 0)
+    assert (result.phase, result.way, result.redone) == (ResetPhase.SUCCEEDED, kind.way, 0)
     world.settle()
     world.check_reset()
 
@@ -349,7 +343,7 @@ def test_a_reset_that_brokers_refuse_leaves_the_offsets_as_they_were(
     result = world.execute()
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, reason)
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, reason)
     if told is None:
         assert not {"leave", "rebalance", "hold", "fence", "send"} & set(world.kafka.calls[calls:])
     world.settle()
@@ -369,7 +363,7 @@ def test_forward(kind: Kind, tmp_path: Path) -> None:
     world.create()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
 
@@ -424,7 +418,7 @@ def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
             world.clock.sleep(2.0)
             result = world.execute()
             assert result is not None, died
-            assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+            assert result.phase is ResetPhase.SUCCEEDED, f"{died}: {result}"
             world.settle()
             try:
                 world.check_reset(at_most=max(2, result.rounds))
@@ -465,7 +459,7 @@ def test_a_writer_may_die_while_a_member_does_not_rejoin(kind: Kind, standstill_
         world.clock.sleep(2.0)
         result = world.execute()
         assert result is not None, died
-        assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+        assert result.phase is ResetPhase.SUCCEEDED, f"{died}: {result}"
         world.settle(60)
         try:
             # A round begins twice where its join is let go without the member that is away, and all leave once more.
@@ -497,11 +491,11 @@ def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
 
             def began(world: World = world, verifying: list[bool] = verifying) -> None:
                 lines = world.store.load().journal
-                verifying.append(any(line.phase is Phase.VERIFYING and not line.again for line in lines))
+                verifying.append(any(line.phase is ResetPhase.VERIFYING and not line.again for line in lines))
 
             result = world.execute(Outage(world.clock, step, AWAY_S, after, began))
             assert result is not None, missed
-            assert result.phase is Phase.SUCCEEDED, f"{missed}: {result}"
+            assert result.phase is ResetPhase.SUCCEEDED, f"{missed}: {result}"
             assert verifying, missed
             world.settle()
             try:
@@ -513,7 +507,7 @@ def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
 
 def _verifies(world: World) -> bool:
     journal = world.store.load().journal
-    return bool(journal) and journal[-1].phase is Phase.VERIFYING
+    return bool(journal) and journal[-1].phase is ResetPhase.VERIFYING
 
 
 def is_verifying(world: World) -> Callable[[str], bool]:
@@ -573,7 +567,7 @@ def test_what_comes_to_the_empty_group_while_nobody_looks_is_seen(
     result = world.execute(process if how == "an outage" else None)
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=3)
 
@@ -605,7 +599,7 @@ def test_a_writer_may_die_while_the_group_is_empty(tmp_path: Path) -> None:
         world.clock.sleep(10.0)
         result = world.execute()
         assert result is not None, step
-        assert result.phase is Phase.SUCCEEDED, f"{step}: {result}"
+        assert result.phase is ResetPhase.SUCCEEDED, f"{step}: {result}"
         world.settle()
         if not world.starts_at_target(late):
             missed.append(f"died before call {step} ({living.calls[step - 1]}): {result.message}")
@@ -628,7 +622,7 @@ def test_a_successor_that_cannot_look_does_not_say_that_nothing_was_changed(tmp_
     result = world.execute(Outage(world.clock, 1, 1000.0))
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "NotPutBack")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
     assert "Nothing was changed" not in result.message
 
 
@@ -662,7 +656,7 @@ def test_an_owner_that_passes_its_target_while_nobody_looks_is_found(away_s: flo
     result = world.execute(None if dies else process)
 
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     world.settle()
     world.check_reset(at_most=3)
 
@@ -676,7 +670,7 @@ def test_where_the_group_stood_before_is_looked_up_after_an_outage(tmp_path: Pat
     result = world.execute(Outage(world.clock, 0, 60.0, when=lambda name: name.endswith("transaction.send")))
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert all(b.offset > before[b.topic_partition] + 400 for b in result.before), (result.before, before)
 
 
@@ -693,7 +687,7 @@ def test_a_plan_is_checked_again_after_an_outage(tmp_path: Path) -> None:
     )
     result = world.execute(away)
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
 
 
 def test_rounds_that_never_hold_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -705,7 +699,7 @@ def test_rounds_that_never_hold_come_to_an_end(tmp_path: Path, monkeypatch: pyte
     result = world.execute()
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "NotPutBack")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
     assert "was not held to the end" in result.message
     assert result.rounds <= 2 * MAX_ROUNDS
 
@@ -724,7 +718,7 @@ def test_owners_of_a_long_heartbeat_are_waited_for(tmp_path: Path) -> None:
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1)
     world.settle(60)
     world.check_reset()
 
@@ -747,7 +741,7 @@ def test_owners_that_rejoin_at_once_are_caught_however_far_away_kafka_is(
     monkeypatch.setattr(FakeHold, "blink", late)
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result.message
+    assert result.phase is ResetPhase.SUCCEEDED, result.message
     assert result.rounds <= (2 if heartbeat_s == 3 else 4)
     world.settle(60)
     world.check_reset(at_most=result.rounds)
@@ -770,7 +764,7 @@ def test_an_owner_that_keeps_its_position_is_handed_over(cut_short: int, tmp_pat
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     # Kafka is away for long enough for all their commits to be seen before the next round, which does them all again.
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 2 if cut_short else 3)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.HANDOVER, 2 if cut_short else 3)
     assert result.redone == len(RESET)
     world.settle()
     world.check_reset(at_most=2)
@@ -829,7 +823,7 @@ def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(t
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert done, "the group was never Empty"
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=3)
 
@@ -856,7 +850,7 @@ def test_a_commit_to_the_empty_group_is_seen_although_a_member_had_left_by_itsel
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert done, "the group was never Empty"
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=3)
 
@@ -882,8 +876,8 @@ def test_a_commit_to_the_empty_group_is_seen_after_a_round_in_which_nobody_owned
     world.clock.after(16.0, lambda: commit(late))
     result = world.execute()
     assert result is not None
-    assert Way.DIRECT in {entry.way for entry in world.store.load().journal}
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert Way.UNOWNED in {entry.way for entry in world.store.load().journal}
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     world.settle(40)
     world.check_reset(at_most=3)
 
@@ -929,14 +923,14 @@ def test_a_commit_to_the_empty_group_is_seen_although_all_are_back_at_the_first_
     def is_committed() -> bool:
         journal = world.store.load().journal
         stands = world.kafka.committed(GROUP)[first] == world.targets[first]
-        return bool(journal) and journal[-1].way is Way.DIRECT and stands
+        return bool(journal) and journal[-1].way is Way.UNOWNED and stands
 
     committed = _commit_late_and_come_back(world, late, is_committed)
     kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert committed, "the targets were never committed"
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     world.settle()
     world.check_reset(at_most=3)
 
@@ -970,7 +964,7 @@ def test_a_commit_to_a_group_that_is_emptied_again_is_seen_on_partitions_of_earl
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert len(emptied) == 2, "the group was not emptied twice"
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert result.redone >= 2, result
     world.settle(30)
     world.check_reset(at_most=4)
@@ -988,7 +982,7 @@ def test_what_is_overwritten_as_another_round_begins_is_done_again_with_it(
 
     def commit_late(store: DirectoryRunStore, progress: Progress, *, attempt: int) -> None:
         append(store, progress, attempt=attempt)
-        if progress.phase is not Phase.VERIFYING or len(late) == 2:
+        if progress.phase is not ResetPhase.VERIFYING or len(late) == 2:
             return
         if not late:
             late.append(first)
@@ -1003,7 +997,7 @@ def test_what_is_overwritten_as_another_round_begins_is_done_again_with_it(
     result = world.execute()
     assert result is not None
     assert late == [first, second]
-    assert (result.phase, result.redone) == (Phase.SUCCEEDED, 2), result
+    assert (result.phase, result.redone) == (ResetPhase.SUCCEEDED, 2), result
     world.settle()
     world.check_reset(at_most=3)
 
@@ -1025,7 +1019,7 @@ def test_owners_that_changed_just_before_the_join_is_held_are_looked_at_again(tm
     kafka: Any = Delayed(world.kafka, world.clock, {"hold": somebody_joins}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1044,7 +1038,7 @@ def test_a_group_whose_members_all_leave_before_the_join_is_held_is_reset(kind: 
     kafka: Any = Delayed(world.kafka, world.clock, {holds: all_leave}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert {p: world.kafka.committed(GROUP)[p] for p in world.targets} == world.targets
 
 
@@ -1060,7 +1054,7 @@ def test_an_owner_that_keeps_its_position_when_it_becomes_unknown_in_a_rebalance
     kafka: Any = Delayed(world.kafka, world.clock, {"leave": lambda: world.clock.sleep(4)}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1078,7 +1072,7 @@ def test_nor_is_one_of_an_eager_group_even_where_it_is_alone(members: int, stati
     kafka: Any = Delayed(world.kafka, world.clock, {"leave": lambda: world.clock.sleep(4)}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert result.way is (Way.LEADING if members == 1 else Way.HANDOVER)
     world.settle()
     world.check_reset(at_most=result.rounds)
@@ -1097,7 +1091,7 @@ def test_an_owner_that_keeps_its_position_when_a_commit_is_refused_is_made_to_le
     world.create()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=result.rounds)
 
@@ -1123,7 +1117,7 @@ def test_a_lone_owner_that_commits_all_the_time_is_not_made_to_leave_again(
     kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.004, slow=("groups", "committed", "leave"))
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1)
     world.settle()
     world.check_reset()
 
@@ -1144,7 +1138,7 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
     before = world.kafka.committed(GROUP)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
     assert f"{len(RESET)} committed offset(s) were put back" in result.message
     world.settle()
     for partition in RESET:
@@ -1200,7 +1194,7 @@ def test_a_join_that_was_not_held_until_all_was_committed_does_not_count(kind: K
 
     assert held
     assert result is not None
-    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, kind.way, 0)
+    assert (result.phase, result.way, result.redone) == (ResetPhase.SUCCEEDED, kind.way, 0)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1212,7 +1206,7 @@ def test_an_owner_that_does_not_obey_costs_time_only(tmp_path: Path) -> None:
     world.create(drain_timeout=timedelta(seconds=2))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, Way.BARRIER, 0)
+    assert (result.phase, result.way, result.redone) == (ResetPhase.SUCCEEDED, Way.BARRIER, 0)
     assert not list(world.kafka.control.topics.gates.of_group(GROUP))
     world.settle()
     world.check_reset(at_most=2)
@@ -1232,7 +1226,7 @@ def test_partitions_that_others_hold_stay_closed_at_their_target(tmp_path: Path)
     result = world.execute()
 
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.GATED)
     world.clock.sleep(5)
     assert [o for c in world.consumers for p, o in c.read if p == paused] == read
     assert world.kafka.committed(GROUP)[paused] == world.targets[paused]
@@ -1248,7 +1242,7 @@ def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
     world.create(in_flight=timedelta(seconds=3))
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1277,7 +1271,7 @@ def test_no_late_commit_comes_after_the_owners_were_held_for_as_long_as_it_takes
     world.create(in_flight=timedelta(seconds=3))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, kind.way, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, kind.way, 1)
     world.settle(30)
     world.check_reset(at_most=2)
 
@@ -1300,7 +1294,7 @@ def test_a_commit_into_a_gated_reset_is_seen_before_the_gates_are_opened(tmp_pat
     result = world.execute()
     assert result is not None
     assert committed
-    assert (result.phase, result.way, result.redone) == (Phase.SUCCEEDED, Way.GATED, 1)
+    assert (result.phase, result.way, result.redone) == (ResetPhase.SUCCEEDED, Way.GATED, 1)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1319,7 +1313,7 @@ def test_brokers_far_away_put_a_reset_off_a_few_times_only(kind: Kind, tmp_path:
     kafka: Any = Delayed(world.kafka, world.clock, {}, describe_s=0.25)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, kind.way)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, kind.way)
     world.settle()
     world.check_reset(at_most=8)
 
@@ -1344,7 +1338,7 @@ def test_an_owner_that_left_before_the_join_was_held_has_left_its_partitions_to_
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert len(holds) == 1
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1364,7 +1358,7 @@ def test_an_owner_that_was_made_to_leave_in_a_rebalance_of_others_is_made_to_lea
     kafka: Any = Delayed(world.kafka, world.clock, {"leave": rebalances}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=3)
 
@@ -1376,7 +1370,7 @@ def test_an_unknown_outcome_is_looked_up(committed: bool, tmp_path: Path) -> Non
     world.kafka.lose_commit_answer(committed=committed)
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
 
@@ -1387,7 +1381,7 @@ def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     world.kafka.fail("send", Unavailable("coordinator moves"), Unavailable("coordinator moves"))
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
 
@@ -1399,7 +1393,7 @@ def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: 
     world.kafka.fail("hold", Unavailable("coordinator moves"), Unavailable("coordinator moves"))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.rounds, result.redone) == (Phase.SUCCEEDED, 1, 0)
+    assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 1, 0)
     world.settle()
     world.check_reset()
 
@@ -1426,7 +1420,7 @@ def test_only_rounds_of_the_reset_itself_count_as_done_again(tmp_path: Path) -> 
     world.clock.after(0.2, overwrite)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
     assert overwritten == [MAX_ROUNDS + 1]
     assert result.rounds == MAX_ROUNDS + 2
     assert result.redone == MAX_ROUNDS - 2  # one round found out that the group cannot be led
@@ -1448,7 +1442,7 @@ def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
     world.clock.after(0.2, overwrite)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
     after = world.kafka.committed(GROUP)
     for partition in PARTITIONS:
         if partition != stubborn:
@@ -1474,7 +1468,7 @@ def test_nobody_waits_longer_than_max_standstill_for_a_member_that_does_not_rejo
     world.create(max_standstill=timedelta(seconds=20))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, kind.way)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, kind.way)
     # An owner that was made to leave by a Handover is not waited for.
     waited_for = kind.way is not Way.HANDOVER or slow == 2
     assert (f"1 member(s) not back yet: {absent.client_id} at {absent.host}" in result.message) == waited_for
@@ -1492,7 +1486,7 @@ def test_a_member_that_rejoins_within_max_standstill_is_waited_for(kind: Kind, t
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, kind.way)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, kind.way)
     assert "made to leave" not in result.message
     world.settle(30)
     world.check_reset()
@@ -1507,7 +1501,7 @@ def test_a_member_that_rejoins_while_owners_are_held_is_waited_for(
     world.create(in_flight=timedelta(seconds=in_flight_s))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.BARRIER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.BARRIER)
     assert "made to leave" not in result.message
     world.settle(30)
     world.check_reset()
@@ -1530,7 +1524,7 @@ def test_kafka_may_be_away_once_a_run_that_freed_a_join_is_verified(call: str, t
 
     result = world.execute(Outage(world.clock, 0, 600.0, when=is_last_look))
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, None, None)
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, None, None)
     assert "all members were made to leave" in result.message
     assert all(world.starts_at_target(p) == 1 for p in RESET)
 
@@ -1552,7 +1546,7 @@ def test_owners_that_a_rebalance_hides_in_the_end_are_waited_for(
     monkeypatch.setattr(GroupReset, "_look_back", in_a_rebalance)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, len(RESET))
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, len(RESET))
     assert "as the group is rebalancing" in result.message
 
 
@@ -1572,7 +1566,7 @@ def test_a_successor_leaves_a_rebalance_alone_that_no_run_has_begun(tmp_path: Pa
     world.kafka.rebalance(GROUP)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.GATED)
     assert {c.member_id for c in world.consumers} == members
 
 
@@ -1583,7 +1577,7 @@ def test_a_deadline_ends_the_wait_for_a_member_that_is_slow_to_rejoin(tmp_path: 
     before = world.kafka.committed(GROUP)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded")
     world.settle(60)
     # Everybody has gone on from where the group stood.
     assert all(world.starts_at_target(p) == 0 for p in RESET)
@@ -1597,7 +1591,7 @@ def test_the_result_counts_what_is_known_to_be_read_from_its_target(kind: Kind, 
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, len(RESET), 0)
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, len(RESET), 0)
 
 
 def test_the_result_says_who_is_not_known_to_read_from_its_target(tmp_path: Path) -> None:
@@ -1609,7 +1603,7 @@ def test_the_result_says_who_is_not_known_to_read_from_its_target(tmp_path: Path
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, len(RESET))
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, len(RESET))
     assert "3 partition(s) not known to be read from there yet, e.g. orders-0 by c0 at /127.0.0.1" in result.message
     assert result.unread[0] == "orders-0 by c0 at /127.0.0.1"
     assert [row.split(" by ")[0] for row in result.unread] == [str(p) for p in sorted(RESET)]
@@ -1623,7 +1617,7 @@ def test_a_run_that_could_not_look_any_more_says_nothing_of_who_goes_on(tmp_path
         consumer.auto_commit_s = None
     result = world.execute(outage)
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, None, None)
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, None, None)
 
 
 def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path: Path) -> None:
@@ -1633,7 +1627,7 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.begun, result.waiting) == (Phase.SUCCEEDED, Way.DIRECT, 0, 0)
+    assert (result.phase, result.way, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 0, 0)
 
     world = World(KINDS[0], tmp_path / "end")
     world.producing = False
@@ -1642,7 +1636,7 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.begun, result.waiting) == (Phase.SUCCEEDED, 0, 0)
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, 0)
 
 
 def _assigned_to_itself(world: World, every_s: float = 5.0) -> dict[TopicPartition, int]:
@@ -1675,7 +1669,7 @@ def test_a_consumer_that_assigns_itself_partitions_is_noticed(aim: str, tmp_path
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
     assert "assign()" in result.message
     assert world.kafka.committed(GROUP) == positions
 
@@ -1689,7 +1683,7 @@ def test_a_group_that_never_had_members_is_reset(joins: bool, tmp_path: Path) ->
         world.clock.after(1.0, lambda: world.consumers[0].start() and None)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.DIRECT, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.UNOWNED, 1)
     seen = world.kafka.committed(GROUP)
     assert all(seen[p] >= target if joins else seen[p] == target for p, target in world.targets.items())
 
@@ -1703,7 +1697,7 @@ def test_a_target_may_be_the_end_of_the_log(tmp_path: Path) -> None:
     world.create()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     for partition in RESET:
         world.kafka.append(partition, [world.clock.now()] * 5)
     world.settle()
@@ -1725,7 +1719,7 @@ def test_a_plan_whose_targets_are_no_longer_in_the_log_is_refused(moved: str, tm
     kafka: Any = Delayed(world.kafka, world.clock, {"writer": change}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
     assert f"1 target(s) are outside the log by now, e.g. {partition}: target {world.targets[partition]}" in (
         result.message
     )
@@ -1747,7 +1741,7 @@ def test_a_plan_whose_topic_was_removed_meanwhile_is_refused(made_anew: bool, tm
     kafka: Any = Delayed(world.kafka, world.clock, {"writer": change}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
     assert f"deleted or recreated since the plan was made: {TOPIC}. Nothing was changed" in result.message
 
 
@@ -1758,7 +1752,7 @@ def test_a_broker_that_lags_makes_no_plan_outdated(tmp_path: Path) -> None:
     kafka: Any = Delayed(world.kafka, world.clock, {"writer": lambda: world.kafka.lag_behind(TOPIC, 1)}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle()
     world.check_reset()
 
@@ -1784,7 +1778,7 @@ def test_what_an_application_may_still_hold_is_watched_for(
 
     def look() -> None:
         journal = world.store.load().journal
-        if journal and journal[-1].phase is Phase.VERIFYING:
+        if journal and journal[-1].phase is ResetPhase.VERIFYING:
             world.clock.after(late_s, commit)
         else:
             world.clock.after(0.05, look)
@@ -1793,7 +1787,7 @@ def test_what_an_application_may_still_hold_is_watched_for(
     result = world.execute()
     assert result is not None
     assert committed
-    assert (result.phase, result.redone) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.redone) == (ResetPhase.SUCCEEDED, 1)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1804,12 +1798,12 @@ def test_nothing_committed_means_nothing_changed(tmp_path: Path) -> None:
     world.kafka.fail("hold", *[Unavailable("away")] * 2000)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "KafkaUnavailable")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "KafkaUnavailable")
     assert "away; the run's deadline" in result.message
     assert "Nothing was changed" in result.message
     # As often as it may have been tried: what is done to a group is told once.
     journal = world.store.load().journal
-    assert [entry.round for entry in journal if entry.phase is Phase.PAUSING] == [1, 0]
+    assert [entry.round for entry in journal if entry.phase is ResetPhase.PAUSING] == [1, 0]
 
 
 def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
@@ -1821,7 +1815,7 @@ def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         world.execute(Process(committed, after=True))
     result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Deleted")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted")
     assert all(world.kafka.committed(GROUP)[p] >= before[p] for p in RESET)
     world.settle()
     world.check_nothing_missing()
@@ -1833,7 +1827,7 @@ def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
     world.kafka.fail("commit", *[OutcomeUnknown("no answer")] * 2000)
     result = world.execute()
     assert result is not None
-    assert (result.phase, "Nothing was changed" in result.message) == (Phase.FAILED, True)
+    assert (result.phase, "Nothing was changed" in result.message) == (ResetPhase.FAILED, True)
 
 
 def test_owners_that_change_between_the_look_and_their_leaving_are_found(tmp_path: Path) -> None:
@@ -1852,7 +1846,7 @@ def test_owners_that_change_between_the_look_and_their_leaving_are_found(tmp_pat
     kafka: Any = Delayed(world.kafka, world.clock, {"leave": somebody_joins}, describe_s=0.0)
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     [taken] = {b.partition for b in newcomer.began[:1]}
     assert newcomer.began[0].offset > world.targets[taken]
     assert result.redone >= 1
@@ -1876,7 +1870,7 @@ def test_an_owner_that_has_yet_to_give_a_partition_up_is_found(joins_before: str
     result = job.execute(world.store, kafka, world.clock)
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
 
@@ -1905,7 +1899,7 @@ def test_an_owner_that_gives_a_partition_up_after_the_rebalance_is_found(managed
     result = world.execute()
 
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, way)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, way)
     world.settle(30)
     world.check_reset(at_most=2)
 
@@ -1922,7 +1916,7 @@ def test_a_group_that_is_empty_after_a_barrier_is_not_reset_again(tmp_path: Path
     world.clock.after(1.0, lambda: world.consumers.extend(start_members(world.kafka, kind)))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1), result
     world.settle()
     world.check_reset()
 
@@ -1937,7 +1931,7 @@ def test_a_rebalance_that_waits_for_a_dead_member_is_waited_for(tmp_path: Path) 
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.BARRIER), result
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.BARRIER), result
     world.settle()
     world.check_reset()
 
@@ -1955,7 +1949,7 @@ def test_a_group_that_does_not_settle_is_not_reset(tmp_path: Path) -> None:
     FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="c3", protocol=kind.protocol, assignor=kind.assignor).start()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "GroupNotReady")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupNotReady")
     assert "a member may not have given orders-" in result.message
     assert "Nothing was changed" in result.message
 
@@ -1987,8 +1981,8 @@ def test_where_the_group_stood_before_is_not_learnt_from_rounds_that_are_done_ag
     began_s, began_at = world.clock.monotonic(), world.clock.now()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.redone) == (Phase.SUCCEEDED, len(RESET))
-    first_over = next(e.at for e in world.store.load().journal if e.phase is Phase.VERIFYING)
+    assert (result.phase, result.redone) == (ResetPhase.SUCCEEDED, len(RESET))
+    first_over = next(e.at for e in world.store.load().journal if e.phase is ResetPhase.VERIFYING)
     first_over_s = began_s + (first_over - began_at).total_seconds()
     stood = dict(before)
     for at_s, offsets in commits:
@@ -2012,7 +2006,7 @@ def test_owners_are_held_for_as_long_as_records_may_be_in_flight(kind: Kind, tmp
     world.create(in_flight=timedelta(seconds=30))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.rounds, result.redone) == (Phase.SUCCEEDED, kind.way, 1, 0)
+    assert (result.phase, result.way, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, kind.way, 1, 0)
     world.settle()
     world.check_reset()
     begun = [b for c in world.consumers for b in c.began if b.partition in RESET and b.at_s > world.started_s]
@@ -2035,6 +2029,6 @@ def test_owners_that_are_held_go_on_soon_after_their_writer_has_died(kind: Kind,
     assert {b.partition for c in world.consumers for b in c.began if b.at_s > died_s} >= set(RESET)
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle(90)
     world.check_reset(at_most=2)

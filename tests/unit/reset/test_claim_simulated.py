@@ -22,17 +22,12 @@ from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FromFile,
-    PartitionOffset,
-    Phase,
-    RunRequest,
-    RunResult,
-    Selection,
-)
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
+from tidegate.resources.reset import ResetPhase
 from unit.reset.test_apply_simulated import (
     BACK,
     GROUP,
@@ -167,7 +162,7 @@ def test_of_two_runs_at_the_same_moment_each_is_done_once(kind: Kind, apart_s: f
     world.clock.sleep(120)
 
     assert (a.stale, b.stale) == ([], [])
-    assert (a.result.phase, b.result.phase) == (Phase.SUCCEEDED, Phase.SUCCEEDED)
+    assert (a.result.phase, b.result.phase) == (ResetPhase.SUCCEEDED, ResetPhase.SUCCEEDED)
     assert (a.result.redone, b.result.redone) == (0, 0)
     for partition, target in (a.targets | b.targets).items():
         assert world.starts_at(partition, target) == 1, partition
@@ -182,7 +177,7 @@ def test_two_that_want_the_same_partitions_end_with_those_of_the_second(tmp_path
     world.begin(b, after_s=0.1)
     world.clock.sleep(120)
 
-    assert (a.result.phase, b.result.phase) == (Phase.SUCCEEDED, Phase.SUCCEEDED)
+    assert (a.result.phase, b.result.phase) == (ResetPhase.SUCCEEDED, ResetPhase.SUCCEEDED)
     assert a.ended_s < b.ended_s
     for partition in P:
         assert (world.starts_at(partition, a.targets[partition]), world.starts_at(partition, b.targets[partition])) == (
@@ -205,8 +200,8 @@ def test_who_waits_says_behind_whom_and_who_waits_too_long_has_changed_nothing(t
     )
     world.clock.sleep(120)
 
-    assert a.result.phase is Phase.SUCCEEDED
-    assert (b.result.phase, b.result.reason) == (Phase.FAILED, "DeadlineExceeded")
+    assert a.result.phase is ResetPhase.SUCCEEDED
+    assert (b.result.phase, b.result.reason) == (ResetPhase.FAILED, "DeadlineExceeded")
     assert "policy a" in b.result.message
     assert b.result.message.endswith("Nothing was changed")
     assert world.claims() == []
@@ -221,7 +216,7 @@ def test_who_is_not_to_wait_long_gives_up_its_place(tmp_path: Path) -> None:
     result = job.execute(a.store, world.kafka, world.clock, tuning=Tuning(turn_limit_s=5))
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "GroupNotReady")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupNotReady")
     assert result.message.startswith("it was not its turn within 5 s: group payments is taken by another run")
     assert world.claims() == [holder("b/1")]
 
@@ -246,7 +241,7 @@ def test_a_plan_that_waits_for_approval_is_in_nobodys_way(tmp_path: Path) -> Non
     for run in (a, b):
         world.begin(run)
     world.clock.sleep(120)
-    assert (a.result.phase, b.result.phase) == (Phase.SUCCEEDED, Phase.SUCCEEDED)
+    assert (a.result.phase, b.result.phase) == (ResetPhase.SUCCEEDED, ResetPhase.SUCCEEDED)
 
 
 def test_a_plan_that_has_waited_is_looked_at_again_before_it_is_applied(tmp_path: Path) -> None:
@@ -259,8 +254,8 @@ def test_a_plan_that_has_waited_is_looked_at_again_before_it_is_applied(tmp_path
     world.begin(b, after_s=0.5)
     world.clock.sleep(200)
 
-    assert a.result.phase is Phase.SUCCEEDED
-    assert (b.result.phase, b.result.reason) == (Phase.FAILED, "PlanOutdated")
+    assert a.result.phase is ResetPhase.SUCCEEDED
+    assert (b.result.phase, b.result.reason) == (ResetPhase.FAILED, "PlanOutdated")
 
 
 def test_a_successor_of_the_same_run_goes_on_at_once_before_those_who_wait(tmp_path: Path) -> None:
@@ -277,10 +272,10 @@ def test_a_successor_of_the_same_run_goes_on_at_once_before_those_who_wait(tmp_p
     world.begin(a)
     world.clock.sleep(120)
 
-    assert a.result.phase is Phase.SUCCEEDED
+    assert a.result.phase is ResetPhase.SUCCEEDED
     assert a.ended_s - died_s < LEASE_S / 2
     assert a.ended_s < b.ended_s
-    assert b.result.phase is Phase.SUCCEEDED
+    assert b.result.phase is ResetPhase.SUCCEEDED
     for partition, target in b.targets.items():
         assert world.starts_at(partition, target) == 1
 
@@ -291,7 +286,7 @@ def _calls(kind: Kind, folder: Path) -> list[str]:
     run = world.run("a", P[:2])
     world.begin(run, process=process)
     world.clock.sleep(60)
-    assert run.result.phase is Phase.SUCCEEDED
+    assert run.result.phase is ResetPhase.SUCCEEDED
     return process.calls
 
 
@@ -316,7 +311,7 @@ def test_whose_process_dies_for_good_keeps_the_group_for_its_lease_and_no_longer
         if a.results:
             continue  # it died after it was done
         assert b.results, f"step {step}: {b.stale or world.waits_of(b)}"
-        assert b.result.phase is Phase.SUCCEEDED, f"step {step}: {b.result}"
+        assert b.result.phase is ResetPhase.SUCCEEDED, f"step {step}: {b.result}"
         begun = bool([line for line in a.store.load().journal if line.round])
         result = a.store.load().result
 
@@ -324,7 +319,7 @@ def test_whose_process_dies_for_good_keeps_the_group_for_its_lease_and_no_longer
         world.clock.sleep(60)
 
         if result is None:
-            expected = (Phase.FAILED, "NotPutBack") if begun else (Phase.SUCCEEDED, "Applied")
+            expected = (ResetPhase.FAILED, "NotPutBack") if begun else (ResetPhase.SUCCEEDED, "Applied")
             assert (a.result.phase, a.result.reason) == expected, f"step {step}: {a.result}"
         assert a.stale == b.stale == []
         for partition, target in b.targets.items():
@@ -353,7 +348,7 @@ def test_a_run_that_nobody_overtook_goes_on_however_long_it_was_away(tmp_path: P
     world.begin(a)
     world.clock.sleep(60)
 
-    assert a.result.phase is Phase.SUCCEEDED
+    assert a.result.phase is ResetPhase.SUCCEEDED
     assert world.claims() == []
 
 
@@ -373,7 +368,7 @@ def test_a_run_of_a_version_without_claims_is_gone_on_with(tmp_path: Path) -> No
     world.begin(a)
     world.clock.sleep(60)
 
-    assert a.result.phase is Phase.SUCCEEDED, a.result
+    assert a.result.phase is ResetPhase.SUCCEEDED, a.result
 
 
 def test_who_lost_its_claim_stops_with_its_gates_open(tmp_path: Path) -> None:
@@ -393,7 +388,7 @@ def test_who_lost_its_claim_stops_with_its_gates_open(tmp_path: Path) -> None:
     assert "policy b" in str(stale)
     assert not [k for k in world.kafka.control.read().holds if k.holder == holder("a/1")]
     world.clock.sleep(120)
-    assert b.result.phase is Phase.SUCCEEDED
+    assert b.result.phase is ResetPhase.SUCCEEDED
 
 
 def test_one_whose_claim_lapsed_while_nobody_waited_goes_on(tmp_path: Path) -> None:
@@ -410,7 +405,7 @@ def test_one_whose_claim_lapsed_while_nobody_waited_goes_on(tmp_path: Path) -> N
     world.clock.sleep(15)
     assert world.claims() == [holder("a/1")]
     world.clock.sleep(300)
-    assert (a.stale, a.result.phase) == ([], Phase.SUCCEEDED)
+    assert (a.stale, a.result.phase) == ([], ResetPhase.SUCCEEDED)
 
 
 def test_whose_place_lapsed_while_it_waited_has_the_group_by_a_new_claim_only(tmp_path: Path) -> None:
@@ -426,7 +421,7 @@ def test_whose_place_lapsed_while_it_waited_has_the_group_by_a_new_claim_only(tm
     world.clock.sleep(5)
     assert world.claims() == [holder("a/1")]
     world.clock.sleep(120)
-    assert a.result.phase is Phase.SUCCEEDED
+    assert a.result.phase is ResetPhase.SUCCEEDED
 
 
 def test_a_run_without_the_rights_to_claim_changes_nothing_and_says_which(tmp_path: Path) -> None:
@@ -435,7 +430,7 @@ def test_a_run_without_the_rights_to_claim_changes_nothing_and_says_which(tmp_pa
     world.kafka.control.failure = NotAuthorized("allow the principal Write on topic __tidegate")
     world.begin(a)
     world.clock.sleep(20)
-    assert (a.result.phase, a.result.reason) == (Phase.FAILED, "NotAuthorized")
+    assert (a.result.phase, a.result.reason) == (ResetPhase.FAILED, "NotAuthorized")
     assert "Write on topic __tidegate" in a.result.message
     assert world.kafka.calls.count("fence") == 0
 
@@ -511,4 +506,4 @@ def test_what_a_stranger_writes_is_shown_as_text_and_lapses(reason: str, tmp_pat
         assert "\x1b" not in said
         assert "\n" not in said
     world.clock.sleep(150)
-    assert a.result.phase is Phase.SUCCEEDED
+    assert a.result.phase is ResetPhase.SUCCEEDED

@@ -11,20 +11,13 @@ from tidegate.compressed import pack, unpack
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    EvidenceSettings,
-    FromCluster,
-    FromGroup,
-    PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceSettings, RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromCluster, FromGroup, PartitionOffset, ToOffset
 from tidegate.reset.store import ForeignRun, Run
+from tidegate.resources.reset import ResetPhase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -49,11 +42,11 @@ def planned(topic: str, group: str = "payments") -> Plan:
 
 
 def progress(topic: str) -> Progress:
-    return Progress(Phase.APPLYING, NOW, 1, before=(PartitionOffset(topic, 0, 5),))
+    return Progress(ResetPhase.APPLYING, NOW, 1, before=(PartitionOffset(topic, 0, 5),))
 
 
 def result(topic: str) -> RunResult:
-    return RunResult(Phase.SUCCEEDED, "Succeeded", "", NOW, before=(PartitionOffset(topic, 0, 5),))
+    return RunResult(ResetPhase.SUCCEEDED, "Succeeded", "", NOW, before=(PartitionOffset(topic, 0, 5),))
 
 
 class Written:

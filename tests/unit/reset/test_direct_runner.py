@@ -16,11 +16,14 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import FleetRequest, Phase, RunRequest, RunResult, ToOffset
-from tidegate.reset.runs import fleet_job
+from tidegate.reset.model.request import FleetRequest, RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToOffset
+from tidegate.reset.runs import fleet_groups
 from tidegate.reset.runs.in_process import ConfinedLaunch, DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import open_store
+from tidegate.resources.reset import ResetPhase
 
 LAUNCH = ConfinedLaunch(
     name="p-one-1",
@@ -121,7 +124,7 @@ def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One thread: the fake is for one.
-    monkeypatch.setattr(fleet_job, "FLEET_THREADS", 1)
+    monkeypatch.setattr(fleet_groups, "FLEET_THREADS", 1)
     kafka, partition = FakeKafka(), TopicPartition("orders", 0)
     kafka.create_topic("orders", 1)
     kafka.fill("orders", 100)
@@ -152,7 +155,7 @@ def test_a_fleets_groups_are_reset_through_connections_of_their_own_and_their_do
     assert ended.wait(30)
     result = store.load().result
     assert result is not None, runner.status(launch).message
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert [kafka.committed(g)[partition] for g in ("pay-a", "pay-b", "other")] == [10, 10, 50]
     assert opened == [connection] * 3
     assert {str(owner) for owner in owned} == {str(LAUNCH.owner)}

@@ -32,22 +32,15 @@ from tidegate.reset.evidence import (
     sampled,
     stretches,
 )
-from tidegate.reset.model import (
-    EvidenceLevel,
-    EvidenceSettings,
-    PartitionPlan,
-    Phase,
-    Plan,
-    RunRequest,
-    RunResult,
-    Selection,
-    ToOffset,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.planning.counts import RECORDS_NOT_READ
 from tidegate.reset.runs import job
 from tidegate.reset.runs.request import evidence_settings
 from tidegate.reset.store import RunStore
-from tidegate.resources.reset import ResetSpec
+from tidegate.resources.reset import ResetPhase, ResetSpec
 
 T0 = TopicPartition("orders", 0)
 TIMES = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -212,7 +205,7 @@ def test_counts_are_gathered_while_the_plan_waits_and_change_nothing_of_it(tmp_p
 
     run, [topic] = world.store.load(), world.evidence.topics
     assert run.last is not None
-    assert run.last.phase is Phase.AWAITING_APPROVAL
+    assert run.last.phase is ResetPhase.AWAITING_APPROVAL
     assert topic.replayed == Amount(60)
     assert topic.histogram is not None
     assert topic.histogram.source is HistogramSource.INDEX
@@ -222,7 +215,7 @@ def test_counts_are_gathered_while_the_plan_waits_and_change_nothing_of_it(tmp_p
     world.store.approve()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert world.store.load().evidence == world.evidence
 
 
@@ -247,7 +240,7 @@ def test_without_an_approval_to_wait_for_it_is_gathered_after_the_run(tmp_path: 
     result = world.execute()
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert world.store.load().result == result
     assert world.kafka.committed("payments") == {T0: 30}
     assert world.evidence.topics[0].replayed == Amount(60)
@@ -288,7 +281,7 @@ def test_approved_while_it_is_gathered_the_next_job_goes_on(tmp_path: Path) -> N
     assert world.kafka.committed("payments") == {T0: 90}, "what the document says of approval is no approval"
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
 
 
 def test_a_job_that_dies_while_gathering_has_lost_nothing(tmp_path: Path) -> None:
@@ -305,4 +298,4 @@ def test_a_job_that_dies_while_gathering_has_lost_nothing(tmp_path: Path) -> Non
     world.store.approve()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED

@@ -18,8 +18,9 @@ from support import fake_kafka
 from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka.model import GroupState, GroupType
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
     BACK,
     GO,
@@ -152,7 +153,7 @@ def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
     for number in range(10 if habit is SHORT else 3):
         world, applications = a_world(kind, tmp_path / str(number), habit, 0.037 * number)
         result = executed(world)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         assert all(a.sent for a in applications)
         world.settle(80)
         world.check_reset(at_most=result.rounds + 1)
@@ -167,7 +168,7 @@ def test_members_of_an_eager_group_wait_for_their_transactions_once(kind: Kind, 
         for n, consumer in enumerate(world.consumers):
             consumer.heartbeat_s = 3.0 - 0.7 * n  # so that they hear of it one after the other
         result = executed(world)
-        assert result.phase is Phase.SUCCEEDED, result
+        assert result.phase is ResetPhase.SUCCEEDED, result
         world.settle(80)
         world.check_reset(at_most=result.rounds + 1)
         assert not [b for c in world.consumers for b in c.began if b.at_s > world.started_s and b.offset == 0]
@@ -184,7 +185,7 @@ def test_a_group_is_reset_in_a_moment_without_transactions(tmp_path: Path) -> No
     world.clock.after(8.9, lambda: seen.append(frozenset(c.member_id for c in world.consumers)))
     result = executed(world)
     assert seen == [members]
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(80)
     world.check_reset(at_most=result.rounds + 1)
 
@@ -195,7 +196,7 @@ def test_the_open_transaction_of_a_dead_owner_does_not_keep_a_run(kind: Kind, tm
     world, applications = a_world(kind, tmp_path, LONG)
     applications[0].die()
     result = executed(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(150)
     world.check_reset(at_most=result.rounds + 1)
 
@@ -206,7 +207,7 @@ def test_members_rebalance_once_while_their_transactions_stay_open(kind: Kind, h
     """A second rebalance would meet librdkafka while it waits for the transaction, and it would begin elsewhere."""
     world, _ = a_world(kind, tmp_path, habit)
     result = executed(world)
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.HANDOVER, 1)
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.way is Way.BARRIER], ids=lambda k: k.name)
@@ -214,7 +215,7 @@ def test_members_of_a_group_far_away_rebalance_once_too(kind: Kind, tmp_path: Pa
     """Where a look is out of date by the time it can be acted upon."""
     world, _ = a_world(kind, tmp_path, LONG)
     result = executed(world, describe_s=0.2)
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.HANDOVER, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.HANDOVER, 1)
     world.settle(80)
     world.check_reset(at_most=2)
 
@@ -224,7 +225,7 @@ def test_a_run_ends_once_its_owners_have_shown_that_they_go_on(kind: Kind, tmp_p
     """Although they have a transaction open at nearly every moment."""
     world, _ = a_world(kind, tmp_path, Habit("one after the other", 0.0, 4.0, 0.01))
     result = executed(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert world.clock.monotonic() - world.started_s < 40.0
 
 
@@ -236,7 +237,7 @@ def test_a_run_waits_for_a_transaction_up_to_the_default_time_out_of_one(kind: K
     producer.send_offsets(GROUP, dict.fromkeys(RESET, 7), None)
     world.clock.after(50.0, lambda: producer.end(commit=False))
     result = executed(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert world.clock.monotonic() > world.started_s + 50.0
     assert result.begun == len(RESET)
 
@@ -304,7 +305,7 @@ def test_what_was_sent_between_the_targets_and_the_leaving_is_found(
     result = world.execute()
     assert offsets.are_sent
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(60)
     world.check_reset(at_most=result.rounds + 1)
 
@@ -328,7 +329,7 @@ def test_what_was_sent_just_before_a_join_was_let_go_is_found(
     result = world.execute()
     assert offsets.are_sent
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(60)
     world.check_reset(at_most=result.rounds + 1)
 
@@ -356,7 +357,7 @@ def test_what_is_sent_while_nobody_owns_the_partitions_is_found(
     result = world.execute()
     assert sent
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED)
     world.clock.sleep(1)
     committed = world.kafka.committed(GROUP)
     assert {p: committed[p] for p in RESET} == world.targets
@@ -380,7 +381,7 @@ def test_what_is_sent_behind_closed_gates_is_found(kind: Kind, tmp_path: Path, m
     result = world.execute()
     assert sent
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.GATED)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.GATED)
     world.settle()
     for partition in RESET:
         last = [b for c in world.consumers for b in c.began if b.partition == partition][-1]
@@ -397,7 +398,7 @@ def test_targets_that_show_late_are_waited_for_also_behind_open_transactions(
     world, _ = a_world(kind, tmp_path, LONG)
     world.kafka.visible_after = 10**6
     result = executed(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(80)
     world.check_reset(at_most=result.rounds + 1)
 
@@ -410,7 +411,7 @@ def test_a_run_is_not_over_while_its_owners_wait_for_a_transaction(kind: Kind, t
     producer.send_offsets(GROUP, dict.fromkeys(RESET, 7), None)
     world.clock.after(12.0, lambda: producer.end(commit=False))
     result = executed(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert world.clock.monotonic() > world.started_s + 12.0
     world.settle()
     world.check_reset(at_most=result.rounds + 1)

@@ -23,27 +23,19 @@ from tidegate.reset.codec import encode_fleet_plan, encode_roster
 from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, INLINE_LIMIT_BYTES
 from tidegate.reset.confined import ConfinedRunStore, Confines
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model import (
-    ApplySettings,
-    FailurePolicy,
-    FleetPlan,
-    FleetRequest,
-    FromGroup,
-    GroupPlan,
-    Phase,
-    Roster,
-    RunRequest,
-    RunResult,
-    Target,
-    ToOffset,
-    Undo,
-)
+from tidegate.reset.model.fleet import FleetPlan, GroupPlan, Roster
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromGroup, Target, ToOffset, Undo
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
-from tidegate.reset.runs.fleet_job import Parts, SideBySide, patiently, plan_together
+from tidegate.reset.runs.fleet_groups import SideBySide, undone_groups
+from tidegate.reset.runs.fleet_parts import Parts
+from tidegate.reset.runs.fleet_planning import patiently, plan_together
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import ForeignRun, Run, RunNotFound, StaleAttempt
+from tidegate.resources.reset import FailurePolicy, ResetPhase
 
 TOPIC = TopicPartition("orders", 0)
 GROUPS = ("payments-a", "payments-b", "payments-c")
@@ -194,11 +186,11 @@ def test_every_group_of_the_patterns_is_reset_and_no_other(tmp_path: Path, polic
 
     assert result is not None
     assert result.counts is not None
-    assert (result.phase, result.counts.reset) == (Phase.SUCCEEDED, 3)
+    assert (result.phase, result.counts.reset) == (ResetPhase.SUCCEEDED, 3)
     assert world.offsets == all_at(TARGET)
     assert world.kafka.committed("orders") == {TOPIC: BEFORE}
     ended = [world.group(g).load().result for g in GROUPS]
-    assert [r.phase for r in ended if r is not None] == [Phase.SUCCEEDED] * 3
+    assert [r.phase for r in ended if r is not None] == [ResetPhase.SUCCEEDED] * 3
 
 
 def test_isolated_a_failure_leaves_the_others_as_planned(tmp_path: Path) -> None:
@@ -209,7 +201,7 @@ def test_isolated_a_failure_leaves_the_others_as_planned(tmp_path: Path) -> None
 
     assert result is not None
     assert result.counts is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "GroupsFailed")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupsFailed")
     assert (result.counts.reset, result.counts.failed) == (2, 1)
     assert [t.group_id for t in result.counts.troubles] == ["payments-b"]
     assert world.offsets == all_at(TARGET) | {"payments-b": BEFORE}
@@ -223,7 +215,7 @@ def test_all_or_none_a_failure_puts_every_group_back_and_begins_no_other(tmp_pat
 
     assert result is not None
     assert result.counts is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "OtherGroupFailed")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "OtherGroupFailed")
     assert (result.counts.reset, result.counts.failed, result.counts.put_back) == (0, 1, 2)
     assert world.offsets == all_at(BEFORE)
     assert not any(line.round for line in world.group("payments-c").load().journal)
@@ -239,7 +231,7 @@ def test_a_group_without_a_plan_is_no_reason_for_others_unless_all_are_asked_for
     result = world.execute()
 
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "GroupsRefused")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupsRefused")
     assert "absent" in result.message
     assert world.offsets == all_at(TARGET if policy is FailurePolicy.ISOLATE else BEFORE)
 
@@ -292,10 +284,10 @@ def test_taken_over_anywhere_all_stand_where_they_stood_or_where_they_were_sent(
             world.execute(Mortal(step, after=after))
         result = world.settle()
 
-        assert world.offsets == all_at(TARGET if result.phase is Phase.SUCCEEDED else BEFORE), step
+        assert world.offsets == all_at(TARGET if result.phase is ResetPhase.SUCCEEDED else BEFORE), step
         ends.add(result.phase)
     # Before anything was done, between, and after the decision.
-    assert ends == {Phase.FAILED, Phase.ROLLED_BACK, Phase.SUCCEEDED}
+    assert ends == {ResetPhase.FAILED, ResetPhase.ROLLED_BACK, ResetPhase.SUCCEEDED}
 
 
 def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tmp_path: Path) -> None:
@@ -313,7 +305,7 @@ def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tm
 
     result = world.settle()
 
-    assert (result.phase, result.reason) == (Phase.FAILED, NOT_PUT_BACK)
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, NOT_PUT_BACK)
     assert "group payments-a: the policy was deleted. The run was cut off" in result.message
     assert "another run has had the group since" in result.message
     assert world.offsets == all_at(BEFORE) | {GROUPS[0]: 77}
@@ -353,7 +345,7 @@ def test_one_that_is_not_approved_is_ended_without_asking_kafka(tmp_path: Path) 
 
     result = world.settle()
 
-    assert (result.phase, result.reason) == (Phase.FAILED, "Deleted")
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "Deleted")
     assert world.kafka.calls == []
 
 
@@ -362,7 +354,7 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     world.create()
     world.execute()
     earlier = world.store().load()
-    names = fleet_job.undone_groups(earlier, lambda g: world.group(g).load())
+    names = undone_groups(earlier, lambda g: world.group(g).load())
     assert names == ("payments-a", "payments-c")
 
     assert earlier.result is not None
@@ -372,7 +364,7 @@ def test_a_fleet_is_undone_as_a_fleet(tmp_path: Path) -> None:
     result = world.execute(run_id="two", undone="one")
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     assert world.offsets == all_at(BEFORE)
 
 
@@ -401,7 +393,7 @@ def test_a_cluster_that_is_away_is_waited_for_until_the_deadline(tmp_path: Path,
     result = world.execute()
 
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
 
 
 def test_what_is_wrong_with_one_group_is_its_own(tmp_path: Path) -> None:
@@ -453,7 +445,7 @@ def test_a_group_that_failed_before_the_fleet_was_put_back_for_the_same_reason_h
     with pytest.raises(Killed):
         world.execute(Mortal(17))
     late = world.group("payments-a")
-    ended = RunResult(Phase.FAILED, "DeadlineExceeded", "too late", world.clock.now())
+    ended = RunResult(ResetPhase.FAILED, "DeadlineExceeded", "too late", world.clock.now())
     late.finish(ended, attempt=late.begin_attempt())
     world.clock.sleep(1)
 

@@ -17,8 +17,8 @@ import pytest
 from support.fake_kafka import FakeKafka
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.marker import marker_group
-from tidegate.reset.model import Phase, Way
 from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
     AWAY_S,
     GO_OFTEN,
@@ -38,7 +38,7 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
 COMMIT = "kafka.writer.transaction.commit"
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is not Way.DIRECT], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.way is not Way.UNOWNED], ids=lambda k: k.name)
 @pytest.mark.parametrize("how", ["a death", "an outage"])
 def test_a_commit_whose_outcome_no_coordinator_tells_is_made_once_more(how: str, kind: Kind, tmp_path: Path) -> None:
     whole = World(kind, tmp_path / "whole")
@@ -63,7 +63,7 @@ def test_a_commit_whose_outcome_no_coordinator_tells_is_made_once_more(how: str,
     result = world.execute(None if how == "a death" else process)
     assert result is not None
     assert not world.kafka.tells_no_outcome
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle()
     world.check_reset(at_most=1 + result.rounds)
     assert not world.kafka.pending(GROUP, PARTITIONS)
@@ -108,7 +108,7 @@ def test_so_is_the_commit_of_the_last_round(kind: Kind, told: str, tmp_path: Pat
     world.clock.sleep(6.0)
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert not world.kafka.pending(GROUP, PARTITIONS)
     world.settle()
     world.check_reset(at_most=1 + result.rounds)
@@ -126,7 +126,7 @@ def test_what_hangs_past_the_deadline_is_decided_and_then_put_back(kind: Kind, t
         world.execute(process)
     world.clock.sleep(90)
     result = job.settle(world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed")
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
     assert "3 committed offset(s) were put back" in result.message
     after = world.kafka.committed(GROUP)
     assert all(after[p] >= before[p] for p in RESET)
@@ -164,7 +164,7 @@ def test_where_the_group_stood_is_known_although_no_outcome_ever_shows(read_by: 
     world.clock.sleep(6)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
     assert "3 committed offset(s) were put back" in result.message
     after = world.kafka.committed(GROUP)
     assert all(after[p] >= before[p] for p in RESET), after
@@ -189,7 +189,7 @@ def test_what_is_aborted_to_find_out_leaves_nothing_behind(tmp_path: Path) -> No
     world.clock.sleep(120)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.FAILED, "DeadlineExceeded"), result
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "DeadlineExceeded"), result
     assert not world.kafka.pending(GROUP, PARTITIONS)
 
 
@@ -211,6 +211,6 @@ def test_what_another_run_has_left_without_an_outcome_is_dropped(has_offset: boo
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.DIRECT), result
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.UNOWNED), result
     assert world.kafka.committed(GROUP) == {**before, **world.targets}
     assert not world.kafka.pending(GROUP, PARTITIONS)

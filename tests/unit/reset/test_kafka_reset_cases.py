@@ -18,11 +18,10 @@ from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.model import (
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
     FromFile,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,

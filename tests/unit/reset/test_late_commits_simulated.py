@@ -14,7 +14,8 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from tidegate.kafka.model import GroupType, TopicPartition
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import GROUP, RESET, Killed, Kind, Outage, Process, World
 
 CONSUMER = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")
@@ -77,7 +78,7 @@ def _skipped(world: World, reads: list[_Read]) -> Mapping[TopicPartition, str]:
 
 def _check(world: World, reads: list[_Read], result: RunResult) -> None:
     """What is said to be read from its target is."""
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     untrue = {
         p: why
         for p, why in _skipped(world, reads).items()
@@ -163,7 +164,7 @@ def test_no_target_is_said_to_be_read_that_a_late_commit_has_replaced(
     )
     world.create(in_flight=IN_FLIGHT)
     result = _execute(world)
-    if result.phase is Phase.SUCCEEDED:
+    if result.phase is ResetPhase.SUCCEEDED:
         _check(world, reads, result)
     else:
         assert result.reason in ("Overwritten", "PlanOutdated"), result
@@ -187,7 +188,7 @@ def test_an_owner_that_does_not_return_is_looked_for_within_max_standstill(tmp_p
     owner._lost = owner.crash  # type: ignore[method-assign]
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert 20 <= world.clock.monotonic() - world.started_s <= 20 + 12
 
 

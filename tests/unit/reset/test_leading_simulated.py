@@ -18,7 +18,8 @@ from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.reset.applying.rounds import Outcome, Round
 from tidegate.reset.applying.sequences import Sequences
-from tidegate.reset.model import Phase, RunResult, Way
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import (  # noqa: F401
     GO,
     GO_OFTEN,
@@ -49,7 +50,7 @@ def execute(world: World) -> RunResult:
 def ways(world: World) -> list[Way]:
     """By round."""
     lines = world.store.load().journal
-    return [line.way for line in lines if line.phase is Phase.PAUSING and line.way is not None]
+    return [line.way for line in lines if line.phase is ResetPhase.PAUSING and line.way is not None]
 
 
 def reasons(world: World) -> str:
@@ -66,7 +67,7 @@ def test_who_keeps_its_position_when_it_is_made_to_leave_is_led(members: int, tm
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert ways(world)[0] is Way.HANDOVER
     assert result.rounds <= 3  # of several members, one stays in the first round
     world.settle()
@@ -115,7 +116,7 @@ def test_a_group_whose_join_does_not_end_is_led_twice_at_most(tmp_path: Path, mo
 
     result = execute(world)
 
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert ways(world).count(Way.LEADING) == 2
     world.settle(60)
     world.check_reset(at_most=result.rounds)
@@ -131,7 +132,7 @@ def test_a_full_group_is_not_led_and_handed_over_as_before(tmp_path: Path) -> No
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     assert "it cannot be led: group payments: GROUP_MAX_SIZE_REACHED" in reasons(world)
     assert ways(world).count(Way.LEADING) == 1
     world.settle()
@@ -151,7 +152,7 @@ def test_what_the_coordinator_does_not_let_us_do_is_not_tried_again(
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     assert f"it cannot be led: {error}" in reasons(world)
     world.settle()
     world.check_reset(at_most=result.rounds)
@@ -166,7 +167,7 @@ def test_a_member_that_joins_meanwhile_gets_its_share(tmp_path: Path) -> None:
     )
     _at(world, "guest.assign", late.start)
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.consumers.append(late)
     world.settle()
     world.check_reset(at_most=2)
@@ -179,7 +180,7 @@ def test_a_group_that_a_member_leaves_meanwhile_is_led_again(tmp_path: Path) -> 
     world.create()
     _at(world, "guest.assign", world.consumers[0].close)
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -193,7 +194,7 @@ def test_a_coordinator_that_moves_costs_time_only(call: str, tmp_path: Path) -> 
     else:
         world.kafka.fail(call, Unavailable("coordinator moves"))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -205,7 +206,7 @@ def test_a_lead_that_is_lost_in_the_barrier_does_not_count(call: str, tmp_path: 
     world.create()
     _at(world, "guest.assign", lambda: world.kafka.fail(call, Unavailable("coordinator moves")))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert ways(world).count(Way.LEADING) == 2
     world.settle()
     world.check_reset(at_most=2)
@@ -217,7 +218,7 @@ def test_a_commit_in_the_barrier_whose_outcome_is_unknown_does_not_count(committ
     world.create()
     _at(world, "guest.assign", lambda: world.kafka.lose_commit_answer(committed=committed))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert ways(world).count(Way.LEADING) == 2
     world.settle()
     world.check_reset(at_most=2)
@@ -239,7 +240,7 @@ def test_what_an_application_holds_is_waited_for(tmp_path: Path) -> None:
     world = World(GO_OFTEN, tmp_path)
     world.create(in_flight=timedelta(seconds=6))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert result.standstill is not None
     assert result.standstill.p50_s > 6
     world.settle()
@@ -254,7 +255,7 @@ def test_what_an_application_commits_while_its_client_joins_is_waited_for(tmp_pa
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset()
 
@@ -269,7 +270,7 @@ def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool
 
     result = execute(world)
 
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.LEADING, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.LEADING, 1)
     world.settle()
     world.check_reset()
 
@@ -298,7 +299,7 @@ def test_a_commit_by_hand_that_a_client_kept_back_is_found_and_its_group_led(kin
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert ways(world)[0] is kind.way
     world.settle()
     world.check_reset(at_most=2)
@@ -316,7 +317,7 @@ def test_every_commit_that_was_kept_back_is_found_not_only_the_first(
 
     result = execute(world)
 
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset(at_most=result.rounds)
 
@@ -347,7 +348,7 @@ def test_a_commit_that_a_client_kept_back_is_found_though_its_owner_dies_with_it
     result = execute(world)
 
     assert died
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     world.settle(60)
     for partition in owner.positions.keys() & world.targets.keys():
         read_to = owner.positions[partition]
@@ -393,7 +394,7 @@ def test_progress_elsewhere_while_a_group_is_led_is_not_done_again(tmp_path: Pat
     result = execute(world)
 
     assert led[0] >= 3, result
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.LEADING, 2), result
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.LEADING, 2), result
     world.settle()
     world.check_reset(at_most=3)
 
@@ -419,7 +420,7 @@ def test_a_client_that_leaves_with_a_commit_that_it_kept_back_is_not_counted_as_
     owner._send_kept_back = send_and_leave  # type: ignore[method-assign]
     result = execute(world)
 
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     brought = frozenset(left) & world.targets.keys()
     assert brought
     assert result.waiting >= len(brought), result
@@ -445,7 +446,7 @@ def test_a_commit_that_was_kept_back_is_found_also_where_another_partition_is_to
 
     result = execute(world)
 
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=result.rounds)
 
@@ -462,7 +463,7 @@ def test_so_does_a_successor_find_it(kind: Kind, tmp_path: Path) -> None:
             world.execute(Process(step, after=True))
         world.clock.sleep(2.0)
         result = execute(world)
-        assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+        assert result.phase is ResetPhase.SUCCEEDED, f"{died}: {result}"
         world.settle()
         for partition in RESET:
             assert world.starts_at_target(partition) >= 1, f"{died}: {partition} was never begun at its target"
@@ -483,7 +484,7 @@ def test_what_an_owner_has_sent_to_a_transaction_is_waited_for(tmp_path: Path) -
     _at(world, "guest.assign", send)
     world.create()
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset()
 
@@ -495,7 +496,7 @@ def test_a_member_that_freezes_while_its_group_is_led_is_named_and_left_behind(t
     frozen = world.consumers[2]
     _at(world, "guest.assign", lambda: setattr(frozen, "rejoin_delay_s", 120.0))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     assert f"1 member(s) not back yet: {frozen.client_id} at {frozen.host}" in result.message
     world.settle(130)
     world.check_reset(at_most=2)
@@ -509,7 +510,7 @@ def test_a_dead_writers_guest_is_not_waited_for(tmp_path: Path) -> None:
     world.clock.sleep(5)
     world.create(max_standstill=timedelta(seconds=60))
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
     world.settle()
     world.check_reset()
 
@@ -520,7 +521,7 @@ def test_an_eager_group_whose_owners_keep_their_positions_is_led(tmp_path: Path)
     _keep_whatever_happens(world)
     world.create()
     result = execute(world)
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.LEADING), ways(world)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING), ways(world)
     assert ways(world)[:2] == [Way.BARRIER, Way.HANDOVER]
     world.settle()
     world.check_reset(at_most=2)
@@ -579,7 +580,7 @@ def test_progress_while_nobody_looks_is_no_commit_that_was_kept_back(
     else:
         result = world.execute(Outage(world.clock, 0, 20.0, when=is_verifying(world)))
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1), result
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1), result
     world.settle()
     world.check_reset()
 
@@ -594,7 +595,7 @@ def test_who_reads_fast_is_not_reset_for_ever_where_it_cannot_be_led(commit_s: f
     world.targets = {p: world.kafka.committed(GROUP)[p] - 5 for p in RESET}
     world.create()
     result = execute(world)
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     # Its commits might as well be old ones that were kept back.
     assert (result.begun, result.waiting) == (0, len(RESET))
     world.settle()
@@ -621,7 +622,7 @@ def test_a_generation_that_a_dead_writer_leads_is_not_taken_for_one_without_owne
         with contextlib.suppress(Killed):
             world.execute(Process(step, after=True))
         result = execute(world)
-        assert result.phase is Phase.SUCCEEDED, f"{died}: {result}"
+        assert result.phase is ResetPhase.SUCCEEDED, f"{died}: {result}"
         world.settle(30)
         for partition in RESET:
             assert world.starts_at_target(partition) >= 1, f"{died}: {partition} was never begun: {result}"

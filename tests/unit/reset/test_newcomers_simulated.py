@@ -16,8 +16,8 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.gates import Reopened, RunGates
-from tidegate.reset.model import Phase, Way
 from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import (
     GROUP,
     KINDS,
@@ -84,7 +84,7 @@ def test_an_owner_that_comes_after_the_others_have_obeyed_is_reset_as_well(
         world.clock.sleep(1)
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=3)
 
@@ -115,7 +115,7 @@ def test_owners_that_were_replaced_before_the_commit_are_found_by_a_successor(
         world.execute(_Dies("membership.leave", after=False))
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset(at_most=2)
 
@@ -132,7 +132,7 @@ def test_who_goes_on_is_looked_at_for_the_record_only(
     world.create()
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1)
     world.settle()
     world.check_reset()
 
@@ -149,7 +149,7 @@ def test_a_deadline_that_passes_once_the_gates_are_open_undoes_nothing(
     world.create()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
 
@@ -161,7 +161,7 @@ def test_a_consumer_that_assigned_itself_is_noticed_although_the_watch_is_cut_sh
     world.create()
 
     def watches(name: str) -> bool:
-        return name == "kafka.committed" and world.store.load().journal[-1].phase is Phase.VERIFYING
+        return name == "kafka.committed" and world.store.load().journal[-1].phase is ResetPhase.VERIFYING
 
     if dies:
         with pytest.raises(Killed):
@@ -171,7 +171,7 @@ def test_a_consumer_that_assigned_itself_is_noticed_although_the_watch_is_cut_sh
     else:
         result = world.execute(Outage(world.clock, 0, 8.0, when=watches))
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Overwritten")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
     assert world.kafka.committed(GROUP) == positions
 
 
@@ -184,7 +184,7 @@ def test_putting_back_takes_as_long_as_owners_are_held_and_watched(kind: str, tm
     world.clock.sleep(2)
     result = job.settle(world.store, world.kafka, world.clock, reason="Superseded", message="another is asked for")
     assert result is not None
-    assert (result.phase, result.reason) == (Phase.ROLLED_BACK, "Superseded")
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Superseded")
 
 
 def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
@@ -205,7 +205,7 @@ def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
     monkeypatch.setattr(RunGates, "wait_obeyed", wait_obeyed)
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way, result.rounds) == (Phase.SUCCEEDED, Way.GATED, 1)
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.GATED, 1)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -221,7 +221,7 @@ def test_a_group_of_an_assignor_that_is_not_known_is_handed_over(version: int, d
             world.execute(_Dies("transaction.commit", after=True))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.way) == (Phase.SUCCEEDED, Way.HANDOVER)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
     world.settle()
     world.check_reset(at_most=2)
 
@@ -239,7 +239,7 @@ def test_a_group_that_does_not_come_to_rest_is_waited_for_once(tmp_path: Path, m
     followed_s = world.clock.monotonic()
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED, result
+    assert result.phase is ResetPhase.SUCCEEDED, result
     assert 60 < world.clock.monotonic() - followed_s < 2 * 60
     world.settle()
     world.check_reset(at_most=2)
@@ -257,7 +257,7 @@ def test_a_consumer_that_assigns_itself_partitions_after_the_reset_begins_at_the
     world.clock.after(2.0, lambda: world.kafka.commit_directly(GROUP, {p: o + 3 for p, o in world.targets.items()}))
     result = world.execute()
     assert result is not None
-    assert (result.phase, result.rounds) == (Phase.SUCCEEDED, 1)
+    assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1)
 
 
 def test_a_deadline_that_passes_while_nobody_commits_undoes_nothing(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_a_deadline_that_passes_while_nobody_commits_undoes_nothing(tmp_path: Pa
     world.create(deadline=timedelta(seconds=4))
     result = world.execute()
     assert result is not None
-    assert result.phase is Phase.SUCCEEDED
+    assert result.phase is ResetPhase.SUCCEEDED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.reset.model import PartitionOffset
+from tidegate.reset.model.targets import PartitionOffset
 from tidegate.reset.planning.offsets_csv import (
     EXPECTED,
     BadOffsetsFile,

@@ -10,23 +10,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
-from tidegate.kafka.capabilities import GroupKind, Support
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, matches
-from tidegate.reset.model import (
-    ApplySettings,
+from tidegate.reset.model.plan import Clamped, Plan
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     Findings,
     FromFile,
     FromGroup,
-    NoMatch,
     PartitionOffset,
-    Plan,
-    RunRequest,
-    Selection,
     ShiftBy,
     Target,
     ToEarliest,
@@ -35,7 +30,6 @@ from tidegate.reset.model import (
     ToRecord,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.checks import CHECKS
@@ -44,6 +38,9 @@ from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
+from tidegate.resources.connection import GroupKind, Support
+from tidegate.resources.reset import Way
+from tidegate.resources.targets import NoMatch
 
 SECOND = timedelta(seconds=1)
 NOW = START + timedelta(hours=1)
@@ -635,12 +632,12 @@ def test_the_way_is_foretold(kafka: FakeKafka) -> None:
     def way(asked: RunRequest) -> Way | None:
         return make_plan(asked, kafka, NOW).way
 
-    assert way(request(ToEarliest())) is Way.DIRECT
+    assert way(request(ToEarliest())) is Way.UNOWNED
     FakeConsumer(kafka, "eager", ["orders"]).start()
     FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
     FakeConsumer(kafka, "modern", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform").start()
     assert way(request(ToEarliest(), group_id="eager")) is Way.BARRIER
-    assert way(request(ToEarliest(), Selection("audit"), group_id="eager")) is Way.DIRECT
+    assert way(request(ToEarliest(), Selection("audit"), group_id="eager")) is Way.UNOWNED
     assert way(request(ToEarliest(), group_id="sticky")) is Way.HANDOVER
     assert way(request(ToEarliest(), group_id="modern")) is Way.HANDOVER
 

@@ -10,24 +10,12 @@ from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.binding import digest_of, digest_of_end
-from tidegate.reset.model import (
-    ApplySettings,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    GroupPlan,
-    GroupTrouble,
-    PartitionOffset,
-    PartitionPlan,
-    Phase,
-    Plan,
-    Progress,
-    RunRequest,
-    RunResult,
-    Standstill,
-    ToOffset,
-    Way,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import RunResult, Standstill
+from tidegate.reset.model.targets import PartitionOffset, ToOffset
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.actions import (
     AddFinalizer,
@@ -41,13 +29,12 @@ from tidegate.reset.runs.actions import (
     TakeOver,
 )
 from tidegate.reset.runs.decisions import decide
-from tidegate.reset.runs.request import Refusal
 from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
-from tidegate.resources.conditions import find_condition
+from tidegate.resources.conditions import Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import Engine, ResetPhase
+from tidegate.resources.reset import Engine, ResetPhase, Way
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DOCUMENT = "p-one-0000"
@@ -74,18 +61,18 @@ RUNNING = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.RUNNING), started_h
 DEAD = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.EXITED, "boom"), started_here=True, died_at=NOW)
 LOST = RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.LOST))
 SUCCESS = RunResult(
-    Phase.SUCCEEDED, "Applied", "done", NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25), begun=1, waiting=0
+    ResetPhase.SUCCEEDED, "Applied", "done", NOW, way=Way.BARRIER, standstill=Standstill(0.5, 1.25), begun=1, waiting=0
 )
 
 
-def progress(phase: Phase, attempt: int = 1) -> Progress:
+def progress(phase: ResetPhase, attempt: int = 1) -> Progress:
     return Progress(phase, NOW, attempt)
 
 
-PLANNING = Run(REQUEST, 1, None, (progress(Phase.PLANNING),))
-APPLYING = Run(REQUEST, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.APPLYING)))
+PLANNING = Run(REQUEST, 1, None, (progress(ResetPhase.PLANNING),))
+APPLYING = Run(REQUEST, 1, PLAN, (progress(ResetPhase.PLANNING), progress(ResetPhase.APPLYING)))
 MANUAL = replace(REQUEST, manual_approval=True)
-AWAITING = Run(MANUAL, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.AWAITING_APPROVAL)))
+AWAITING = Run(MANUAL, 1, PLAN, (progress(ResetPhase.PLANNING), progress(ResetPhase.AWAITING_APPROVAL)))
 
 
 def seen(**changes: object) -> Seen:
@@ -328,7 +315,7 @@ CASES = {
         "Succeeded",
     ),
     "rolled back": (
-        under_way(run=replace(APPLYING, result=replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="DidNotHold"))),
+        under_way(run=replace(APPLYING, result=replace(SUCCESS, phase=ResetPhase.ROLLED_BACK, reason="DidNotHold"))),
         None,
         ("False", "DidNotHold"),
         "RolledBack",
@@ -602,7 +589,7 @@ def test_a_condition_says_who_has_not_read_from_a_target(
 
 
 def test_of_a_run_that_changed_nothing_no_condition_says_who_reads() -> None:
-    result = replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
+    result = replace(SUCCESS, phase=ResetPhase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
 
     decided = decide(under_way(run=replace(APPLYING, result=result))).status
 
@@ -610,7 +597,7 @@ def test_of_a_run_that_changed_nothing_no_condition_says_who_reads() -> None:
 
 
 def test_one_that_was_rolled_back_has_failed() -> None:
-    result = replace(SUCCESS, phase=Phase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
+    result = replace(SUCCESS, phase=ResetPhase.ROLLED_BACK, reason="Overwritten", begun=None, waiting=None)
 
     decided = decide(under_way(run=replace(APPLYING, result=result)))
 
@@ -620,11 +607,11 @@ def test_one_that_was_rolled_back_has_failed() -> None:
 
 def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
     journal = (
-        progress(Phase.PLANNING),
-        progress(Phase.APPLYING),
-        progress(Phase.VERIFYING),
-        progress(Phase.APPLYING),
-        progress(Phase.VERIFYING),
+        progress(ResetPhase.PLANNING),
+        progress(ResetPhase.APPLYING),
+        progress(ResetPhase.VERIFYING),
+        progress(ResetPhase.APPLYING),
+        progress(ResetPhase.VERIFYING),
     )
     run = Run(REQUEST, 1, PLAN, journal, result=SUCCESS)
 
@@ -635,7 +622,7 @@ def test_each_phase_of_the_journal_is_told_under_a_key_of_its_own() -> None:
 
 
 def test_the_status_says_what_a_run_waits_for() -> None:
-    waits = replace(progress(Phase.APPLYING), waits_for="Kafka does not answer: no route")
+    waits = replace(progress(ResetPhase.APPLYING), waits_for="Kafka does not answer: no route")
     decision = decide(under_way(run=replace(APPLYING, journal=(*APPLYING.journal, waits)), runner=RUNNING))
     said = find_condition(decision.status.conditions, "Complete")
     assert said is not None
@@ -644,11 +631,11 @@ def test_the_status_says_what_a_run_waits_for() -> None:
 
 def test_undo_goes_to_where_the_owners_let_go() -> None:
     """Past what the first intent wrote down: the owners committed once more when they let go."""
-    from tidegate.reset.model import Undo
+    from tidegate.reset.model.targets import Undo
     from tidegate.reset.runs.request import undo_target
 
     intent = replace(
-        progress(Phase.PAUSING),
+        progress(ResetPhase.PAUSING),
         before=(PartitionOffset("t", 0, 50),),
         pending=(TopicPartition("t", 0), TopicPartition("t", 1)),
     )
@@ -660,10 +647,10 @@ def test_undo_goes_to_where_the_owners_let_go() -> None:
 
     assert target == Undo("one", (PartitionOffset("t", 0, 57),), (TopicPartition("t", 1),), (("t", "id"),))
     assert isinstance(undo_target("one", None), Refusal)
-    failed = replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="DeadlineExceeded"))
+    failed = replace(run, result=replace(SUCCESS, phase=ResetPhase.FAILED, reason="DeadlineExceeded"))
     assert isinstance(undo_target("one", failed), Refusal)
     assert isinstance(
-        undo_target("one", replace(run, result=replace(SUCCESS, phase=Phase.FAILED, reason="NotPutBack"))), Undo
+        undo_target("one", replace(run, result=replace(SUCCESS, phase=ResetPhase.FAILED, reason="NotPutBack"))), Undo
     )
 
 
@@ -680,7 +667,7 @@ FLEET_PLAN = FleetPlan(
 
 
 def test_a_fleets_plan_is_approved_as_one() -> None:
-    awaiting = Run(FLEET, 1, None, (progress(Phase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
+    awaiting = Run(FLEET, 1, None, (progress(ResetPhase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
 
     waits = decide(under_way(run=awaiting, runner=DEAD))
     approves = decide(under_way(run=awaiting, runner=DEAD, approval=digest_of(awaiting)))
@@ -699,7 +686,7 @@ def test_a_fleets_plan_is_approved_as_one() -> None:
 
 def test_a_fleets_status_names_the_first_groups_only() -> None:
     counted = FleetCounts(970, 30, 0, tuple(GroupTrouble(f"g{n}", "Overwritten", "no") for n in range(20)))
-    ended = Run(FLEET, 1, None, (), replace(SUCCESS, phase=Phase.FAILED, counts=counted), True, fleet=FLEET_PLAN)
+    ended = Run(FLEET, 1, None, (), replace(SUCCESS, phase=ResetPhase.FAILED, counts=counted), True, fleet=FLEET_PLAN)
 
     reset = decide(under_way(run=ended, runner=DEAD)).status
 

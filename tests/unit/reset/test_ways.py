@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
-from tidegate.reset.model import Way
 from tidegate.reset.ways import Owners, choose_way
+from tidegate.resources.reset import Way
 
 P0, P1, P2 = (TopicPartition("orders", n) for n in range(3))
 A = Member("a-1", "a", "/127.0.0.1", assignment=frozenset({P0}))
@@ -62,8 +62,8 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
 @pytest.mark.parametrize(
     ("owners", "way", "because"),
     [
-        (_owners(), Way.DIRECT, "no member owns"),
-        (_owners(Member("c", "c", "/h", assignment=frozenset({P2}))), Way.DIRECT, "no member owns"),
+        (_owners(), Way.UNOWNED, "no member owns"),
+        (_owners(Member("c", "c", "/h", assignment=frozenset({P2}))), Way.UNOWNED, "no member owns"),
         (_owners(A, B), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, assignor="cooperative-sticky"), Way.HANDOVER, "cooperative-sticky"),
         (_owners(A, B, kind=GroupType.CONSUMER, assignor="uniform"), Way.HANDOVER, "type consumer"),
@@ -84,7 +84,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot be led: what an assignment of assignor stream holds"),
         (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
         (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
-        (_kept(), Way.DIRECT, "no member owns"),
+        (_kept(), Way.UNOWNED, "no member owns"),
         (
             _owners(A, FRANZ_GO, in_flight=True),
             Way.LEADING,
@@ -99,7 +99,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, B, kind=GroupType.CONSUMER, managed=BOTH), Way.GATED, "runs the agent"),
         (_owners(A, B, managed=frozenset({"a-1"})), Way.BARRIER, "give up all partitions"),
         (_owners(A, B, managed=BOTH, disobeyed="an owner runs no agent"), Way.BARRIER, "give up all partitions"),
-        (_owners(managed=BOTH), Way.DIRECT, "no member owns"),
+        (_owners(managed=BOTH), Way.UNOWNED, "no member owns"),
     ],
 )
 def test_the_first_obstacle_to_each_way_decides(owners: Owners, way: Way, because: str) -> None:

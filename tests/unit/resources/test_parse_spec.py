@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tidegate.reset.model import Phase, Way
 from tidegate.resources import (
     InvalidResource,
     KafkaConnectionSpec,
@@ -17,7 +16,6 @@ from tidegate.resources import (
     parse_update,
     read_status,
 )
-from tidegate.resources.reset import ResetPhase, ResetWay
 from tidegate.resources.targets import Empty
 
 
@@ -167,8 +165,3 @@ def test_status_is_read_back_as_it_was_written() -> None:
     status = read_status(PolicyStatus, {"status": written})
 
     assert status.to_json() == written | {"conditions": []}
-
-
-def test_the_words_are_those_of_the_domain() -> None:
-    assert {p.value for p in ResetPhase} == {p.value for p in Phase}
-    assert {w.value for w in ResetWay} == {w.value for w in Way}

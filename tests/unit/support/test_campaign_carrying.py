@@ -18,14 +18,17 @@ from support.history import Phase as EndPhase
 from support.history import Place, ResetBegin, ResetEnd
 from support.life_story import Target, TargetKind
 from support.reset_trial import Cell, Trial
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 BACK = Run("r0", Target(TargetKind.SHIFT_BY, -40), (0, 2))
 WRITER = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from tidegate.reset.model import PartitionPlan, Phase, Plan, Progress, RunResult
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase
 from tidegate.reset.store import StaleAttempt
 from tidegate.reset.directory_store import DirectoryRunStore
 
@@ -39,11 +42,11 @@ if attempt == 1:
     rows = tuple(PartitionPlan(selected.topic, n, "", 50, 10, 0, 90) for n in sorted(selected.partitions))
     store.write_plan(Plan(request.run_id, request.group_id, now(), rows), attempt=attempt)
 try:
-    store.append(Progress(Phase.PAUSING, now(), attempt, round=1), attempt=attempt)
+    store.append(Progress(ResetPhase.PAUSING, now(), attempt, round=1), attempt=attempt)
     while attempt == 1:
         time.sleep(0.01)
-        store.append(Progress(Phase.PAUSING, now(), attempt, round=1), attempt=attempt)
-    store.finish(RunResult(Phase.SUCCEEDED, "Applied", f"by attempt {attempt}", now()), attempt=attempt)
+        store.append(Progress(ResetPhase.PAUSING, now(), attempt, round=1), attempt=attempt)
+    store.finish(RunResult(ResetPhase.SUCCEEDED, "Applied", f"by attempt {attempt}", now()), attempt=attempt)
 except StaleAttempt:
     sys.exit(3)
 """
@@ -52,15 +55,16 @@ TWICE = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from support.campaign.writer import RESULT
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.codec import encode_result
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase
 
 folder = Path(sys.argv[1])
 is_first = not (folder / "begun").exists()
 (folder / "begun").touch()
 while is_first and not (folder / "over").exists():
     time.sleep(0.01)
-print(RESULT.dump_json(RunResult(Phase.SUCCEEDED, "Applied", f"first: {is_first}", datetime.now(UTC))).decode())
+print(encode_result(RunResult(ResetPhase.SUCCEEDED, "Applied", f"first: {is_first}", datetime.now(UTC))))
 (folder / "over").touch()
 """
 """Backfills: the first one goes on once the next one is over."""
@@ -77,7 +81,7 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
 def _carried_out(carried: Carried, meanwhile: Callable[[], object]) -> Ended:
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(carried.carry_out, None)
-        while carried.begun_at(Phase.PAUSING) is None:
+        while carried.begun_at(ResetPhase.PAUSING) is None:
             assert not ending.done(), ending.result()
             threading.Event().wait(0.01)
         meanwhile()

@@ -22,7 +22,7 @@ from support.clients import ClientKind, CommitMode, GroupProtocol
 from support.clients.options import TRANSACTIONAL
 from support.life_story import TargetKind
 from support.reset_trial import FIRST_CLIENTS, UNSUPPORTED
-from tidegate.reset.model import Phase
+from tidegate.resources.reset import ResetPhase
 
 SEEDS = range(600)
 MORE = range(EVERYTHING_FROM, EVERYTHING_FROM + 600)
@@ -60,7 +60,7 @@ def test_everything_happens_somewhere(schedules: list[Schedule]) -> None:
     assert {run.to.kind for run in runs} == set(TargetKind)
     assert {run.carrier for run in runs} == set(Carrier)
     assert {fault.kind for fault in faults} == set(FaultKind)
-    assert {fault.phase for fault in faults} == {None, Phase.PLANNING, Phase.PAUSING, Phase.VERIFYING}
+    assert {fault.phase for fault in faults} == {None, ResetPhase.PLANNING, ResetPhase.PAUSING, ResetPhase.VERIFYING}
     assert {fault.victim for fault in faults if fault.kind.is_of_broker} == set(range(BROKERS))
     assert {len(step.runs) for step in steps} == {0, 1, 2, 3}
     assert {len(step.faults) for step in steps} == {0, 1, 2}

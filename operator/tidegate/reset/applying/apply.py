@@ -28,8 +28,10 @@ from tidegate.reset.applying.rounds import NO_PARTITIONS
 from tidegate.reset.applying.timing import DeadlinePassed, Tuning
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
-from tidegate.reset.model import Phase, Plan, RunResult, Way
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import Run, RunStore
+from tidegate.resources.reset import ResetPhase, Way
 
 APPLIED: Final = "Applied"
 
@@ -117,10 +119,10 @@ class GroupReset:
         except FAILURES as error:
             why = f"{error}: {self._claim.behind}" if self._claim.behind else str(error)
             if not self._journal.intents:
-                return self._result(Phase.FAILED, reason_of(error), f"{why}. Nothing was changed")
+                return self._result(ResetPhase.FAILED, reason_of(error), f"{why}. Nothing was changed")
         self._state.before = self._journal.offsets_before()
         return self._result(
-            Phase.FAILED,
+            ResetPhase.FAILED,
             "NotPutBack",
             f"The run was cut off and could not go on: {why}. What it had done is not known. {self._how_to_undo}",
         )
@@ -151,14 +153,14 @@ class GroupReset:
             seen = self._look_back()
         except KafkaFailure:
             seen = None
-        result = self._result(Phase.SUCCEEDED, APPLIED, summary(self._context, seen))
+        result = self._result(ResetPhase.SUCCEEDED, APPLIED, summary(self._context, seen))
         if seen is None:
             return result
         return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
 
     def _taken_over(self, reason: str, message: str) -> RunResult:
         if not self._journal.intents:
-            return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
+            return self._result(ResetPhase.FAILED, reason, f"{message}. Nothing was changed")
         self._pace.extend(self._tuning.rejoin_limit_s)
         ended = self._take_turn()
         if ended is not None:
@@ -174,7 +176,9 @@ class GroupReset:
             raise
         except FAILURES as error:
             return self._result(
-                Phase.FAILED, "NotPutBack", f"{message}. Whether anything was changed could not be looked up: {error}"
+                ResetPhase.FAILED,
+                "NotPutBack",
+                f"{message}. Whether anything was changed could not be looked up: {error}",
             )
         return None
 
@@ -196,7 +200,7 @@ class GroupReset:
             if unknown is not None:
                 return unknown
         if not self._commits.any:
-            return self._result(Phase.FAILED, reason, f"{message}. Nothing was changed")
+            return self._result(ResetPhase.FAILED, reason, f"{message}. Nothing was changed")
         targets, self._state.putting_back = self._state.targets, (reason, message)
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
@@ -216,15 +220,15 @@ class GroupReset:
             raise
         except FAILURES as error:
             return self._result(
-                Phase.FAILED,
+                ResetPhase.FAILED,
                 "NotPutBack",
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
         note = f"; {len(still)} partition(s) had no commit before and keep the target" if still else ""
-        if places and self._state.way is not Way.DIRECT:
+        if places and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(
-            Phase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
+            ResetPhase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
         )
 
     @property
@@ -236,7 +240,7 @@ class GroupReset:
         """Raises ``KafkaFailure``."""
         return look_back(self._context)
 
-    def _result(self, phase: Phase, reason: str, message: str) -> RunResult:
+    def _result(self, phase: ResetPhase, reason: str, message: str) -> RunResult:
         return RunResult(
             phase=phase,
             reason=reason,

@@ -15,7 +15,7 @@ from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kept, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.applying.timing import Pace
-from tidegate.reset.model import Plan
+from tidegate.reset.model.plan import Plan
 
 
 class RunCommits:

@@ -14,8 +14,9 @@ from tidegate.reset.applying.rounds import Times
 from tidegate.reset.applying.sequences import Sequences
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.applying.timing import Pace, Tuning
-from tidegate.reset.model import Plan, Way
+from tidegate.reset.model.plan import Plan
 from tidegate.reset.store import Run, RunStore
+from tidegate.resources.reset import Way
 
 
 class RunContext:

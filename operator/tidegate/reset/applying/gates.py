@@ -15,7 +15,7 @@ from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.owners import look
 from tidegate.reset.applying.timing import Pace
-from tidegate.reset.model import RunRequest
+from tidegate.reset.model.request import RunRequest
 
 BY_HAND: Final = "cli"
 """What the uids of runs begin with that no operator carries out: ``cli/<id>``."""

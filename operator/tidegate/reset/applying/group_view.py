@@ -12,7 +12,7 @@ from tidegate.reset.applying.owners import look
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.applying.timing import NotReady, Pace
-from tidegate.reset.model import Way
+from tidegate.resources.reset import Way
 
 
 class GroupView:

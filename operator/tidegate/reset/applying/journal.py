@@ -12,9 +12,11 @@ from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.state import RunState
-from tidegate.reset.model import PartitionOffset, Phase, Progress, Way, noted
+from tidegate.reset.model.progress import Progress, noted
+from tidegate.reset.model.targets import PartitionOffset
 from tidegate.reset.store import Run, RunStore
 from tidegate.reset.ways import Choice
+from tidegate.resources.reset import ResetPhase, Way
 
 REBALANCING: Final = frozenset({Way.BARRIER, Way.LEADING, Way.HANDOVER})
 """The ways by which a run begins a rebalance."""
@@ -48,7 +50,7 @@ class Journal:
 
     def tell_round(
         self,
-        phase: Phase,
+        phase: ResetPhase,
         pending: Partitions,
         choice: Choice,
         owners: tuple[Member, ...],
@@ -80,7 +82,7 @@ class Journal:
         self._append(
             replace(
                 last,
-                phase=Phase.VERIFYING,
+                phase=ResetPhase.VERIFYING,
                 at=self._clock.now(),
                 attempt=self.attempt,
                 before=(),
@@ -93,7 +95,7 @@ class Journal:
         last = self._entries[-1] if self._entries else None
         self._append(
             Progress(
-                phase=last.phase if last is not None else Phase.APPLYING,
+                phase=last.phase if last is not None else ResetPhase.APPLYING,
                 at=self._clock.now(),
                 attempt=self.attempt,
                 way=self._state.way,

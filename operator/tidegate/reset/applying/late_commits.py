@@ -11,8 +11,8 @@ from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.joins import not_back
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
-from tidegate.reset.model import Way
 from tidegate.reset.ways import keeps_commits_back
+from tidegate.resources.reset import Way
 
 MOST_LATE_ROUNDS: Final = 2
 """How often commits that come just after a join, and may be progress, are taken for old."""

@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.printable import visible
 from tidegate.reset.applying.context import RunContext
-from tidegate.reset.model import MAX_UNREAD
+from tidegate.reset.model.result import MAX_UNREAD
 
 _WHOSE_CHARS: Final = 200
 

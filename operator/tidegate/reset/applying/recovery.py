@@ -10,8 +10,9 @@ from tidegate.reset.applying.plan_check import check_plan
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
 from tidegate.reset.applying.watch import TargetWatch
-from tidegate.reset.model import Phase, Progress, Way
+from tidegate.reset.model.progress import Progress
 from tidegate.reset.ways import is_cooperative, keeps_commits_back
+from tidegate.resources.reset import ResetPhase, Way
 
 
 class Recovery:
@@ -47,7 +48,7 @@ class Recovery:
             self._state.kept_position = True
         self._state.kept_after_leaving |= any(entry.way is Way.LEADING for entry in self._journal.intents)
         # What is verified was seen to be decided.
-        unknown = frozenset(last.pending) if last.phase is not Phase.VERIFYING else NO_PARTITIONS
+        unknown = frozenset(last.pending) if last.phase is not ResetPhase.VERIFYING else NO_PARTITIONS
         if self._commits.hangs(unknown):
             # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
             # if Kafka goes away, or the deadline passes, before this has taken effect.
@@ -70,7 +71,7 @@ class Recovery:
         last = self._journal.intents[-1] if self._journal.intents else None
         if left and last is not None and self._found_round == last.round and left != frozenset(last.again):
             # Their owners go on, and what they commit later no longer tells.
-            self._state.kept_position |= last.way is Way.BARRIER and last.phase is Phase.VERIFYING
+            self._state.kept_position |= last.way is Way.BARRIER and last.phase is ResetPhase.VERIFYING
             self._journal.tell_again(last, left)
         return left
 
@@ -134,14 +135,14 @@ class Recovery:
         unclear = self._passed_unseen(last) or self._unmanaged_since(last)
         if unclear:
             return unclear
-        if last.way is Way.DIRECT and self._watch.may_be_assigned(self._view.group(), everything):
+        if last.way is Way.UNOWNED and self._watch.may_be_assigned(self._view.group(), everything):
             self._watch.watch_for_assigned(everything)
             return NO_PARTITIONS
         # Behind closed gates nobody could commit; and what an owner reads since then begins at the target.
         if last.way is Way.LEADING:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._view.settled(everything)
-        elif last.phase is not Phase.VERIFYING and last.way is not Way.GATED:
+        elif last.phase is not ResetPhase.VERIFYING and last.way is not Way.GATED:
             return self._unreleased(frozenset(last.pending), last) or self._watch.watch(everything, last.way)
         if last.way is Way.BARRIER:
             # Everybody had rejoined, so who commits to a group that became Empty since has read from the targets on.
@@ -167,7 +168,7 @@ class Recovery:
 
         Whoever runs it has obeyed, or begins at the target.
         """
-        if last.way is not Way.GATED or last.phase is Phase.VERIFYING:
+        if last.way is not Way.GATED or last.phase is ResetPhase.VERIFYING:
             return NO_PARTITIONS
         group = self._view.settled(frozenset(last.pending))
         managed = self._kafka.managed_members(self._group_id)

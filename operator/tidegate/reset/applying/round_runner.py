@@ -13,7 +13,7 @@ from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, P
 from tidegate.reset.applying.steps import JoinNotHeld
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.applying.way_choice import WayChoice
-from tidegate.reset.model import Phase, Way
+from tidegate.resources.reset import ResetPhase, Way
 
 
 class RoundRunner:
@@ -59,18 +59,21 @@ class RoundRunner:
                 rounds -= number > self._state.round
 
     def _one_round(self, pending: Partitions) -> Outcome:
-        """Carry out and verify a round."""
+        """Carry out and verify a round.
+
+        In one piece, because what is told of it, and whether it is watched, follows from what was seen of it in order.
+        """
         self._claim.confirm()
         self._state.not_held = NO_PARTITIONS
         self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
         self._state.gated |= choice.way is Way.GATED
-        if self._state.way is None or choice.way is not Way.DIRECT:
+        if self._state.way is None or choice.way is not Way.UNOWNED:
             self._state.way = choice.way
         if not self._commits.any:
             self._look_before()
         owners = group.owners(pending)
-        self._journal.tell_round(Phase.PAUSING if owners else Phase.APPLYING, pending, choice, owners)
+        self._journal.tell_round(ResetPhase.PAUSING if owners else ResetPhase.APPLYING, pending, choice, owners)
 
         targets = {p: self._state.targets[p] for p in pending}
         # Who is led goes on with the others' partitions meanwhile, and none of these clients commits once it has left.
@@ -81,7 +84,7 @@ class RoundRunner:
         try:
             outcome = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:
-            self._journal.tell_round(Phase.VERIFYING, pending, choice, (), again=pending)
+            self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, (), again=pending)
             raise
         self._late_commits.note_left(group, outcome.left)
         self._state.transaction_open |= bool(outcome.left_open)
@@ -89,10 +92,10 @@ class RoundRunner:
         self._handed_over -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
-        if choice.way is Way.DIRECT and not self._state.unverified:
+        if choice.way is Way.UNOWNED and not self._state.unverified:
             # Nobody was made to leave by this run, so no member is expected to commit yet.
             if not outcome.not_held and self._watch.may_be_assigned(group, pending):
-                self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+                self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
                 self._watch.watch_for_assigned(pending)
             return outcome
         self._state.not_held = outcome.not_held
@@ -100,7 +103,7 @@ class RoundRunner:
         may_come_late = self._late_commits.may_come(choice.way, group)
         known_at_once = outcome.emptied is None and not may_come_late
         if known_at_once and not outcome.not_held:
-            self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+            self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
         overwritten = self._watch.overwritten_while_empty(pending, earlier, outcome.emptied)
         held = pending - outcome.not_held - overwritten
         if may_come_late and held:
@@ -111,7 +114,7 @@ class RoundRunner:
         if not (outcome.not_held | overwritten):
             # A successor would count what is doubtful as begun, so it has to look anew.
             if not known_at_once and not self._state.doubtful:
-                self._journal.tell_round(Phase.VERIFYING, pending, choice, ())
+                self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
             overwritten = self._watch.watch(pending, choice.way)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
@@ -121,7 +124,7 @@ class RoundRunner:
         outcome = replace(outcome, overwritten=outcome.overwritten | overwritten)
         if outcome.not_held:
             # Their owners go on, and what they commit later no longer tells.
-            self._journal.tell_round(Phase.VERIFYING, pending, choice, (), again=outcome.not_held)
+            self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, (), again=outcome.not_held)
         return outcome
 
     def _look_before(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.verify import Watched
-from tidegate.reset.model import Standstill
+from tidegate.reset.model.result import Standstill
 
 Partitions = frozenset[TopicPartition]
 

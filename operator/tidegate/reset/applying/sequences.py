@@ -19,8 +19,8 @@ from tidegate.reset.applying.leading import Lead, NotLed
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
 from tidegate.reset.applying.steps import JoinNotHeld, Steps
 from tidegate.reset.applying.timing import NOTICED_S, DeadlinePassed, Pace
-from tidegate.reset.model import Way
 from tidegate.reset.ways import keeps_commits_back
+from tidegate.resources.reset import Way
 
 MOST_LEADS: Final = 3
 """How often it is tried to lead a group whose members come and go meanwhile."""
@@ -77,7 +77,7 @@ class Sequences:
 
     def _carried_out(self, way: Way, round_: Round, group: Group) -> Outcome:
         match way:
-            case Way.DIRECT:
+            case Way.UNOWNED:
                 return self._direct(round_, group)
             case Way.BARRIER:
                 return self._barrier(round_)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
-from tidegate.reset.model import Plan, Way
+from tidegate.reset.model.plan import Plan
+from tidegate.resources.reset import Way
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from tidegate.reset.applying.first_commits import FirstCommits
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Partitions, Round
 from tidegate.reset.applying.timing import DeadlinePassed
 from tidegate.reset.applying.verify import Verdict, Watched
-from tidegate.reset.model import Way
+from tidegate.resources.reset import Way
 
 
 class TargetWatch:

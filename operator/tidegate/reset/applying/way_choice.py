@@ -8,8 +8,8 @@ from tidegate.kafka.model import Group, GroupState, GroupType
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.journal import REBALANCING
 from tidegate.reset.applying.rounds import Partitions
-from tidegate.reset.model import Way
 from tidegate.reset.ways import Choice, Owners, choose_way
+from tidegate.resources.reset import Way
 
 
 class WayChoice:
@@ -32,7 +32,7 @@ class WayChoice:
     def choose(self, pending: Partitions) -> tuple[Group, Choice]:
         """The group once nothing moves in it, and the way; chosen anew whenever something had to be waited for."""
         group, choice = self._chosen(pending)
-        if choice.way is Way.DIRECT and self._waited_for_dead_leader(group, pending):
+        if choice.way is Way.UNOWNED and self._waited_for_dead_leader(group, pending):
             group, choice = self._chosen(pending)
         if choice.way in REBALANCING and self._waited_for_transactions(group):
             group, choice = self._chosen(pending)

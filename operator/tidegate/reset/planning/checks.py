@@ -6,16 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.kafka.capabilities import Capabilities, GroupKind, Support, kind_of
+from tidegate.kafka.capabilities import Capabilities, kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, Topic
-from tidegate.reset.model import (
-    FromFile,
-    FromGroup,
-    Plan,
-    RunRequest,
-    ShiftBy,
-    Undo,
-)
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromFile, FromGroup, ShiftBy, Undo
 from tidegate.reset.planning.refusals import (
     INTERNAL_TOPIC,
     NOTHING_MATCHES,
@@ -28,9 +23,10 @@ from tidegate.reset.planning.refusals import (
     UNSUPPORTED_BY_BROKERS,
     UNSUPPORTED_GROUP,
     PlanRefused,
-    Refusal,
 )
 from tidegate.reset.planning.scope import Scope, listed
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.connection import GroupKind, Support
 
 STREAMS_ASSIGNOR: Final = "stream"
 """``StreamsPartitionAssignor``'s name: the assignor of every classic Kafka Streams application."""

@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from tidegate.kafka.capabilities import Capabilities, GroupKind
+from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import FromGroup, RunRequest
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import FromGroup
 from tidegate.reset.planning.targets import asked_time
+from tidegate.resources.connection import GroupKind
 
 
 class Snapshot:

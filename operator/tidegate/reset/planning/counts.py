@@ -24,7 +24,8 @@ from tidegate.reset.evidence import (
     grids,
     movings,
 )
-from tidegate.reset.model import EvidenceLevel, Plan, RunRequest
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import EvidenceLevel, RunRequest
 
 RECORDS_NOT_READ: Final = (
     "Records were not read, since the operator carries this run out itself: engine Spark counts bytes and keys, and "

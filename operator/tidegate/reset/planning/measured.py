@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.kafka.model import LogBounds, Offsets, TopicPartition
-from tidegate.reset.model import (
-    Findings,
-    PartitionPlan,
-)
+from tidegate.reset.model.plan import PartitionPlan
+from tidegate.reset.model.targets import Findings
 from tidegate.reset.planning.targets import NoAim
 
 

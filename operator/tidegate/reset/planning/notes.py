@@ -6,26 +6,26 @@ from collections.abc import Collection
 from datetime import datetime
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    NoMatch,
-    Plan,
     ShiftBy,
     Target,
     ToRecord,
     ToTimestamp,
     Undo,
-    Way,
 )
 from tidegate.reset.planning.checks import Asked
 from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.planning.targets import NoAim, asked_time
 from tidegate.reset.ways import LED_ASSIGNORS, is_cooperative
+from tidegate.resources.reset import Way
+from tidegate.resources.targets import NoMatch
 
 
 def left_out(target: Target, aimed: Aimed) -> list[str]:
@@ -206,7 +206,7 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
 
 
 def _note_standstill(asked: Asked, plan: Plan) -> str | None:
-    if asked.group.type is not GroupType.CLASSIC or plan.way in (Way.DIRECT, Way.GATED):
+    if asked.group.type is not GroupType.CLASSIC or plan.way in (Way.UNOWNED, Way.GATED):
         return None
     limit_s = asked.request.settings.max_standstill.total_seconds()
     return (

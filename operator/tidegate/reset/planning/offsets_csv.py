@@ -11,7 +11,7 @@ import io
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from tidegate.reset.model import PartitionOffset
+from tidegate.reset.model.targets import PartitionOffset
 
 EXPECTED: Final = (
     "expected topic,partition,offset or group,topic,partition,offset, as kafka-consumer-groups --export writes"

@@ -13,15 +13,8 @@ from datetime import datetime
 from typing import Final, assert_never
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.reset.model import (
-    NoMatch,
-    PartitionPlan,
-    Plan,
-    Target,
-    ToRecord,
-    Undo,
-    Way,
-)
+from tidegate.reset.model.plan import PartitionPlan, Plan
+from tidegate.reset.model.targets import Target, ToRecord, Undo
 from tidegate.reset.planning.checks import Asked, check
 from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.notes import count, left_out, notes_on
@@ -29,6 +22,8 @@ from tidegate.reset.planning.refusals import NO_COMMITTED_OFFSET, NO_MATCHING_RE
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.planning.targets import Aim, NoAim, Seen, aim, named_offsets
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, Owners, choose_way
+from tidegate.resources.reset import Way
+from tidegate.resources.targets import NoMatch
 
 SPAN_LIMIT: Final = 500
 """Partitions whose records' timestamps are looked up: each one is a fetch."""

@@ -9,7 +9,9 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.reset.model import Findings, FromBackup, FromCluster, FromGroup, Plan, RunRequest, ToRecord
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import Findings, FromBackup, FromCluster, FromGroup, ToRecord
 from tidegate.reset.planning.checks import Asked, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
@@ -49,9 +48,3 @@ class PlanRefused(Exception):
 
     def __reduce__(self) -> tuple[type[PlanRefused], tuple[str, str]]:
         return PlanRefused, (self.reason, self.message)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    reason: str
-    message: str

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
-from tidegate.reset.model import FromCluster, FromFile, FromGroup, RunRequest, Selection, ShiftBy, Undo
+from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.targets import FromCluster, FromFile, FromGroup, ShiftBy, Undo
 
 
 @dataclass(frozen=True, slots=True)

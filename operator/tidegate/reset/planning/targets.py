@@ -13,15 +13,14 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from tidegate.kafka.model import LogBounds, Offsets, TopicPartition
-from tidegate.reset.model import (
+from tidegate.reset.model.plan import Clamped
+from tidegate.reset.model.targets import (
     ByDuration,
-    Clamped,
     Findings,
     FromBackup,
     FromCluster,
     FromFile,
     FromGroup,
-    NoMatch,
     ShiftBy,
     Target,
     ToEarliest,
@@ -31,6 +30,7 @@ from tidegate.reset.model import (
     ToTimestamp,
     Undo,
 )
+from tidegate.resources.targets import NoMatch
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -7,16 +7,14 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, KubeEvent
-from tidegate.reset.model import RunRequest
-from tidegate.reset.runs.request import (
-    Refusal,
-)
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.runs.seen import Seen
 from tidegate.resources.conditions import (
     COMPLETE,
     FAILED,
     READ_FROM_TARGET,
     Condition,
+    Refusal,
     ready,
     reconciling,
     stalled,

@@ -15,7 +15,6 @@ from typing import Final
 from tidegate.jobs.runner import RunnerState
 from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of
-from tidegate.reset.model import Phase
 from tidegate.reset.runs.actions import (
     Action,
     AddFinalizer,
@@ -222,7 +221,7 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
 
 def _ended_well(run: Run) -> bool:
     """Whether the last job ended as it should: it made the plan that has been approved since."""
-    return run.approved and run.last is not None and run.last.phase is Phase.AWAITING_APPROVAL
+    return run.approved and run.last is not None and run.last.phase is ResetPhase.AWAITING_APPROVAL
 
 
 def _backoff_left_s(seen: Seen, runner: RunnerSeen, number: int) -> float:

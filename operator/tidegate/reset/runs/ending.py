@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of, digest_of_end
-from tidegate.reset.model import Phase, RunResult
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
 from tidegate.reset.runs.progress import fleet_status, plan_status, tell_phases, tell_reading
 from tidegate.reset.runs.reasons import (
@@ -21,14 +21,11 @@ from tidegate.reset.runs.reasons import (
     RUN_LOST,
     WAITING_FOR_CONNECTION,
 )
-from tidegate.reset.runs.request import (
-    Refusal,
-)
 from tidegate.reset.runs.seen import Seen, may_hold
 from tidegate.reset.store import Run
-from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import ResetPhase, ResetWay, StandstillStatus
+from tidegate.resources.reset import ResetPhase, StandstillStatus
 
 QUEUE_LOOK_S: Final = 2.0
 
@@ -101,7 +98,7 @@ def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult
             max=timedelta(milliseconds=round(result.standstill.max_s * 1000)),
         )
     draft.run(
-        way=ResetWay(result.way.value) if result.way is not None else current.way,
+        way=result.way or current.way,
         fleet=fleet_status(run),
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         standstill=standstill,
@@ -110,10 +107,10 @@ def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult
         waiting=result.waiting,
         digest=run.digest or current.digest,
     )
-    if result.phase is Phase.SUCCEEDED:
+    if result.phase is ResetPhase.SUCCEEDED:
         tell_reading(draft, run.request, result)
     tell_phases(draft, run)
-    return end(draft, ResetPhase(result.phase.value), result.reason, result.message, result)
+    return end(draft, result.phase, result.reason, result.message, result)
 
 
 def end(

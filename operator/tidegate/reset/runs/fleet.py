@@ -19,30 +19,17 @@ from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.reset.applying.apply import APPLIED
 from tidegate.reset.binding import digest_of_end
 from tidegate.reset.marker import is_marker_group
-from tidegate.reset.model import (
-    MAX_UNREAD,
-    EvidenceSettings,
-    FailurePolicy,
-    FleetCounts,
-    FleetPlan,
-    FleetRequest,
-    FromGroup,
-    GroupPlan,
-    GroupTrouble,
-    Phase,
-    Plan,
-    Progress,
-    Roster,
-    RunRequest,
-    RunResult,
-    Standstill,
-    Target,
-    span,
-)
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble, Roster, span
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest, RunRequest
+from tidegate.reset.model.result import MAX_UNREAD, RunResult, Standstill
+from tidegate.reset.model.targets import FromGroup, Target
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.request import NOT_PUT_BACK
 from tidegate.reset.store import Run
+from tidegate.resources.reset import FailurePolicy, ResetPhase
 
 MAX_GROUPS: Final = 1_000
 MAX_TROUBLES: Final = 20
@@ -209,7 +196,7 @@ def held_result(run: Run) -> RunResult | None:
 
 def has_begun(fleet: Run) -> bool:
     """Whether any group may have been touched."""
-    return any(line.phase is Phase.APPLYING for line in fleet.journal)
+    return any(line.phase is ResetPhase.APPLYING for line in fleet.journal)
 
 
 def put_back_by(fleet: Run) -> Progress | None:
@@ -218,7 +205,7 @@ def put_back_by(fleet: Run) -> Progress | None:
 
 
 def is_kept(fleet: Run) -> bool:
-    return any(line.phase is Phase.RESUMING for line in fleet.journal)
+    return any(line.phase is ResetPhase.RESUMING for line in fleet.journal)
 
 
 def next_step(fleet: Run, groups: Mapping[str, Run], now: datetime) -> Step:
@@ -244,7 +231,7 @@ def next_step(fleet: Run, groups: Mapping[str, Run], now: datetime) -> Step:
 
 
 def _ended_badly(run: Run) -> bool:
-    return run.result is not None and run.result.phase is not Phase.SUCCEEDED
+    return run.result is not None and run.result.phase is not ResetPhase.SUCCEEDED
 
 
 def _message(run: Run) -> str:
@@ -259,7 +246,7 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
     its result back counts as reset until the fleet is put back."""
     results = {name: run.result for name, run in groups.items() if run.result is not None}
     decided = put_back_by(fleet)
-    reset = [name for name, result in results.items() if result.phase is Phase.SUCCEEDED]
+    reset = [name for name, result in results.items() if result.phase is ResetPhase.SUCCEEDED]
     put_back = [
         name
         for name, result in results.items()
@@ -282,7 +269,7 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
 
 
 def _untouched(reason: str, message: str, now: datetime) -> RunResult:
-    return RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", now, counts=FleetCounts())
+    return RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", now, counts=FleetCounts())
 
 
 def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
@@ -305,31 +292,35 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         rounds=max((r.rounds for r in results), default=0),
         redone=sum(r.redone for r in results),
         standstill=_standstill(r.standstill for r in results),
-        begun=_sum(r.begun for r in results if r.phase is Phase.SUCCEEDED),
-        waiting=_sum(r.waiting for r in results if r.phase is Phase.SUCCEEDED),
+        begun=_sum(r.begun for r in results if r.phase is ResetPhase.SUCCEEDED),
+        waiting=_sum(r.waiting for r in results if r.phase is ResetPhase.SUCCEEDED),
         unread=tuple(islice(_unread(groups), MAX_UNREAD)),
         counts=counted,
         ends=tuple((n, digest_of_end(run.digest, run.result)) for n, run in sorted(groups.items()) if run.result),
     )
 
 
-def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tuple[Phase, str, str]:
+def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tuple[ResetPhase, str, str]:
     """Phase, reason, and what to say before the numbers."""
     lost = [name for name in sorted(groups) if (r := groups[name].result) is not None and r.reason == NOT_PUT_BACK]
     if lost:
-        return Phase.FAILED, NOT_PUT_BACK, f"Not put back: {listed(lost)}; group {lost[0]}: {_message(groups[lost[0]])}"
+        return (
+            ResetPhase.FAILED,
+            NOT_PUT_BACK,
+            f"Not put back: {listed(lost)}; group {lost[0]}: {_message(groups[lost[0]])}",
+        )
     put_back = put_back_by(fleet)
     if put_back is not None and not is_kept(fleet):
-        changed = any(r.phase is Phase.ROLLED_BACK for run in groups.values() if (r := run.result) is not None)
-        phase = Phase.ROLLED_BACK if changed and not counted.reset else Phase.FAILED
+        changed = any(r.phase is ResetPhase.ROLLED_BACK for run in groups.values() if (r := run.result) is not None)
+        phase = ResetPhase.ROLLED_BACK if changed and not counted.reset else ResetPhase.FAILED
         return phase, put_back.putting_back, put_back.message
     if counted.failed:
         first = counted.troubles[0]
-        return Phase.FAILED, GROUPS_FAILED, f"Group {first.group_id}: {first.message}"
+        return ResetPhase.FAILED, GROUPS_FAILED, f"Group {first.group_id}: {first.message}"
     if fleet.fleet is not None and fleet.fleet.refused:
         refused = fleet.fleet.refused[0]
-        return Phase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
-    return Phase.SUCCEEDED, APPLIED, ""
+        return ResetPhase.FAILED, GROUPS_REFUSED, f"Group {refused.group_id}: {refused.message}"
+    return ResetPhase.SUCCEEDED, APPLIED, ""
 
 
 def _sum(counted: Iterator[int | None]) -> int | None:
@@ -340,7 +331,7 @@ def _sum(counted: Iterator[int | None]) -> int | None:
 
 def _unread(groups: Mapping[str, Run]) -> Iterator[str]:
     for name, run in sorted(groups.items()):
-        if run.result is not None and run.result.phase is Phase.SUCCEEDED:
+        if run.result is not None and run.result.phase is ResetPhase.SUCCEEDED:
             yield from (f"group {name}: {partition}" for partition in run.result.unread)
 
 

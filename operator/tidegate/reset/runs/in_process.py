@@ -19,8 +19,8 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
-from tidegate.reset.model import RunResult
-from tidegate.reset.runs import fleet_job, job
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.runs import fleet_groups, fleet_job, job
 from tidegate.reset.store import ForeignRun, ForgedRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
@@ -186,8 +186,8 @@ class DirectRunner:
         if connection is None or fleet is None:
             raise ValueError(f"job {launch.name} is not of a fleet that can be reached")
         folder, _, document = launch.store.rpartition("/")
-        resets = fleet_job.SideBySide(
-            lambda: closing(self._open_kafka(connection)), clock, threads=fleet_job.FLEET_THREADS
+        resets = fleet_groups.SideBySide(
+            lambda: closing(self._open_kafka(connection)), clock, threads=fleet_groups.FLEET_THREADS
         )
         parts = fleet_job.parts_of(
             document,

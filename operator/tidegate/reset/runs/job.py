@@ -18,11 +18,15 @@ from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.gates import open_gates_of
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.evidence import Evidence
-from tidegate.reset.model import EvidenceLevel, Phase, Plan, Progress, RunRequest, RunResult, Searched
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress, Searched
+from tidegate.reset.model.request import EvidenceLevel, RunRequest
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import RunStore, StaleAttempt
+from tidegate.resources.reset import ResetPhase
 
 T = TypeVar("T")
 
@@ -66,8 +70,8 @@ def carry_out(
         if refusal is not None:
             return refusal
     if run.request.manual_approval and not run.approved:
-        if run.last is None or run.last.phase is not Phase.AWAITING_APPROVAL:
-            store.append(Progress(Phase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
+        if run.last is None or run.last.phase is not ResetPhase.AWAITING_APPROVAL:
+            store.append(Progress(ResetPhase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
             gather_evidence(store, attempt, gather)
         # Whatever the document says by now: approval is the operator's to tell, to the job that it starts.
         return None
@@ -86,10 +90,10 @@ def gather_evidence(store: RunStore, attempt: int, gather: Gatherer) -> None:
 def plan_run(store: RunStore, attempt: int, clock: Clock, planner: Planner) -> RunResult | None:
     """Make and store the plan; the stored result instead when it was refused."""
     request = store.load().request
-    store.append(Progress(Phase.PLANNING, clock.now(), attempt), attempt=attempt)
+    store.append(Progress(ResetPhase.PLANNING, clock.now(), attempt), attempt=attempt)
 
     def tell(searched: Searched) -> None:
-        store.append(Progress(Phase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
+        store.append(Progress(ResetPhase.PLANNING, clock.now(), attempt, searched=searched), attempt=attempt)
 
     try:
         plan = while_away(lambda: planner(request, clock.now(), tell), request, clock)
@@ -115,7 +119,7 @@ def why_unplanned(failure: PlanRefused | KafkaFailure) -> tuple[str, str]:
 def unplanned(failure: PlanRefused | KafkaFailure, at: datetime) -> RunResult:
     """How a run without a plan ends."""
     reason, message = why_unplanned(failure)
-    return RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", at)
+    return RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", at)
 
 
 def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
@@ -139,7 +143,7 @@ def settle(
     if run.result is not None:
         return run.result
     if run.plan is None:
-        result = RunResult(Phase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
+        result = RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", clock.now())
         store.finish(result, attempt=attempt)
         return result
     reset = group_reset(store, attempt, kafka, clock, tuning)

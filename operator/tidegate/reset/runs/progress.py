@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidegate.kube.ports import EventType
-from tidegate.reset.model import FleetCounts, FleetPlan, Phase, Plan, Progress, RunRequest, RunResult, span
+from tidegate.reset.model.fleet import FleetCounts, FleetPlan, span
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs.actions import Draft
 from tidegate.reset.runs.reasons import APPROVE, NOT_KNOWN_YET, NOT_LOOKED_AT, READING
 from tidegate.reset.store import Run
@@ -17,7 +21,6 @@ from tidegate.resources.reset import (
     GroupFailure,
     PlanStatus,
     ResetPhase,
-    ResetWay,
     SearchStatus,
 )
 
@@ -25,12 +28,12 @@ _SHOWN: Final = 80
 """As much of what an annotation says is repeated in a message."""
 
 
-def phase_of(run: Run) -> Phase:
+def phase_of(run: Run) -> ResetPhase:
     """The phase of a run that has not ended, from its journal."""
     if plan_awaits_approval(run):
-        return Phase.AWAITING_APPROVAL
-    if run.last is None or run.last.phase.is_final or run.last.phase is Phase.PENDING:
-        return Phase.PLANNING
+        return ResetPhase.AWAITING_APPROVAL
+    if run.last is None or run.last.phase.is_final or run.last.phase is ResetPhase.PENDING:
+        return ResetPhase.PLANNING
     return run.last.phase
 
 
@@ -39,22 +42,22 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     phase = phase_of(run)
     way = run.last.way if run.last is not None else None
     draft.run(
-        phase=ResetPhase(phase.value),
-        way=current.way if way is None else ResetWay(way.value),
+        phase=phase,
+        way=way or current.way,
         search=_search_status(current, run),
         fleet=fleet_status(run),
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         digest=run.digest or current.digest,
     )
     message = _progress_message(run, phase)
-    if phase is Phase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
+    if phase is ResetPhase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
         named = (draft.seen.approval or "")[:_SHOWN]
         message = f"{message}. As it is now, {named!r}, it approves nothing: a plan is approved by its digest"
     waits_for = draft.seen.trouble or (run.last.waits_for if run.last is not None else "")
     if waits_for:
         message = f"{message}. Waiting: {waits_for}"
     tell_phases(draft, run)
-    if phase is Phase.AWAITING_APPROVAL:
+    if phase is ResetPhase.AWAITING_APPROVAL:
         draft.tell(EventType.NORMAL, phase.value, message, f"{draft.seen.run_id}/{phase.value}")
     draft.moving(phase.value, message)
     draft.complete_is(None, phase.value, message)
@@ -62,29 +65,29 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
 
 def tell_phases(draft: Draft, run: Run) -> None:
     for step in _first_of_each(run.journal):
-        if step.phase.is_final or step.phase is Phase.AWAITING_APPROVAL:
+        if step.phase.is_final or step.phase is ResetPhase.AWAITING_APPROVAL:
             continue
         message = step.message or _progress_message(run, step.phase)
         draft.tell(EventType.NORMAL, step.phase.value, message, f"{run.request.run_id}/{step.phase.value}")
 
 
 def _first_of_each(journal: Sequence[Progress]) -> Iterator[Progress]:
-    told: set[Phase] = set()
+    told: set[ResetPhase] = set()
     for step in journal:
         if step.phase not in told:
             told.add(step.phase)
             yield step
 
 
-def _progress_message(run: Run, phase: Phase) -> str:
+def _progress_message(run: Run, phase: ResetPhase) -> str:
     run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
     match phase:
-        case Phase.AWAITING_APPROVAL:
+        case ResetPhase.AWAITING_APPROVAL:
             return (
                 f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
                 f"to approve it, set the annotation {APPROVE}: {run.digest}"
             )
-        case Phase.PLANNING | Phase.PENDING:
+        case ResetPhase.PLANNING | ResetPhase.PENDING:
             return f"reset {run_id} of {whose} is being planned"
         case _:
             return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)})"

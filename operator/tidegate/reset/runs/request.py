@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import Object, label_of, name_of, uid_of
-from tidegate.reset.model import (
+from tidegate.reset.model.request import (
     ApplySettings,
-    ByDuration,
     EvidenceLevel,
     EvidenceSettings,
     FleetRequest,
-    FromCluster,
-    NoMatch,
-    Phase,
-    RecordSchema,
     RunRequest,
     Selection,
+)
+from tidegate.reset.model.targets import (
+    ByDuration,
+    FromCluster,
+    RecordSchema,
     ShiftBy,
     Target,
     ToEarliest,
@@ -32,8 +31,9 @@ from tidegate.reset.model import (
     Undo,
 )
 from tidegate.reset.store import Run
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec
-from tidegate.resources.reset import Approval, EvidenceSpec
+from tidegate.resources.reset import Approval, EvidenceSpec, ResetPhase
 from tidegate.resources.reset import EvidenceLevel as SpecLevel
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
@@ -44,14 +44,6 @@ UNDO_RUN_NOT_FOUND: Final = "UndoRunNotFound"
 NOTHING_TO_UNDO: Final = "NothingToUndo"
 NOT_PUT_BACK: Final = "NotPutBack"
 """How a run ends that failed and could not put the offsets back (``tidegate.reset.applying.apply``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a reset is not begun: for the condition, and said once in an Event."""
-
-    reason: str
-    message: str
 
 
 def run_uid(requester_uid: str, run_id: str) -> str:
@@ -110,7 +102,7 @@ def record_target(record: RecordTarget, schema: RecordSchema | None) -> ToRecord
         since=record.from_,
         until=record.until,
         after=record.after,
-        no_match=NoMatch(record.no_match.value),
+        no_match=record.no_match,
         schema=schema,
     )
 
@@ -139,7 +131,7 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     """Where the group stood before the run ``run_id`` of the same group."""
     if run is None or run.plan is None:
         return undo_not_found(run_id)
-    if run.result is None or not (run.result.phase is Phase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
+    if run.result is None or not (run.result.phase is ResetPhase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}: it has left no offset changed")
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.

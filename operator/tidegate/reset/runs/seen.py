@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
-from tidegate.reset.model import Phase, RunRequest
-from tidegate.reset.runs.request import (
-    Refusal,
-)
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run
+from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, ResetPhase
 
@@ -88,7 +86,7 @@ class Seen:
 
 def has_ended(phase: ResetPhase | None) -> bool:
     """Whether a run in this phase is over; ``None``: it was never told of."""
-    return phase is not None and Phase(phase.value).is_final
+    return phase is not None and phase.is_final
 
 
 def is_settled(status: OffsetResetStatus) -> bool:

@@ -1,0 +1,218 @@
+"""What a pass over a ``ConsumerGroupPause`` decides by: its spec, its workloads, and what Kafka and the agents say."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from tidegate.connection.control_topics import trouble_of
+from tidegate.connection.live import Live
+from tidegate.connection.observer import NotLookedAt, Snapshot
+from tidegate.control.gates import Gates
+from tidegate.control.topics import TopicsChecked
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
+from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
+from tidegate.pause import plan
+from tidegate.pause.by_scale import is_by_scale
+from tidegate.pause.model import Decision, Observed, Seen
+from tidegate.pause.parts import Memory, Parts
+from tidegate.pause.plan import is_over
+from tidegate.pause.release import ABANDON
+from tidegate.pause.scaler import Scaler
+from tidegate.pause.workloads import give_back
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.pause import (
+    ConsumerGroupPauseSpec,
+    PauseMethod,
+    PausePhase,
+    PauseStatus,
+    WorkloadRef,
+)
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_LAG_TICKS: Final = 3
+"""Lag changes all the time; the status tells it anew once in so many idle ticks."""
+
+
+def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
+    """The spec, or what is wrong with it."""
+    try:
+        return parse_spec(ConsumerGroupPauseSpec, body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
+
+
+class Reader:
+    """Reads what a pause is decided by, each pass as much as it needs."""
+
+    def __init__(self, parts: Parts, scaler: Scaler) -> None:
+        self._parts = parts
+        self._scaler = scaler
+
+    def want(self, body: Object, spec: ConsumerGroupPauseSpec | None, live: Live | None, memory: Memory) -> None:
+        """Have the observer look at the pause's group as often as it needs; at nothing where it needs none."""
+        uid = uid_of(body)
+        if spec is None or live is None:
+            self._parts.observer.drop(uid)
+            return
+        active = memory.tick_s is not None
+        tick_s = max(memory.tick_s or 0.0, self._parts.tick.quick_s)
+        self._parts.observer.want(uid, live.uid, spec.group, active=active, gates=True, tick_s=tick_s)
+
+    async def read(
+        self, body: Object, spec: ConsumerGroupPauseSpec | None, invalid: str, live: Live | None, memory: Memory
+    ) -> Seen:
+        """All that is needed before deciding; what Kafka does not tell now is said in ``waiting`` or ``unusable``."""
+        parts, metadata = self._parts, body["metadata"]
+        deleting = metadata.get("deletionTimestamp")
+        annotations = metadata.get("annotations") or {}
+        seen = Seen(
+            uid=uid_of(body),
+            name=label_of(body),
+            generation=int(metadata["generation"]),
+            created=datetime.fromisoformat(str(metadata["creationTimestamp"])),
+            spec=spec,
+            status=read_status(PauseStatus, body),
+            now=parts.now(),
+            invalid=invalid,
+            abandoned=str(annotations.get(ABANDON, "")).lower() == "true",
+            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            has_finalizer=plan.FINALIZER in (metadata.get("finalizers") or ()),
+            waits=memory.waits,
+            rows=memory.rows,
+            patience=parts.patience,
+            tick=parts.tick,
+        )
+        if deleting and not seen.has_finalizer:
+            return seen
+        seen = await self._with_workloads(seen, namespace_of(body), memory)
+        if spec is None or (deleting and seen.abandoned):
+            return seen
+        if is_over(seen) and give_back(seen, seen.status.workloads).records:
+            return seen  # which takes no Kafka, and does not wait for it
+        name = spec.connection_ref.name
+        if live is None:
+            return replace(seen, waiting=_not_ready(f"there is no usable KafkaConnection {name} in this namespace"))
+        if live.trouble is not None:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {name} is not ready ({live.trouble[0]})"))
+        by_scale = is_by_scale(spec, seen.status)
+        needs_topics = not (deleting or spec.suspend or by_scale)
+        # Where nothing was ever held, consumers need no agent, and the control topics no rights.
+        needs_gates = not by_scale or seen.status.method is PauseMethod.AGENT
+        return await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
+
+    async def _with_workloads(self, seen: Seen, namespace: str, memory: Memory) -> Seen:
+        refs: list[WorkloadRef] = [record.ref for record in seen.status.workloads]
+        if seen.spec is not None and not is_over(seen) and is_by_scale(seen.spec, seen.status):
+            refs += [workload for workload in seen.spec.workloads if workload not in refs]
+        if not refs:
+            return seen
+        now_s = asyncio.get_running_loop().time()
+        raises = seen.deleting_since is None
+        look = functools.partial(self._scaler.look, raises=raises)
+        found = await in_thread(
+            self._parts.executor, look, namespace, seen.uid, seen.status, refs, memory.scaler, now_s
+        )
+        return replace(seen, workloads=found)
+
+    async def _observed(
+        self,
+        seen: Seen,
+        spec: ConsumerGroupPauseSpec,
+        live: Live,
+        memory: Memory,
+        *,
+        needs_topics: bool,
+        needs_gates: bool,
+    ) -> Seen:
+        observer = self._parts.observer
+        try:
+            snapshot = await observer.newest(live.uid, group=spec.group, gates=True, since_s=memory.wrote_s)
+        except NotLookedAt:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name} is just being replaced"))
+        try:
+            if snapshot.failure is not None:
+                raise snapshot.failure
+            checked = await self._parts.topics.checked(live, snapshot) if needs_topics else None
+            if snapshot.gates_failure is not None and needs_gates:
+                raise snapshot.gates_failure
+            committed = await self._committed(spec, live, memory) if spec.partitions is None else {}
+        except KafkaFailure as failure:
+            trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
+            if trouble is not None:
+                return replace(seen, unusable=_unusable(trouble))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name}: {failure}"))
+        observed = Observed(
+            connection=live.name,
+            connection_uid=live.uid,
+            allow=live.allow,
+            topics=snapshot.topics,
+            group=_group(snapshot, spec.group),
+            gates=snapshot.gates or Gates(),
+            committed=committed,
+        )
+        if checked is None or (checked.usable and memory.refused is None):
+            return replace(seen, observed=observed)
+        again = checked.usable and asyncio.get_running_loop().time() - memory.refused_s >= self._parts.tick.idle_s
+        unusable = _unusable(memory.refused if checked.usable and memory.refused is not None else checked)
+        return replace(seen, observed=observed, unusable=unusable, try_again=again)
+
+    async def _committed(self, spec: ConsumerGroupPauseSpec, live: Live, memory: Memory) -> Offsets:
+        """All the group's offsets: its topics are those that it has offsets for, too."""
+        now_s = asyncio.get_running_loop().time()
+        if memory.committed_s is None or now_s - memory.committed_s >= self._parts.tick.active_s:
+            memory.committed = await in_thread(self._parts.executor, live.kafka.committed, spec.group)
+            memory.committed_s = now_s
+        return memory.committed
+
+    def offsets_are_due(self, decision: Decision, memory: Memory) -> bool:
+        """Whether the lag of what is paused is to be told anew."""
+        paused = [row for row in decision.status.partitions if row.phase is PausePhase.PAUSED]
+        if not paused or decision.action is not None:
+            return False
+        if memory.lag_s is None:
+            return True
+        waited_s = asyncio.get_running_loop().time() - memory.lag_s
+        tick = self._parts.tick
+        untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in paused)
+        return waited_s >= (tick.active_s if untold else _LAG_TICKS * tick.idle_s)
+
+    async def with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: Memory) -> Seen:
+        """As it was seen, with the offsets that the lag of the paused partitions is told from."""
+        memory.lag_s = asyncio.get_running_loop().time()
+        if seen.observed is None or seen.spec is None:
+            return seen
+        rows = [
+            TopicPartition(row.topic, row.partition)
+            for row in decision.status.partitions
+            if row.phase is PausePhase.PAUSED
+        ]
+        try:
+            bounds = await in_thread(self._parts.executor, live.kafka.log_bounds, rows)
+            committed = await in_thread(self._parts.executor, live.kafka.committed, seen.spec.group)
+        except KafkaFailure as failure:
+            # They are only told; the pause does not depend on them.
+            _log.debug("%s: its lag could not be read: %s", seen.name, failure)
+            return seen
+        ends = {partition: bound.latest for partition, bound in bounds.items()}
+        return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
+
+
+def _not_ready(why: str) -> Refusal:
+    return Refusal(plan.WAITING_FOR_CONNECTION, f"{why}: it waits for it")
+
+
+def _unusable(trouble: TopicsChecked) -> Refusal:
+    return Refusal(plan.CONTROL_TOPICS_UNUSABLE, trouble.message)
+
+
+def _group(snapshot: Snapshot, group_id: str) -> Group:
+    return snapshot.groups.get(group_id) or Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)

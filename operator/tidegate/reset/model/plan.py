@@ -1,0 +1,92 @@
+"""What a reset of one group would do, partition by partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from tidegate.kafka.model import TopicPartition
+from tidegate.resources.reset import Way
+
+
+class Clamped(StrEnum):
+    """The asked offset was outside the log and was moved to the named end of it."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition: where the group is, where it would go, and what lies between.
+
+    ``committed`` is ``None`` without a commit; then nothing is counted as replayed or skipped.
+    ``span_from`` and ``span_to`` are the timestamps of the records at the lower and the upper end of the range that
+    would be replayed or skipped, where they were looked up and exist.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    committed: int | None
+    target: int
+    earliest: int
+    latest: int
+    clamped: Clamped | None = None
+    span_from: datetime | None = None
+    span_to: datetime | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def moves(self) -> bool:
+        return self.committed != self.target
+
+    @property
+    def replayed(self) -> int:
+        """Records (offsets) that would be read again."""
+        return max(0, self.committed - self.target) if self.committed is not None else 0
+
+    @property
+    def skipped(self) -> int:
+        """Records (offsets) that would never be read."""
+        return max(0, self.target - self.committed) if self.committed is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Targets with their evidence. Sorted by topic and partition. ``notes`` are sentences for a person."""
+
+    run_id: str
+    group_id: str
+    made_at: datetime
+    partitions: tuple[PartitionPlan, ...]
+    way: Way | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[TopicPartition, int]:
+        return {p.topic_partition: p.target for p in self.partitions}
+
+    @property
+    def moved(self) -> int:
+        return sum(p.moves for p in self.partitions)
+
+    @property
+    def unchanged(self) -> int:
+        return sum(not p.moves for p in self.partitions)
+
+    @property
+    def clamped(self) -> int:
+        return sum(p.clamped is not None for p in self.partitions)
+
+    @property
+    def records_replayed(self) -> int:
+        return sum(p.replayed for p in self.partitions)
+
+    @property
+    def records_skipped(self) -> int:
+        return sum(p.skipped for p in self.partitions)

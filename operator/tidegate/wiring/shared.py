@@ -1,0 +1,106 @@
+"""What every feature of one operator is built with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from kubernetes.client import ApiClient
+
+from tidegate.clock import Clock, SystemClock
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.files import ConnectionFiles, FilesFailure
+from tidegate.connection.live import LiveConnections
+from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.settings import RunnerKind
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka_client.settings import BadConnection
+from tidegate.kube.api import default_api_client
+from tidegate.kube.client import KubeClient
+from tidegate.kube.loop import LevelLoop, Reconciler
+from tidegate.kube.ports import Kind, KubeFailure
+from tidegate.reset.document import StoreFailure
+from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
+from tidegate.service.metrics import Metrics
+from tidegate.service.settings import Settings
+
+_EXPECTED: Final = (
+    KubeFailure,
+    KafkaFailure,
+    StoreFailure,
+    RunNotFound,
+    StaleAttempt,
+    ForeignRun,
+    RunnerFailure,
+    FilesFailure,
+    BadConnection,
+    NotLookedAt,
+    TimeoutError,
+)
+"""What a later pass may not meet again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What every feature is built with."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    api_client: ApiClient
+    kube: KubeClient
+    executor: ThreadPoolExecutor
+    patient_executor: ThreadPoolExecutor
+    observer: Observer
+    live: LiveConnections
+    files: ConnectionFiles
+    topics: TopicsOfConnections
+
+    @property
+    def in_pods(self) -> bool:
+        """Spark's jobs run in pods, not on this machine."""
+        return self.settings.spark.runner is RunnerKind.SPARK_APPLICATION
+
+    def looped(self, kind: Kind, reconciler: Reconciler) -> LevelLoop:
+        """The loop over the objects of a kind."""
+        return LevelLoop(
+            reconciler,
+            expected=_EXPECTED,
+            observe_pass=lambda seconds, failed: self.metrics.passed(kind.kind, seconds, failed=failed),
+        )
+
+
+def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
+    """The parts that all features share. Raises ``NoCluster``, ``FilesFailure``, ``OSError``."""
+    clock, metrics = SystemClock(), Metrics()
+    api_client = default_api_client()
+    executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
+    patient_executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="settle")
+    live = LiveConnections()
+    return Shared(
+        settings=settings,
+        clock=clock,
+        metrics=metrics,
+        api_client=api_client,
+        kube=open_kube(api_client, clock, settings.namespaces),
+        executor=executor,
+        patient_executor=patient_executor,
+        observer=Observer(
+            executor,
+            active_tick_s=settings.active_tick_s,
+            idle_tick_s=settings.idle_tick_s,
+            looked=functools.partial(_looked, metrics),
+        ),
+        live=live,
+        files=ConnectionFiles(settings.runtime_directory),
+        topics=TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked),
+    )
+
+
+def _looked(metrics: Metrics, connection: str, seconds: float, groups: int, snapshot: Snapshot) -> None:
+    unreadable = snapshot.unreadable if snapshot.gates is not None else None
+    metrics.looked(connection, seconds, groups=groups, failed=snapshot.failure is not None, unreadable=unreadable)

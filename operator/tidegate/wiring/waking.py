@@ -1,0 +1,50 @@
+"""What is called from parts that are built before those that it reaches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from tidegate.jobs.runner import Launch
+from tidegate.kube.loop import LevelLoop
+from tidegate.kube.ports import Object
+from tidegate.running import Operator
+
+
+class GivingWay:
+    """Tells the operator, from any thread, that another process has taken its place: what finds that out is built
+    before it."""
+
+    def __init__(self) -> None:
+        self.operator: Operator | None = None
+        self._events = asyncio.get_running_loop()
+
+    def lost(self, why: str) -> None:
+        if self.operator is not None and not self._events.is_closed():
+            # Before the call that found it out returns: its pass must not write about it.
+            self._events.call_soon_threadsafe(self.operator.give_way, why)
+
+
+class Wake:
+    """Wakes what asks for resets, from any thread, once there are its loops: what they are built with needs it before.
+
+    ``loops``: of policies, and of resets.
+    """
+
+    def __init__(self) -> None:
+        self.loops: tuple[LevelLoop, ...] = ()
+        self._events = asyncio.get_running_loop()
+
+    def requester(self, uid: str) -> None:
+        """On the event loop. A uid is known to one of the loops at most."""
+        for loop in self.loops:
+            loop.wake(uid)
+
+    def policies(self) -> Collection[Object]:
+        """Those that are known."""
+        return self.loops[0].bodies if self.loops else ()
+
+    def owner(self, launch: Launch) -> None:
+        """Of a job that has ended; from the job's thread."""
+        if not self._events.is_closed():
+            self._events.call_soon_threadsafe(self.requester, str(launch.owner["uid"]))
