@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from kubernetes.client import ApiClient
 
+from tidegate.approval.reconcile import ApprovalReconciler
+from tidegate.approval.reconcile import Parts as ApprovalParts
 from tidegate.clock import Clock, SystemClock
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
@@ -45,7 +47,7 @@ from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop, Reconciler
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.kube.webhooks import WebhookClient
 from tidegate.kube.workloads_client import KubeWorkloads
 from tidegate.offset_backup.attempts import JobParts
@@ -147,7 +149,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         _retention(shared),
         _injection(shared, index, agent, injecting),
     )
-    policies, resets = _resetting(shared, runners, features)
+    approvals = _approvals(shared)
+    policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     place.operator = Operator(
@@ -161,6 +164,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         connections=connections,
         policies=policies,
         resets=resets,
+        approvals=approvals,
         pauses=_pauses(shared),
         backups=_backups(shared, runners.get(Engine.SPARK)),
         sweeper=_sweeper(shared, discovery),
@@ -311,8 +315,22 @@ def _injection(shared: _Shared, index: PolicyIndex, agent: AgentImage, metrics: 
     )
 
 
+def _approvals(shared: _Shared) -> LevelLoop:
+    parts = ApprovalParts(
+        kube=shared.kube,
+        executor=shared.executor,
+        now=shared.clock.now,
+        metrics=shared.metrics,
+        separate_approver=shared.settings.separate_approver,
+    )
+    return shared.looped(APPROVALS, ApprovalReconciler(parts))
+
+
 def _resetting(
-    shared: _Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]
+    shared: _Shared,
+    runners: Mapping[Engine, Runner],
+    features: Sequence[Feature],
+    approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
     """The loops of policies and of resets. A policy knows from the latter's passes whether its group is being reset."""
 
@@ -344,6 +362,8 @@ def _resetting(
         idle_tick_s=settings.idle_tick_s,
         deletion_limit=timedelta(seconds=settings.deletion_limit_s),
         max_launches=settings.max_launches,
+        approvals=approvals,
+        separate_approver=settings.separate_approver,
     )
     passes = ResetPasses(parts)
     policies = PolicyParts(

@@ -40,6 +40,7 @@ from tidegate.reset.runs.actions import (
     RemoveFinalizer,
     TakeOver,
 )
+from tidegate.reset.runs.approvals import Approval
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.request import Refusal
 from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
@@ -86,6 +87,10 @@ PLANNING = Run(REQUEST, 1, None, (progress(Phase.PLANNING),))
 APPLYING = Run(REQUEST, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.APPLYING)))
 MANUAL = replace(REQUEST, manual_approval=True)
 AWAITING = Run(MANUAL, 1, PLAN, (progress(Phase.PLANNING), progress(Phase.AWAITING_APPROVAL)))
+
+
+def approved(run: Run) -> Approval:
+    return Approval("yes", "uid-yes", NOW, "one", digest_of(run), "ann")
 
 
 def seen(**changes: object) -> Seen:
@@ -240,14 +245,14 @@ CASES = {
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
-    "the run's id approves nothing": (
-        under_way(run=AWAITING, runner=LOST, approval="one"),
+    "an approval of another plan": (
+        under_way(run=AWAITING, runner=LOST, approval=approved(PLANNING)),
         None,
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
     "approved": (
-        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING)),
+        under_way(run=AWAITING, runner=LOST, approval=approved(AWAITING)),
         Approve(),
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
@@ -256,7 +261,7 @@ CASES = {
         under_way(
             run=AWAITING,
             runner=LOST,
-            approval=digest_of(AWAITING),
+            approval=approved(AWAITING),
             behind=Refusal(reasons.WAITING_FOR_RESET, "x is resetting it"),
         ),
         None,
@@ -481,7 +486,7 @@ TAKEN_OVER = {
         "DeadlineExceeded",
     ),
     "deadline, unapproved": (
-        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING), now=NOW + timedelta(minutes=11)),
+        under_way(run=AWAITING, runner=LOST, approval=approved(AWAITING), now=NOW + timedelta(minutes=11)),
         "DeadlineExceeded",
     ),
     "deleted": (under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW), "Deleted"),
@@ -683,7 +688,7 @@ def test_a_fleets_plan_is_approved_as_one() -> None:
     awaiting = Run(FLEET, 1, None, (progress(Phase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
 
     waits = decide(under_way(run=awaiting, runner=DEAD))
-    approves = decide(under_way(run=awaiting, runner=DEAD, approval=digest_of(awaiting)))
+    approves = decide(under_way(run=awaiting, runner=DEAD, approval=approved(awaiting)))
 
     assert (waits.action, approves.action) == (None, Approve())
     reset = waits.status
