@@ -147,7 +147,7 @@ class World:
             idle_tick_s=10,
             deletion_limit=timedelta(minutes=2),
             max_launches=5,
-            approvals=lambda: self.approvals(),
+            approvals=self.approvals,
             separate_approver=self.separate_approver,
         )
 

@@ -59,7 +59,7 @@ def run_approve(arguments: Sequence[str], screen: Screen) -> int:
 
 
 def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
-    """The new approval, which goes with its reset. Raises ``CommandFailed``, ``InvalidResource`` and ``KubeFailure``."""
+    """The new approval, which goes with its reset. Raises ``CommandFailed``, ``InvalidResource``, ``KubeFailure``."""
     parsed = parse_spec(OffsetResetApprovalSpec, {"spec": spec})
     try:
         reset = kube.get(RESETS, namespace, parsed.reset)
