@@ -13,6 +13,7 @@ from lupa import lua51
 
 from support.scripts import loaded
 from support.written_resources import CUSTOMIZATIONS, argo_files, written
+from tidegate.resources import kinds
 
 FOLDER: Final = CUSTOMIZATIONS.parents[1]
 OPENED: Final = (
@@ -83,14 +84,7 @@ def test_health(folder: Path, row: dict[str, Any]) -> None:
     assert run_script(folder / "health.lua", read(folder / row["inputPath"])) == row["healthStatus"]
 
 
-KINDS = (
-    "KafkaConnection",
-    "ConsumerGroupPause",
-    "OffsetResetPolicy",
-    "OffsetReset",
-    "OffsetResetApproval",
-    "OffsetBackup",
-)
+KINDS = tuple(kind.name for kind in kinds.KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
