@@ -62,7 +62,7 @@ from tidegate.reset.model import (
 from tidegate.reset.runs import approvals, decisions, reasons, seen
 from tidegate.reset.runs.request import Refusal
 from tidegate.reset.store import Run
-from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetApprovalStatus
+from tidegate.resources.approval import ApprovalStatus, OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
 from tidegate.resources.conditions import BACKED_UP, EFFECTIVE, RETAINED, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
@@ -70,7 +70,7 @@ from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatu
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.resources.reset import ApprovalStatus, EarlierReset, Engine, RequestedReset, ResetPhase
+from tidegate.resources.reset import EarlierReset, Engine, RequestedReset, ResetPhase
 from tidegate.service.metrics import Metrics
 
 CUSTOMIZATIONS: Final = (

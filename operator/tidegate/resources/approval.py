@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Annotated, ClassVar, Final
 
-from tidegate.resources.base import SpecModel, StatusModel
+from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.fields import Timestamp, UserName
 from tidegate.resources.rules import Transition, matching
@@ -50,3 +50,19 @@ class OffsetResetApprovalStatus(StatusModel):
     """Effective is True once this approval has let the plan be applied, and False where it has no effect; the message
     says why. Ready says the same. Reconciling is present while it may still take effect by itself, Stalled while it
     has no effect."""
+
+
+class ApprovalStatus(ResourceModel):
+    """The approval that let a plan be applied, as the status of the reset names it."""
+
+    name: str
+    """The OffsetResetApproval. It may have been deleted since."""
+
+    uid: str
+    """Its uid."""
+
+    approver: str
+    """Who has approved the plan."""
+
+    approved_at: Timestamp
+    """When the approval took effect."""

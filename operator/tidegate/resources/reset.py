@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
+from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, UserName, cel_is_duration
@@ -284,22 +285,6 @@ class FleetStatus(ResourceModel):
 
     failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
     """The first groups that were refused or failed."""
-
-
-class ApprovalStatus(ResourceModel):
-    """The approval that let a plan be applied."""
-
-    name: str
-    """The OffsetResetApproval. It may have been deleted since."""
-
-    uid: str
-    """Its uid."""
-
-    approver: str
-    """Who has approved the plan."""
-
-    approved_at: Timestamp
-    """When the approval took effect."""
 
 
 class RunStatus(ResourceModel):

@@ -13,9 +13,10 @@ from tidegate.reset.binding import digest_of
 from tidegate.reset.model import ApplySettings, PartitionPlan, Plan, RunRequest, ToOffset
 from tidegate.reset.runs.approvals import Approval, ResetSeen, candidates, standing
 from tidegate.reset.store import Run
+from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import ApprovalStatus, ResetPhase
+from tidegate.resources.reset import ResetPhase
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN, OTHER = "a" * 64, "b" * 64

@@ -14,6 +14,7 @@ from tidegate.reset.runs.request import (
     Refusal,
 )
 from tidegate.reset.runs.seen import Seen
+from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.conditions import (
     COMPLETE,
     FAILED,
@@ -25,7 +26,6 @@ from tidegate.resources.conditions import (
     with_condition,
 )
 from tidegate.resources.offset_reset import OffsetResetStatus
-from tidegate.resources.reset import ApprovalStatus
 
 _REST_S: Final = 60.0
 
