@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from tidegate.kube.objects import newest_of
 from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
@@ -13,6 +14,9 @@ from tidegate.offset_reset.reading import status_of
 from tidegate.reset.runs.approvals import Approval, candidates
 from tidegate.resources.approval import OffsetResetApprovalSpec
 from tidegate.resources.base import InvalidResource, parse_spec
+
+_SHOWN: Final = 3
+"""So many approvals without effect are named in the reset's conditions; all of them say it of themselves."""
 
 
 def approval_of(body: Object) -> Approval:
@@ -57,7 +61,7 @@ class Approvals:
         found = candidates(
             _readable(bodies.values()), plan, status_of(reset).requester, separate=self._parts.separate_approver
         )
-        no_effect = ". ".join(found.no_effect)
+        no_effect = ". ".join(found.no_effect[:_SHOWN])
         for approval in found.effective:
             newest = await newest_of(self._parts.kube, self._parts.executor, APPROVALS, bodies[approval.uid])
             if newest is not None and not newest["metadata"].get("deletionTimestamp"):
