@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import kopf
 
+from tidegate.approval import handlers as approval_handlers
 from tidegate.connection import handlers as connection_handlers
 from tidegate.connection.files import FilesFailure
 from tidegate.kube.api import NoCluster
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, KubeFailure
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, KubeFailure
 from tidegate.kube.uninstall_client import Named
 from tidegate.offset_backup import handlers as backup_handlers
 from tidegate.offset_reset import handlers as reset_handlers
@@ -63,7 +64,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 async def _served(kube: KubeClient) -> None:
     """Wait until the API server serves our kinds: kopf looks for them once, when it starts."""
     said = ""
-    for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES, BACKUPS):
+    for kind in (CONNECTIONS, POLICIES, RESETS, APPROVALS, PAUSES, BACKUPS):
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(None, kube.list, kind)
@@ -82,6 +83,7 @@ async def run(settings: Settings) -> None:
     connection_handlers.register(registry, operator.connections)
     policy_handlers.register(registry, operator.policies)
     reset_handlers.register(registry, operator.resets, operator.policies)
+    approval_handlers.register(registry, operator.approvals, operator.resets)
     pause_handlers.register(registry, operator.pauses)
     backup_handlers.register(registry, operator.backups)
     kopf_settings = kopf.OperatorSettings()

@@ -16,7 +16,7 @@ from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import WebhookTrust
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.service import health
 from tidegate.service.http_server import HttpServer
@@ -90,6 +90,7 @@ class Operator:
     connections: LevelLoop
     policies: LevelLoop
     resets: LevelLoop
+    approvals: LevelLoop
     pauses: LevelLoop
     backups: LevelLoop
     sweeper: Sweeper
@@ -131,7 +132,7 @@ class Operator:
         _log.error("%s; this process stops its work and ends", why)
         self.freshness.replaced(why)
         self.why_replaced = why
-        for loop in (self.pauses, self.backups, self.policies, self.resets, self.connections):
+        for loop in (self.pauses, self.backups, self.policies, self.approvals, self.resets, self.connections):
             loop.halt()
         if self.sweeping is not None:
             self.sweeping.cancel()
@@ -155,6 +156,7 @@ class Operator:
         await self.pauses.stop()
         await self.backups.stop()
         await self.policies.stop()
+        await self.approvals.stop()
         await self.resets.stop()
         await self.connections.stop()
         await self.discovery.stop()
@@ -171,7 +173,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         return [
             (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
-            for kind in (CONNECTIONS, POLICIES, RESETS, PAUSES, BACKUPS)
+            for kind in (CONNECTIONS, POLICIES, RESETS, APPROVALS, PAUSES, BACKUPS)
         ]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
@@ -184,6 +186,7 @@ class Operator:
             CONNECTIONS: self.connections,
             POLICIES: self.policies,
             RESETS: self.resets,
+            APPROVALS: self.approvals,
             PAUSES: self.pauses,
             BACKUPS: self.backups,
         }

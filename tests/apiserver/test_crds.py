@@ -312,12 +312,20 @@ STATUSES: dict[str, dict[str, Any]] = {
             "to": "2026-11-20T14:00:00Z",
         },
         "digest": "aa11",
+        "requester": "ann",
+        "approvedDigest": "aa11",
+        "approval": {"name": "replay-5f2c", "uid": "u", "approver": "bob", "approvedAt": "2026-11-20T14:00:00Z"},
         "resultDigest": "bb22",
         "standstill": {"p50": "450ms", "max": "1s200ms"},
         "redone": 1,
         "begun": 3,
         "waiting": 1,
         "conditions": settled(conditions.COMPLETE),
+    },
+    "OffsetResetApproval": {
+        "observedGeneration": 1,
+        "effectiveAt": "2026-11-20T14:00:00Z",
+        "conditions": settled(conditions.EFFECTIVE),
     },
     "OffsetBackup": {
         "observedGeneration": 1,
@@ -344,6 +352,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "ConsumerGroupPause": {"connectionRef": {"name": "prod"}, "group": "payments", "reason": "INC-4711"},
     "OffsetResetPolicy": {"connectionRef": {"name": "prod"}, "group": "payments"},
     "OffsetReset": {"connectionRef": {"name": "prod"}, "group": "payments", "to": {"earliest": {}}},
+    "OffsetResetApproval": {"reset": "replay", "plan": "a" * 64, "approver": "ann"},
     "OffsetBackup": {
         "connectionRef": {"name": "prod"},
         "schedule": "1h",
@@ -386,6 +395,7 @@ def test_a_whole_status_is_stored_and_shown(
             "NAME GROUP PHASE PARTITIONS REPLAYED SKIPPED AGE",
             "whole-status payments Succeeded 4 1200 0",
         ),
+        "OffsetResetApproval": ("NAME RESET APPROVER EFFECTIVE REASON AGE", "whole-status replay ann True"),
         "OffsetBackup": ("NAME SCHEDULE SUSPEND LAST GROUPS READY AGE", "whole-status 1h false * 12 True"),
     }[kind]
     assert header.split() == expected[0].split()
@@ -419,6 +429,7 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
         resources.created(smallest("ConsumerGroupPause", "listed")),
         resources.created(smallest("OffsetResetPolicy", "listed")),
         resources.created(smallest("OffsetReset", "listed")),
+        resources.created(smallest("OffsetResetApproval", "listed")),
         resources.created(smallest("OffsetBackup", "listed")),
     ):
         names = kubectl(apiserver, "get", "-n", namespace, "tidegate", "-o", "name").split()
@@ -426,7 +437,10 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
     assert sorted(names) == sorted(f"{plural.removesuffix('s')}.tidegate.io/listed" for plural in SINGULARS)
 
 
-SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets", "offsetbackups")
+SINGULARS = (
+    *("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets", "offsetresetapprovals"),
+    "offsetbackups",
+)
 
 
 @pytest.mark.parametrize(
@@ -440,6 +454,7 @@ SINGULARS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "o
         ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
         ("obk.spec.storage.folder.claim", "The name of the PersistentVolumeClaim in this namespace."),
         ("ors.spec.to.backup.name", "The name of the OffsetBackup of this namespace in whose storage"),
+        ("ora.spec.plan", "It stands for that plan and no other"),
         ("ors.status.way", "Handover sends LeaveGroup in the owners' names, so that they release"),
     ],
 )

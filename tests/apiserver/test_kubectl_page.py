@@ -14,7 +14,10 @@ from support.operator_process import Body, Resources, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kubectl.md"
-KINDS: Final = ("kafkaconnection", "offsetresetpolicy", "offsetreset", "offsetbackup", "consumergrouppause")
+KINDS: Final = (
+    *("kafkaconnection", "offsetresetpolicy", "offsetreset", "offsetresetapproval", "offsetbackup"),
+    "consumergrouppause",
+)
 
 HEAD: Final = """\
 # What kubectl shows
@@ -36,13 +39,22 @@ def everything(shared: Resources, kafka: KafkaCluster, make_topic: MakeTopic, un
     topic, group = make_topic(2), unique("payments")
     produce(kafka.bootstrap, topic, 2, 100)
     leave_at(kafka.bootstrap, group, topic, dict.fromkeys(range(2), 50))
-    shared.policy("payments", group, {"id": "replay", "to": {"offset": 10}, "engine": "Direct"}, topics=[topic])
+    asked = {"id": "replay", "to": {"offset": 10}, "engine": "Direct", "requester": "bob", "approval": "Manual"}
+    shared.policy("payments", group, asked, topics=[topic])
+    shared.wait_phase("payments-replay", "AwaitingApproval")
+    approval = shared.approve("payments-replay", approver="ann")["metadata"]["name"]
     until(lambda: _is_true(shared.get_policy("payments"), "Reset"), "the policy's reset has succeeded")
     shared.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     until(lambda: _is_true(shared.get_backup("nightly"), "Ready"), "the backup is suspended")
     shared.pause("poison", group, {"topic": topic, "partitions": "0"}, reason="INC-4711")
     until(lambda: shared.get_pause("poison").get("status", {}).get("phase"), "the pause is looked at")
-    return {topic: "orders", group: "payments", kafka.bootstrap: "kafka-0:9092", shared.namespace: "shop"}
+    return {
+        approval: "payments-replay-yes",
+        topic: "orders",
+        group: "payments",
+        kafka.bootstrap: "kafka-0:9092",
+        shared.namespace: "shop",
+    }
 
 
 def _is_true(body: Body, condition: str) -> bool:

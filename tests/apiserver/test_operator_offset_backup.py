@@ -129,8 +129,7 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_backup(
         lambda: _in_phase(resources, "back", "AwaitingApproval"), "the plan waits to be approved", timeout_s=180
     )
     assert committed(kafka.bootstrap, lost, topic, 2) == {}
-    approval = {"tidegate.io/approve": planned["status"]["digest"]}
-    resources.patch("offsetresets", "back", {"metadata": {"annotations": approval}})
+    resources.approve("back", planned["status"]["digest"])
     kubectl("wait", "--for=condition=Complete", "ors/back", "--timeout=180s")
     assert committed(kafka.bootstrap, lost, topic, 2) == {0: 50, 1: 60}
 

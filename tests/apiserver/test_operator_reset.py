@@ -207,16 +207,17 @@ def test_a_manual_reset_waits_for_its_approval_and_applies_the_stored_plan(
     waiting = shared.wait_phase(p, "AwaitingApproval")
     assert condition_of(waiting, "Reconciling")["reason"] == "AwaitingApproval"
     digest = waiting["status"]["digest"]
-    assert f"tidegate.io/approve: {digest}" in condition_of(waiting, "Complete")["message"]
+    assert f"tidegate approve {p} --plan {digest}" in condition_of(waiting, "Complete")["message"]
 
-    shared.annotate_reset(p, approve="ask")
+    shared.annotate_reset(p, approve=digest)
     group.stand_at(dict.fromkeys(range(PARTITIONS), 80))  # after the plan: it must not be made anew
     time.sleep(1.5)
     still = shared.get_reset(p)
     assert still["status"]["phase"] == "AwaitingApproval"
-    assert "'ask', it approves nothing" in condition_of(still, "Complete")["message"]
+    assert "tidegate.io/approve approves nothing any more" in condition_of(still, "Complete")["message"]
+    assert "AnnotationApprovesNothing" in [reason for reason, _ in shared.events(p)]
 
-    shared.annotate_reset(p, approve=digest)
+    shared.approve(p)
     shared.wait_phase(p, "Succeeded")
     assert group.offsets == dict.fromkeys(range(PARTITIONS), 40)
 

@@ -109,7 +109,7 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
     shown = plan()
     assert "read again 80 records, 160 B" in shown.stdout, shown
     digest = resources.get_reset("p")["status"]["digest"]
-    assert f"tidegate.io/approve={digest} --overwrite" in shown.stdout
+    assert f"--plan {digest}" in shown.stdout
 
 
 def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_reset(

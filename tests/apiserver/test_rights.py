@@ -236,6 +236,12 @@ def _use_everything(
     resources.wait_pause("by-agent", "Paused", "1/1")
     resources.wait_phase("direct-one", "Succeeded")
 
+    # A plan that is approved.
+    resources.reset("asked", f"{group}-asked", {"offset": 4}, engine="Direct", topics=[topic], approval="Manual")
+    resources.wait_phase("asked", "AwaitingApproval")
+    resources.approve("asked")
+    resources.wait_phase("asked", "Succeeded")
+
     # The same by hand, deleted when its time is over.
     resources.reset("once", group, {"offset": 4}, engine="Direct", topics=[topic], ttlAfterFinished="1s")
     until(lambda: resources.get("offsetresets", "once") is None, "the reset is deleted after its time")

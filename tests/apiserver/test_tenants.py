@@ -201,7 +201,7 @@ def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
     forged = {"approved": "true"} if part == "approval" else {"plan.json": swapped}
     kube.CoreV1Api(editor).patch_namespaced_config_map(document, mine.namespace, {"data": forged})
     if part == "targets":
-        mine.annotate_reset(name, approve=read)
+        mine.approve(name, read)
 
     ended = mine.wait_phase(name, "Succeeded", "Failed", "RolledBack")
     assert (ended["status"]["phase"], condition_of(ended, "Complete")["reason"]) == ("Failed", "Forged")

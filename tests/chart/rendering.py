@@ -43,6 +43,12 @@ EVERYTHING: Values = {
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
     },
+    "approval": {
+        "admissionPolicy": "always",
+        "onBehalf": ["system:serviceaccount:argocd:argocd-application-controller"],
+        "required": True,
+        "separateApprover": True,
+    },
     "serviceAccount": {"annotations": {"example.com/role": "r"}},
     "image": {"digest": "sha256:" + "0" * 64},
     "networkPolicy": {"egress": [{}], "metricsFrom": [{"namespaceSelector": {}}], "webhookFrom": [{"podSelector": {}}]},

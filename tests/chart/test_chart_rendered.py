@@ -55,6 +55,8 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"spark": {"allowedConf": ["spark.a', 'spark.b"]}}, r"/spark/allowedConf/0.*pattern"),
         ({"spark": {"executor": {"memory": "1Gi"}}}, r"/spark/executor/memory.*pattern"),
         ({"operator": {"extraEnv": [{"name": "A", "value": 1}]}}, r"/operator/extraEnv/0/value.*want string"),
+        ({"approval": {"admissionPolicy": "yes"}}, r"/approval/admissionPolicy.*'auto', 'always', 'never'"),
+        ({"approval": {"onBehalf": ['a", "b']}}, r"/approval/onBehalf/0.*pattern"),
         ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
     ],
@@ -179,6 +181,48 @@ def test_served_namespaces_bound_every_right_but_those_that_have_none() -> None:
     assert {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]} in expressions
 
 
+VAP = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+
+
+def _admission(values: dict[str, Any], *served: str) -> dict[str, dict[str, Any]]:
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    return {f"{m['kind']} {m['metadata']['name']}": m["spec"] for m in of_kind(render(values, *served), *kinds)}
+
+
+def test_admission_policies_are_rendered_where_they_are_served_or_wanted() -> None:
+    assert _admission({}) == {}
+    assert _admission({"approval": {"admissionPolicy": "never"}}, VAP) == {}
+    assert _admission({"approval": {"admissionPolicy": "always"}}) == _admission({}, VAP)
+    both = _admission({"watchNamespaces": ["a", "b"]}, VAP)
+    assert len(both) == 4
+    for name, spec in both.items():
+        if name.startswith("ValidatingAdmissionPolicyBinding"):
+            (served,) = spec["matchResources"]["namespaceSelector"]["matchExpressions"]
+            assert (served["values"], spec["validationActions"]) == (["a", "b"], ["Deny"])
+        else:
+            assert spec["failurePolicy"] == "Fail"
+            assert not [r for rule in spec["matchConstraints"]["resourceRules"] for r in rule["resources"] if "/" in r]
+
+
+def test_the_operator_is_told_whether_approver_and_requester_have_to_differ() -> None:
+    told = {
+        separate: environment(render({"approval": {"separateApprover": separate}}))["TIDEGATE_SEPARATE_APPROVER"]
+        for separate in (True, False)
+    }
+    for separate, text in told.items():
+        assert Settings.from_environment({"TIDEGATE_SEPARATE_APPROVER": text}).separate_approver is separate
+
+
+def test_what_nothing_would_enforce_is_refused_and_what_is_a_claim_is_told() -> None:
+    required = helm("template", "tidegate", str(CHART), values={"approval": {"required": True}})
+    assert required.code != 0
+    assert "approval.required is enforced by a ValidatingAdmissionPolicy, which is not rendered" in required.complaint
+    separate = {"approval": {"separateApprover": True}}
+    told = helm("install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values=separate)
+    assert "WARNING: no ValidatingAdmissionPolicy was rendered" in told.output
+    assert "prevents no one from approving his own reset" in told.output
+
+
 def test_nobody_makes_rights_where_they_are_not_wanted() -> None:
     manifests = render({"rbac": {"create": False}, "uninstall": {"enabled": False}})
     assert not list(of_kind(manifests, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
@@ -233,7 +277,7 @@ def test_uninstalling_has_an_account_of_its_own_which_is_there_before_its_job(va
 
 def test_crds_are_kept_or_left_to_others() -> None:
     kept = list(of_kind(render(), "CustomResourceDefinition"))
-    assert len(kept) == 5
+    assert len(kept) == 6
     assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in kept} == {"keep"}
     for manifest in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
         assert "helm.sh/resource-policy" not in manifest["metadata"]["annotations"]

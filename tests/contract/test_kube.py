@@ -126,8 +126,6 @@ def test_an_older_version_is_never_written_from(cluster: Cluster) -> None:
         cluster.kube.replace_status(POLICIES, body, STATUS)
     with pytest.raises(Conflict):
         cluster.kube.set_finalizers(POLICIES, body, ["tidegate.io/reset-under-way"])
-    with pytest.raises(Conflict):
-        cluster.kube.annotate(POLICIES, body, {"tidegate.io/approve": "x"})
 
 
 def test_what_is_made_for_an_owner_is_its_own_and_made_once(cluster: Cluster) -> None:
@@ -140,15 +138,6 @@ def test_what_is_made_for_an_owner_is_its_own_and_made_once(cluster: Cluster) ->
     assert spec.items() <= made["spec"].items()
     with pytest.raises(Conflict):
         cluster.kube.make(RESETS, owner, "p-one", spec)
-
-
-def test_an_annotation_is_set_beside_the_others(cluster: Cluster) -> None:
-    body = cluster.kube.annotate(POLICIES, cluster.users.create("p"), {"example.org/one": "1"})
-
-    cluster.kube.annotate(POLICIES, body, {"example.org/two": "2"})
-
-    found = cluster.kube.get(POLICIES, cluster.users.namespace, "p")["metadata"]["annotations"]
-    assert {"example.org/one": "1", "example.org/two": "2"}.items() <= found.items()
 
 
 def test_a_finalizer_holds_a_deleted_object_until_it_is_taken_off(cluster: Cluster) -> None:

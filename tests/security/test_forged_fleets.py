@@ -43,10 +43,6 @@ def until_planned(world: FleetWorld) -> str:
     return digest
 
 
-def approve(world: FleetWorld, digest: str) -> None:
-    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": digest})
-
-
 def assert_ended_as_forged(world: FleetWorld) -> None:
     world.passes()
     assert (world.reset["phase"], world.offsets) == ("Failed", [50, 50, 50])
@@ -58,7 +54,7 @@ def test_a_groups_plan_that_is_swapped_after_the_fleets_was_read_is_not_applied(
     digest = until_planned(world)
 
     forge(document_of(world, FLEET[0]), offset=0)
-    approve(world, digest)
+    world.approve(digest)
 
     assert_ended_as_forged(world)
     assert len(world.runner.started) == 2, "the job itself found out"
@@ -72,7 +68,7 @@ def test_a_groups_digest_that_is_swapped_in_the_fleets_plan_ends_the_run(world: 
     document = json.loads(path.read_text())
     document["fleet"]["groups"][0]["digest"] = document["fleet"]["groups"][1]["digest"]
     path.write_text(json.dumps(document))
-    approve(world, digest)
+    world.approve(digest)
 
     assert_ended_as_forged(world)
     assert len(world.runner.started) == 1
@@ -108,7 +104,7 @@ def test_a_groups_document_that_was_planned_beforehand_is_not_taken_up(world: Fl
 def test_a_run_that_the_operator_itself_puts_back_goes_by_no_groups_forged_document(world: FleetWorld) -> None:
     digest = until_planned(world)
     world.runner.work = lambda _launch: None
-    approve(world, digest)
+    world.approve(digest)
     world.some_passes(3)
     begin(world)
     forge(document_of(world, FLEET[2]), offset=0)

@@ -106,10 +106,6 @@ def until(world: World, phase: str, limit: int = 20) -> None:
     raise AssertionError(world.kube.log)
 
 
-def approve(world: World, what: str | None = None) -> None:
-    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": what or world.reset["digest"]})
-
-
 def assert_ended_as_forged(world: World) -> None:
     world.passes()
     assert (world.reset["phase"], world.offset) == ("Failed", 50)
@@ -142,7 +138,7 @@ def test_a_plan_that_is_swapped_for_the_one_that_was_read_is_not_what_is_approve
     read = world.reset["digest"]
 
     forge(world, sent_to_the_start)
-    approve(world, read)
+    world.approve(read)
 
     assert_ended_as_forged(world)
 
@@ -150,7 +146,7 @@ def test_a_plan_that_is_swapped_for_the_one_that_was_read_is_not_what_is_approve
 def test_a_plan_that_is_swapped_once_it_is_approved_is_not_applied(world: World) -> None:
     world.ask(approval="Manual")
     until(world, "AwaitingApproval")
-    approve(world)
+    world.approve()
     world.some_passes(1)
     assert world.reset["approvedDigest"] == world.reset["digest"]
 
@@ -171,7 +167,7 @@ def test_a_plan_that_is_swapped_just_before_its_job_reads_it_is_not_applied(worl
     world.runner.work = meanwhile
     world.ask(approval="Manual")
     until(world, "AwaitingApproval")
-    approve(world)
+    world.approve()
 
     assert_ended_as_forged(world)
     assert [name[-1] for name in world.runner.started] == ["1", "2"]
@@ -186,7 +182,7 @@ def test_a_document_that_is_put_right_again_is_not_gone_on_with(world: World) ->
     world.some_passes(1)
 
     path.write_text(genuine)
-    approve(world)
+    world.approve()
 
     assert_ended_as_forged(world)
 

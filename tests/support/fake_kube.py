@@ -125,12 +125,6 @@ class FakeKube:
                     return newest
             return self._written(newest)
 
-    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str]) -> Object:
-        with self._lock:
-            newest = self._current(kind, body)
-            newest["metadata"].setdefault("annotations", {}).update(annotations)
-            return self._written(newest)
-
     def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
         with self._lock:
             if (kind.plural, namespace_of(owner), name) in self._objects:

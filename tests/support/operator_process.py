@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -241,9 +242,11 @@ class Resources:
         given = {f"tidegate.io/{key}": value for key, value in annotations.items()}
         return self.patch(plural, name, {"metadata": {"annotations": given}})
 
-    def approve(self, name: str) -> None:
-        """The plan as the OffsetReset's status has it now."""
-        self.annotate_reset(name, approve=self.get_reset(name)["status"]["digest"])
+    def approve(self, name: str, plan: str = "", approver: str = "system:admin") -> Body:
+        """The plan with this digest, or as the OffsetReset's status has it now."""
+        plan = plan or self.get_reset(name)["status"]["digest"]
+        spec = {"reset": name, "plan": plan, "approver": approver}
+        return self._create("offsetresetapprovals", "OffsetResetApproval", f"{name}-{secrets.token_hex(4)}", spec)
 
     def patch_pause(self, name: str, **spec: Any) -> Body:
         return self.patch("consumergrouppauses", name, {"spec": spec})
@@ -284,6 +287,7 @@ class Resources:
         for plural in (
             "offsetresetpolicies",
             "offsetresets",
+            "offsetresetapprovals",
             "offsetbackups",
             "consumergrouppauses",
             "kafkaconnections",

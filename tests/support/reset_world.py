@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.kube.loop import Reconciler
-from tidegate.kube.ports import CONNECTIONS, POLICIES, RESETS, Conflict, Object
+from tidegate.kube.ports import APPROVALS, CONNECTIONS, POLICIES, RESETS, Conflict, Object
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
@@ -97,6 +97,8 @@ class World:
         FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
         self.engines = {Engine.DIRECT: self.runner}
         self.mounts_secrets = False
+        self.separate_approver = False
+        self.approvals: Callable[[], Collection[Object]] = lambda: self.kube.list(APPROVALS)
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
 
@@ -145,6 +147,8 @@ class World:
             idle_tick_s=10,
             deletion_limit=timedelta(minutes=2),
             max_launches=5,
+            approvals=self.approvals,
+            separate_approver=self.separate_approver,
         )
 
     def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
@@ -170,6 +174,11 @@ class World:
         asked = {"connectionRef": {"name": "kafka"}, "group": "payments", "to": {"offset": 10}, **spec}
         self.kube.create(RESETS, "ns", name, asked, CREATED)
         self.name = name
+
+    def approve(self, plan: str | None = None, *, name: str = "yes", approver: str = "ann", reset: str = "") -> None:
+        """Create an OffsetResetApproval; without ``plan``, of the one that waits."""
+        spec = {"reset": reset or self.name, "plan": plan or self.reset["digest"], "approver": approver}
+        self.kube.create(APPROVALS, "ns", name, spec, self.clock.now().isoformat())
 
     def passes(self, limit: int = 60) -> None:
         """Passes until one asks for a long pause, or the resource is gone; time goes on as they ask."""

@@ -20,6 +20,7 @@ import yaml
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
 from support.kstatus import KStatus
+from tidegate.approval.reconcile import said as approval_status
 from tidegate.connection import status as connections
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, STORAGE_NOT_ALLOWED
 from tidegate.connection.live import LiveConnections
@@ -46,10 +47,11 @@ from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs import decisions, reasons, seen
+from tidegate.reset.runs import approvals, decisions, reasons, seen
 from tidegate.reset.store import Run
+from tidegate.resources.approval import ApprovalStatus, OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
-from tidegate.resources.conditions import BACKED_UP, RETAINED, Refusal, with_condition
+from tidegate.resources.conditions import BACKED_UP, EFFECTIVE, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
@@ -472,6 +474,45 @@ def _policies() -> Iterator[Written]:
     yield row("offsets_expire_soon", going, current, "Degraded", RETAINED)
 
 
+# --- OffsetResetApproval ----------------------------------------------------------------------------------------------
+
+_APPROVAL: Final = _Kind(
+    "OffsetResetApproval",
+    f"{_NAME}-5f2c0d6e",
+    {"reset": _NAME, "plan": "0" * 64, "approver": "ann@example.org"},
+    OffsetResetApprovalSpec,
+)
+
+
+def _approvals() -> Iterator[Written]:
+    spec = parse_spec(OffsetResetSpec, {"spec": {**_RESET.spec, "approval": "Manual"}})
+    awaiting = _awaiting_approval()
+    of_plan = approvals.Approval(_APPROVAL.name, "uid", _NOW, _NAME, awaiting.digest or "", "ann@example.org")
+    by = ApprovalStatus(name=of_plan.name, uid="uid", approver=of_plan.approver, approved_at=_NOW)
+    approved = awaiting.model_copy(update={"approved_digest": of_plan.plan, "approval": by})
+    by_another = approved.model_copy(update={"approval": by.model_copy(update={"uid": "another", "name": "another"})})
+
+    def row(
+        name: str, reset: OffsetResetStatus | None, kstatus: KStatus, argo: str, plan: str = of_plan.plan
+    ) -> Written:
+        seen_reset = None if reset is None else approvals.ResetSeen(spec, reset)
+        stands = approvals.standing(replace(of_plan, plan=plan), seen_reset, separate=True)
+        status = approval_status(OffsetResetApprovalStatus(), stands, _GENERATION, _NOW)
+        return Written(name, _APPROVAL.body(status, spec={"plan": plan}), kstatus, argo, EFFECTIVE)
+
+    effective = row("approved", approved, KStatus.CURRENT, "Healthy")
+    yield from _everywhere(_APPROVAL, OffsetResetApprovalStatus.model_validate(effective.body["status"]))
+    yield effective
+    requested = awaiting.model_copy(update={"requester": "bob@example.org"})
+    yield row("taking_effect", requested, KStatus.IN_PROGRESS, "Progressing")
+    yield row("plan_not_made", OffsetResetStatus(), KStatus.IN_PROGRESS, "Progressing")
+    yield row("reset_not_found", None, KStatus.FAILED, "Degraded")
+    yield row("other_plan", requested, KStatus.FAILED, "Degraded", "1" * 64)
+    own = awaiting.model_copy(update={"requester": of_plan.approver})
+    yield row("approver_is_requester", own, KStatus.FAILED, "Degraded")
+    yield row("already_approved", by_another, KStatus.FAILED, "Degraded")
+
+
 # --- OffsetBackup -----------------------------------------------------------------------------------------------------
 
 _BACKUP: Final = _Kind(
@@ -528,7 +569,7 @@ def _backups() -> Iterator[Written]:
 
 def written() -> tuple[Written, ...]:
     """All of them."""
-    return (*_connections(), *_pauses(), *_policies(), *_resets(), *_fleets(), *_backups())
+    return (*_connections(), *_pauses(), *_policies(), *_resets(), *_fleets(), *_approvals(), *_backups())
 
 
 # --- Argo CD's layout -------------------------------------------------------------------------------------------------
@@ -552,18 +593,29 @@ def argo_files() -> dict[Path, str]:
     return files
 
 
-def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """What actions are tried on, and what is to come of it."""
+def _for_actions(bodies: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+    """What actions are tried on, and what is to come of it: the resource as it is then, or what is created."""
     paused, suspended = (bodies["ConsumerGroupPause", name] for name in ("paused", "suspended"))
-    awaiting = bodies["OffsetReset", "awaiting_approval"]
-    approved = awaiting["metadata"] | {"annotations": {reasons.APPROVE: awaiting["status"]["digest"]}}
+    awaiting = dict(bodies["OffsetReset", "awaiting_approval"])
+    awaiting["metadata"] = awaiting["metadata"] | {"uid": "0b7f6c1e-5f0e-4d5a-9f55-2f4b8a1c3d2e"}
+    owner = {"apiVersion": awaiting["apiVersion"], "kind": awaiting["kind"]} | {
+        name: awaiting["metadata"][name] for name in ("name", "uid")
+    }
+    digest = awaiting["status"]["digest"]
+    approval = {
+        "apiVersion": awaiting["apiVersion"],
+        "kind": "OffsetResetApproval",
+        "metadata": {"name": f"{_NAME}-{digest}", "namespace": "payments", "ownerReferences": [owner]},
+        "spec": {"reset": _NAME, "plan": digest, "approver": "system:serviceaccount:argocd:argocd-server"},
+    }
+    parse_spec(OffsetResetApprovalSpec, approval)
     return {
         ("ConsumerGroupPause", "paused"): paused,
         ("ConsumerGroupPause", "suspended"): suspended,
         ("ConsumerGroupPause", "let_go"): {**paused, "spec": paused["spec"] | {"suspend": True}},
         ("ConsumerGroupPause", "paused_again"): {**suspended, "spec": suspended["spec"] | {"suspend": False}},
         ("OffsetReset", "awaiting_approval"): awaiting,
-        ("OffsetReset", "approved"): {**awaiting, "metadata": approved},
+        ("OffsetReset", "approval"): [{"k8sOperation": "create", "unstructuredObj": approval}],
         ("OffsetReset", "succeeded"): bodies["OffsetReset", "succeeded"],
         ("OffsetReset", "not_looked_at"): bodies["OffsetReset", "not_looked_at"],
     }

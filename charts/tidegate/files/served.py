@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-KINDS = {"kafkaconnections", "consumergrouppauses", "offsetresetpolicies", "offsetresets"}
+KINDS = {"kafkaconnections", "consumergrouppauses", "offsetresetpolicies", "offsetresets", "offsetresetapprovals"}
 
 
 def healthy() -> str:

@@ -82,6 +82,28 @@ own
 {{- end -}}
 {{- end -}}
 
+{{/* Whether admission policies are rendered: not empty where they are. */}}
+{{- define "tidegate.admissionPolicy" -}}
+{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
+{{- if or (eq .Values.approval.admissionPolicy "always") (and (eq .Values.approval.admissionPolicy "auto") $served) -}}
+yes
+{{- else if .Values.approval.required -}}
+{{- fail "approval.required is enforced by a ValidatingAdmissionPolicy, which is not rendered: the cluster does not serve any, or was not asked. With Kubernetes 1.30 or later set approval.admissionPolicy to always" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where admission policies hold: in the namespaces that this release serves. */}}
+{{- define "tidegate.admissionNamespaces" -}}
+{{- if .Values.watchNamespaces -}}
+matchResources:
+  namespaceSelector:
+    matchExpressions:
+      - key: kubernetes.io/metadata.name
+        operator: In
+        values: {{- .Values.watchNamespaces | uniq | toYaml | nindent 10 }}
+{{- end -}}
+{{- end -}}
+
 {{/* A hook's annotations; called with its weight. Argo CD and Flux read the same ones. */}}
 {{- define "tidegate.uninstallHook" -}}
 helm.sh/hook: pre-delete
@@ -92,9 +114,9 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{/* The operator's rights in a namespace that it serves. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetbackups]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetresetapprovals, offsetbackups]
   verbs: [get, list, watch]
-# Finalizers: connections and backups have none, a policy one of an earlier version of Tidegate only.
+# Finalizers: connections, approvals and backups have none, a policy one of an earlier version of Tidegate only.
 - apiGroups: [tidegate.io]
   resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [patch]
@@ -108,6 +130,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
     - consumergrouppauses/status
     - offsetresetpolicies/status
     - offsetresets/status
+    - offsetresetapprovals/status
     - offsetbackups/status
   verbs: [update]
 - apiGroups: [""]
@@ -174,6 +197,8 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   value: {{ .Values.operator.logLevel | quote }}
 - name: TIDEGATE_RUNTIME_DIRECTORY
   value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
+- name: TIDEGATE_SEPARATE_APPROVER
+  value: {{ .Values.approval.separateApprover | quote }}
 - name: TIDEGATE_SPARK_RUNNER
   value: {{ include "tidegate.sparkRunner" . | quote }}
 - name: TIDEGATE_SPARK_ALLOWED_CONF

@@ -24,6 +24,7 @@ INTERRUPTED: Final = 130
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
        tidegate plan NAME           what an OffsetReset would read again and skip
+       tidegate approve NAME        let that plan be applied
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options
@@ -53,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from tidegate.cli.planning import plan_parser, run_plan
 
             return _beside(run_plan, plan_parser, rest, screen)
+        case ["approve", *rest]:
+            from tidegate.cli.approving import approve_parser, run_approve
+
+            return _beside(run_approve, approve_parser, rest, screen)
         case ["parity", *rest]:
             return _beside(run_parity, parity_parser, rest, screen)
         case _:
@@ -79,7 +84,7 @@ def _beside(
     arguments: Sequence[str],
     screen: Screen,
 ) -> int:
-    """A command that only reads."""
+    """A command that leaves consumer groups alone."""
     try:
         return command(arguments, screen)
     except UsageError as error:

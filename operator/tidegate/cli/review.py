@@ -32,7 +32,6 @@ from tidegate.reset.model.targets import (
     Undo,
 )
 from tidegate.reset.runs.progress import phase_of
-from tidegate.reset.runs.reasons import APPROVE
 from tidegate.reset.store import Run
 from tidegate.resources.durations import format_duration
 from tidegate.resources.reset import FailurePolicy, ResetPhase
@@ -210,8 +209,7 @@ def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetRev
 
 
 def _approval(namespace: str, name: str, digest: str) -> str:
-    annotation = f"{APPROVE}={digest}"
-    return f"kubectl annotate -n {quote(visible(namespace))} ors {quote(visible(name))} {quote(annotation)} --overwrite"
+    return f"tidegate approve {quote(visible(name))} --namespace {quote(visible(namespace))} --plan {digest}"
 
 
 def _topics(plan: Plan, evidence: Evidence | None) -> tuple[Topic, ...]:

@@ -99,22 +99,16 @@ class KubeClient:
         )
 
     def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
-        return self._patch("write the finalizers of", kind, body, {"finalizers": list(finalizers)})
-
-    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str]) -> Object:
-        return self._patch("annotate", kind, body, {"annotations": dict(annotations)})
-
-    def _patch(self, what: str, kind: Kind, body: Object, metadata: Mapping[str, Any]) -> Object:
         namespace, name = namespace_of(body), name_of(body)
         return self._object(
-            f"{what} {kind.kind} {namespace}/{name}",
+            f"write the finalizers of {kind.kind} {namespace}/{name}",
             self._objects.patch_namespaced_custom_object,
             kind.group,
             kind.version,
             namespace,
             kind.plural,
             name,
-            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"], **metadata}},
+            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}},
             _content_type="application/merge-patch+json",
         )
 
@@ -216,6 +210,12 @@ class KubeClient:
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
             body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
             self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
+
+    def own_name(self) -> str:
+        """The user name by which the API server knows whoever asks. Raises ``KubeFailure``."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        what = "ask who I am"
+        return str(self._call(what, self._authentication.create_self_subject_review, review).status.user_info.username)
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""

@@ -102,6 +102,12 @@ class LevelLoop:
         if item is not None:
             item.woken.set()
 
+    def wake_named(self, namespace: str, name: str) -> None:
+        """Look at the object of this name now, where it is known."""
+        for item in self._items.values():
+            if (namespace_of(item.body), name_of(item.body)) == (namespace, name):
+                item.woken.set()
+
     def wake_all(self) -> None:
         for item in self._items.values():
             item.woken.set()

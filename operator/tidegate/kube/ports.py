@@ -32,6 +32,7 @@ CONNECTIONS: Final = Kind("tidegate.io", "v1alpha1", "kafkaconnections", "KafkaC
 PAUSES: Final = Kind("tidegate.io", "v1alpha1", "consumergrouppauses", "ConsumerGroupPause")
 POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "OffsetResetPolicy")
 RESETS: Final = Kind("tidegate.io", "v1alpha1", "offsetresets", "OffsetReset")
+APPROVALS: Final = Kind("tidegate.io", "v1alpha1", "offsetresetapprovals", "OffsetResetApproval")
 BACKUPS: Final = Kind("tidegate.io", "v1alpha1", "offsetbackups", "OffsetBackup")
 
 
@@ -91,11 +92,6 @@ class Kube(Protocol):
 
     def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
         """Raises ``Conflict`` unless ``body`` is the newest version, and ``NotFound``."""
-        ...
-
-    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str]) -> Object:
-        """Set these annotations beside the others. Raises ``Conflict`` unless ``body`` is the newest version, and
-        ``NotFound``."""
         ...
 
     def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -35,7 +35,8 @@ class Parts:
     """What the reconciler acts through. ``runners``: those that this operator has; ``Auto`` is none of them.
 
     ``executor`` is for calls of moments, ``patient_executor`` for taking runs over. ``mounts_secrets``: Spark jobs run
-    in pods, which get the connection's Secrets mounted.
+    in pods, which get the connection's Secrets mounted. ``approvals``: all ``OffsetResetApproval``s that are known;
+    ``separate_approver``: whoever has asked for a reset may not approve it.
     """
 
     kube: Kube
@@ -54,6 +55,8 @@ class Parts:
     idle_tick_s: float
     deletion_limit: timedelta
     max_launches: int
+    approvals: Callable[[], Collection[Object]]
+    separate_approver: bool
 
 
 @dataclass(slots=True)

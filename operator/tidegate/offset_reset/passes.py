@@ -28,6 +28,7 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
+from tidegate.offset_reset.approvals import Approvals
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.offset_reset.once import Once
@@ -48,6 +49,7 @@ from tidegate.reset.runs.actions import (
     TakeOver,
 )
 from tidegate.reset.runs.decisions import decide
+from tidegate.reset.runs.progress import plan_awaits_approval
 from tidegate.reset.runs.seen import Seen, awaits_approval, has_ended, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.resources.conditions import COMPLETE, find_condition
@@ -68,6 +70,7 @@ class ResetPasses:
         self._memories = Memories()
         self._runs = Runs(parts)
         self._once = Once(parts)
+        self._approvals = Approvals(parts)
         self._beginning = Beginning(parts, self._runs, self._once)
         self._supervision = Supervision(parts, self._runs, self._memories)
         self._under_way: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -86,7 +89,7 @@ class ResetPasses:
         self._beginning.want(body, spec, active=not is_settled(status))
         current = under_way(status)
         begins = spec is not None and current is None and not is_settled(status)
-        may_go_ahead = current is not None and current.approved_digest is None and reasons.APPROVE in _annotations(body)
+        may_go_ahead = current is not None and current.approved_digest is None and self._approvals.may_approve(body)
         if (begins or may_go_ahead) and not deleting:
             async with self._beginning.admission:
                 return await self._pass(body, await self._see(body, spec, invalid, status))
@@ -167,7 +170,7 @@ class ResetPasses:
             status=status,
             now=parts.clock.now(),
             invalid=invalid,
-            approval=annotations.get(reasons.APPROVE),
+            annotated=reasons.APPROVE in annotations,
             abandoned=str(annotations.get(reasons.ABANDON, "")).lower() == "true",
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
@@ -192,12 +195,22 @@ class ResetPasses:
         if current is not None and run is not None:
             runner = await self._supervision.seen(body, spec, current)
             seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
-            if seen.approval is not None and seen.approval == run.digest and current.approved_digest is None:
-                return replace(seen, behind=await self._beginning.ahead_of(body, spec))
-            return seen
+            return await self._approved(body, spec, current, seen)
         if run is None and spec is not None and not deleting:
             return replace(seen, start=await self._beginning.start(body, spec, current))
         return seen
+
+    async def _approved(
+        self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen
+    ) -> Seen:
+        """With the approval of a plan that waits for one, and why it has to wait all the same."""
+        if seen.run is None or current.approved_digest is not None or not plan_awaits_approval(seen.run):
+            return seen
+        chosen = await self._approvals.chosen(body, seen.run.digest)
+        seen = replace(seen, approval=chosen.approval, no_effect=chosen.no_effect)
+        if chosen.approval is None:
+            return seen
+        return replace(seen, behind=await self._beginning.ahead_of(body, spec))
 
     # --- say ----------------------------------------------------------------------------------------------------------
 

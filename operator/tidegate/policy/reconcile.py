@@ -25,7 +25,8 @@ from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, PolicyView
 from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
-from tidegate.reset.runs.reasons import FINALIZER, INVALID_SPEC
+from tidegate.reset.runs.progress import ANNOTATION_SAYS
+from tidegate.reset.runs.reasons import ANNOTATION_APPROVES_NOTHING, APPROVE, FINALIZER, INVALID_SPEC
 from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -71,6 +72,8 @@ class PolicyReconciler:
             draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{generation}/{INVALID_SPEC}")
         else:
             await self._keep(body, spec, draft)
+        if APPROVE in (metadata.get("annotations") or {}):
+            draft.tell(EventType.WARNING, ANNOTATION_APPROVES_NOTHING, ANNOTATION_SAYS, ANNOTATION_APPROVES_NOTHING)
         told = self._told.setdefault(uid_of(body), set())
         for happening in draft.happenings:
             await tell_once(kube, self._parts.executor, body, happening, told)

@@ -8,7 +8,6 @@ moved to another Kubernetes cluster. The last of them is written before the rese
 
 from __future__ import annotations
 
-import contextlib
 from typing import Final
 
 from tidegate.connection.live import Live
@@ -38,8 +37,8 @@ from tidegate.policy.template import (
     reset_spec,
     run_key,
 )
-from tidegate.reset.runs.reasons import ALREADY_RAN, APPROVE, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
-from tidegate.reset.runs.seen import awaits_approval, has_ended
+from tidegate.reset.runs.reasons import ALREADY_RAN, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
+from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.conditions import COMPLETE, RESET, STALLED, ConditionStatus, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -115,20 +114,7 @@ class Requesting:
         if not is_newest and is_outdated(there, status, body):
             await self._made_anew(there, wanted, draft)
             return
-        await self._pass_approval_on(body, there, status)
         _follow(there, status, wanted, draft)
-
-    async def _pass_approval_on(self, body: Object, there: Object, status: OffsetResetStatus) -> None:
-        """A plan may be approved in Git, where the policy is and its OffsetReset is not.
-
-        An approval of another plan, such as that of an earlier id, must not replace what somebody has written there.
-        """
-        approval = (body["metadata"].get("annotations") or {}).get(APPROVE)
-        given = (there["metadata"].get("annotations") or {}).get(APPROVE)
-        if approval is None or approval == given or approval != status.digest or not awaits_approval(status):
-            return
-        with contextlib.suppress(Conflict):  # it was changed meanwhile, of which a watch tells
-            await in_thread(self._parts.executor, self._parts.kube.annotate, RESETS, there, {APPROVE: approval})
 
     async def _taken_back(self, body: Object, known: RequestedReset, wanted: ResetSpec | None, draft: Draft) -> bool:
         """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""

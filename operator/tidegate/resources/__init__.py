@@ -1,5 +1,6 @@
 """The custom resources as models: specs, status and conditions. Imports the standard library and pydantic only."""
 
+from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.authentication import AuthenticationType
 from tidegate.resources.base import (
     API_GROUP,
@@ -35,6 +36,8 @@ __all__ = [
     "KafkaConnectionSpec",
     "OffsetBackupSpec",
     "OffsetBackupStatus",
+    "OffsetResetApprovalSpec",
+    "OffsetResetApprovalStatus",
     "OffsetResetPolicySpec",
     "OffsetResetSpec",
     "OffsetResetStatus",

@@ -30,6 +30,7 @@ READ_FROM_TARGET: Final = "ReadFromTarget"
 RETAINED: Final = "Retained"
 INJECTED: Final = "Injected"
 BACKED_UP: Final = "BackedUp"
+EFFECTIVE: Final = "Effective"
 CONTROL_TOPICS: Final = "ControlTopics"
 
 MAX_MESSAGE: Final = 32_768

@@ -133,6 +133,17 @@ GroupId = Annotated[
     ),
 ]
 
+UserName = Annotated[
+    str,
+    matching(
+        r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?",
+        "must be a user name of 1 to 512 characters, without control characters and without spaces at its ends, as "
+        "kubectl auth whoami shows it",
+        most=512,
+    ),
+]
+"""As the API server knows somebody: ``request.userInfo.username``."""
+
 GroupPattern = Annotated[
     str,
     matching(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.resources import offset_reset, policy
+from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.base import SpecModel, StatusModel
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
@@ -149,6 +150,7 @@ KINDS: Final = (
             ),
             Column("Finished", "date", "When the reset ended.", ".status.finishedAt", wide=True),
             Column("Plan", "string", "The ConfigMap with the whole plan.", ".status.plan.configMap", wide=True),
+            Column("Approver", "string", "Who has approved the plan.", ".status.approval.approver", wide=True),
             Column(
                 "Reason",
                 "string",
@@ -158,6 +160,32 @@ KINDS: Final = (
             ),
         ),
         offset_reset.WHOLE_OBJECT,
+    ),
+    Kind(
+        "OffsetResetApproval",
+        "offsetresetapprovals",
+        "ora",
+        "OffsetResetApproval lets the plan of an OffsetReset with approval Manual be applied: exactly the plan whose "
+        "digest it names. Who may create it is a right of its own.",
+        OffsetResetApprovalSpec,
+        OffsetResetApprovalStatus,
+        (
+            Column("Reset", "string", "The OffsetReset whose plan is approved.", ".spec.reset"),
+            Column("Approver", "string", "Who approves it.", ".spec.approver"),
+            Column(
+                "Effective",
+                "string",
+                "Whether the approval has taken effect.",
+                '.status.conditions[?(@.type=="Effective")].status',
+            ),
+            Column(
+                "Reason",
+                "string",
+                "Why it has taken effect, or why not.",
+                '.status.conditions[?(@.type=="Effective")].reason',
+            ),
+            Column("Plan", "string", "The digest of the plan.", ".spec.plan", wide=True),
+        ),
     ),
     Kind(
         "OffsetBackup",

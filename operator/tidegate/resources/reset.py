@@ -8,15 +8,16 @@ from typing import Annotated, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
+from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
-from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, cel_is_duration
+from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, UserName, cel_is_duration
 from tidegate.resources.rules import rule
 from tidegate.resources.targets import ResetTo, RunId, TargetKind
 
 
 class Approval(StrEnum):
-    """``MANUAL`` waits for the annotation ``tidegate.io/approve: <status.digest>`` once the plan is made."""
+    """``MANUAL`` waits for an ``OffsetResetApproval`` of the plan once that is made."""
 
     AUTOMATIC = "Automatic"
     MANUAL = "Manual"
@@ -92,9 +93,13 @@ class ResetOptions(ResourceModel):
     says so."""
 
     approval: Approval = Approval.AUTOMATIC
-    """Whether the plan is applied as soon as it is made. Manual waits until the OffsetReset, or the policy that it was
-    created for, carries the annotation tidegate.io/approve with the plan's digest, which is in the status of the
-    OffsetReset, as its value."""
+    """Whether the plan is applied as soon as it is made. Manual waits for an OffsetResetApproval that names the
+    OffsetReset and the plan's digest, which is in the status of the OffsetReset."""
+
+    requester: UserName | None = None
+    """The user name of whoever asks for the reset. The chart's ValidatingAdmissionPolicy makes sure that it is the user
+    name of whoever writes it, but for accounts that may name somebody else, and requires it with approval Manual where
+    the approver has to be somebody else."""
 
     engine: Engine = Engine.AUTO
     """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is
@@ -328,11 +333,17 @@ class RunStatus(ResourceModel):
     """The plan in numbers."""
 
     digest: str | None = None
-    """SHA-256, in hex, of the request and, once there is one, of the plan. A plan is approved by the annotation
-    tidegate.io/approve with this value; a ConfigMap with another one ends the run as Forged."""
+    """SHA-256, in hex, of the request and, once there is one, of the plan. A plan is approved by an OffsetResetApproval
+    with this value; a ConfigMap with another one ends the run as Forged."""
+
+    requester: str | None = None
+    """Who asked for the reset, by its spec when it began. Absent where that named nobody."""
 
     approved_digest: str | None = None
     """The digest that was approved, once it was."""
+
+    approval: ApprovalStatus | None = None
+    """The OffsetResetApproval that approved it, and whose it was."""
 
     standstill: StandstillStatus | None = None
     """How long the partitions were stalled, measured."""

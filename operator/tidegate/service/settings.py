@@ -164,6 +164,9 @@ class Settings(BaseModel):
     deletion_limit_s: Seconds = 120.0
     """How long a deletion in mid-run may wait for the offsets to be put back, and that of a pause for Kafka."""
 
+    separate_approver: bool = False
+    """Whether a plan has to be approved by somebody else than ``spec.requester``: ``true`` or ``false``."""
+
     max_launches: Annotated[int, Field(ge=1, le=100)] = 12
     """How often a run's job is started in all before the run fails."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from tidegate.approval.reconcile import ApprovalReconciler
+from tidegate.approval.reconcile import Parts as ApprovalParts
 from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.feature import DiscoveryFeature
@@ -27,7 +29,7 @@ from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Object
 from tidegate.kube.workloads_client import KubeWorkloads
 from tidegate.offset_backup.attempts import JobParts
 from tidegate.offset_backup.metrics import BackupMetrics
@@ -83,7 +85,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         _retention(shared),
         _injection(shared, index, agent, injecting),
     )
-    policies, resets = _resetting(shared, runners, features)
+    approvals = _approvals(shared)
+    policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     giving_way.operator = Operator(
@@ -97,6 +100,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         connections=connections,
         policies=policies,
         resets=resets,
+        approvals=approvals,
         pauses=_pauses(shared),
         backups=_backups(shared, runners.get(Engine.SPARK)),
         sweeper=_sweeper(shared, discovery),
@@ -182,8 +186,22 @@ def _injection(shared: Shared, index: PolicyIndex, agent: AgentImage, metrics: I
     )
 
 
+def _approvals(shared: Shared) -> LevelLoop:
+    parts = ApprovalParts(
+        kube=shared.kube,
+        executor=shared.executor,
+        now=shared.clock.now,
+        metrics=shared.metrics,
+        separate_approver=shared.settings.separate_approver,
+    )
+    return shared.looped(APPROVALS, ApprovalReconciler(parts))
+
+
 def _resetting(
-    shared: Shared, runners: Mapping[Engine, Runner], features: Sequence[Feature]
+    shared: Shared,
+    runners: Mapping[Engine, Runner],
+    features: Sequence[Feature],
+    approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
     """The loops of policies and of resets. A policy knows from the latter's passes whether its group is being reset."""
 
@@ -215,6 +233,8 @@ def _resetting(
         idle_tick_s=settings.idle_tick_s,
         deletion_limit=timedelta(seconds=settings.deletion_limit_s),
         max_launches=settings.max_launches,
+        approvals=approvals,
+        separate_approver=settings.separate_approver,
     )
     passes = ResetPasses(parts)
     policies = PolicyParts(

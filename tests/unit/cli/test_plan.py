@@ -202,13 +202,13 @@ def test_why_there_is_no_evidence_is_said(run: Run, said: str) -> None:
 
 
 def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> None:
-    command = f"kubectl annotate -n default ors payments tidegate.io/approve={digest_of(a_run())} --overwrite"
+    command = f"tidegate approve payments --namespace default --plan {digest_of(a_run())}"
     ended = replace(a_run(), result=RunResult(ResetPhase.SUCCEEDED, "Verified", "3 partitions moved", NOW))
 
     assert command in on_screen(a_run())
     assert command in page(reviewed(a_run()))
     for text in (on_screen(ended), page(reviewed(ended))):
-        assert "tidegate.io/approve" not in text
+        assert "tidegate approve" not in text
         assert "Succeeded: 3 partitions moved" in text
 
 
@@ -277,7 +277,7 @@ def test_a_fleets_page_has_every_group_and_can_be_read_without_seeing_it() -> No
         "payments-at: 0 read again, 0 skipped",
     ]
     assert "group payments-x has no offsets" in found.text
-    assert f"tidegate.io/approve={digest_of(a_fleets_run())}" in found.text
+    assert f"--plan {digest_of(a_fleets_run())}" in found.text
 
 
 def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:

@@ -17,10 +17,11 @@ WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
 NO_REASONS = {
     *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget", "Complete", "Failed"),  # types of conditions
-    *("Retained", "BackedUp", "ControlTopics"),
+    *("Retained", "BackedUp", "ControlTopics", "Effective"),
     *("AdmissionReview", "ConfigMap", "DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"),
     *("SparkApplication", "SubjectAccessReview", "TokenReview"),
-    *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetPolicy"),
+    *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetApproval", "OffsetResetPolicy"),
+    "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
     *("FallbackToLogsOnError", "RuntimeDefault"),
     *("DescribeConfigs", "LogAppendTime"),  # Kafka's

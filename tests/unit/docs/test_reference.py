@@ -29,7 +29,7 @@ def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> 
 
     assert sorted(pages) == [
         *("consumergrouppause.md", "kafkaconnection.md"),
-        *("offsetbackup.md", "offsetreset.md", "offsetresetpolicy.md"),
+        *("offsetbackup.md", "offsetreset.md", "offsetresetapproval.md", "offsetresetpolicy.md"),
     ]
     for name, text in pages.items():
         assert (DOCS / "reference" / name).read_text() == text, f"{REGENERATE} ({name})"

@@ -115,7 +115,7 @@ def test_a_plan_is_approved_by_its_digest(world: Both) -> None:
     assert status["phase"] == "AwaitingApproval"
     assert world.offset == 50
 
-    world.kube.change(RESETS, "ns", "p", annotations={"tidegate.io/approve": status["digest"]})
+    world.approve(status["digest"])
     world.passes()
 
     assert world.status("p")["phase"] == "Succeeded"
@@ -144,7 +144,8 @@ def test_an_approved_plan_is_not_applied_while_it_is_suspended(world: Both) -> N
     world.some_passes(8)
     spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
     digest = world.status("p")["digest"]
-    world.kube.change(RESETS, "ns", "p", spec=spec, annotations={"tidegate.io/approve": digest})
+    world.kube.change(RESETS, "ns", "p", spec=spec)
+    world.approve(digest)
 
     world.some_passes(5)
 
@@ -344,7 +345,8 @@ def test_an_approved_plan_that_is_suspended_past_its_deadline_says_so(world: Bot
     world.some_passes(8)
     digest = world.status("p")["digest"]
     spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
-    world.kube.change(RESETS, "ns", "p", spec=spec, annotations={"tidegate.io/approve": digest})
+    world.kube.change(RESETS, "ns", "p", spec=spec)
+    world.approve(digest)
     world.some_passes(2)
     assert world.is_so("p", "Complete")["reason"] == "Suspended"
 

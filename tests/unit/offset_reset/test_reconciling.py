@@ -201,11 +201,10 @@ def test_approval_is_noted_once_and_the_stored_plan_applied_by_a_second_job(worl
 
     asyncio.run(until_planned())
     world.kafka.commit_directly("payments", {T0: 90})
-    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": "one"})
+    world.approve("0" * 64, name="of-another-plan")
     world.some_passes(3)
     assert world.reset["phase"] == "AwaitingApproval"
-    assert "'one', it approves nothing" in world.condition("Complete")["message"]
-    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": world.reset["digest"]})
+    world.approve()
 
     world.passes()
 
@@ -593,7 +592,7 @@ def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet_world: FleetW
     )
     assert world.offsets == [50, 50, 50]
 
-    world.kube.change(RESETS, "ns", world.name, annotations={"tidegate.io/approve": world.reset["digest"]})
+    world.approve()
     world.passes()
 
     assert (world.reset["phase"], world.reset["fleet"]["reset"]) == ("Succeeded", 3)

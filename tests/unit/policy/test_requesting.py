@@ -116,21 +116,27 @@ def test_undo_names_an_earlier_id_of_the_policy(world: PolicyWorld) -> None:
     assert (world.resets, world.offset) == ({"p-one": "Succeeded", "p-back": "Succeeded"}, 50)
 
 
-def test_a_plan_is_approved_by_its_digest_also_in_the_policy(world: PolicyWorld) -> None:
-    world.declare(approval="Manual")
-    world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": "of-an-earlier-plan"})
+def test_the_requester_that_the_policy_names_is_that_of_its_reset(world: PolicyWorld) -> None:
+    world.declare(requester="ann", approval="Manual")
     world.rounds()
-    assert (world.resets, world.offset) == ({"p-one": "AwaitingApproval"}, 50)
-    assert "annotations" not in world.kube.get(RESETS, "ns", "p-one")["metadata"]
+
+    assert world.kube.get(RESETS, "ns", "p-one")["spec"]["requester"] == "ann"
+    assert world.kube.get(RESETS, "ns", "p-one")["status"]["requester"] == "ann"
+
+
+def test_an_annotation_of_the_policy_approves_nothing_and_it_is_said(world: PolicyWorld) -> None:
+    world.declare(approval="Manual")
+    world.rounds()
     digest = world.kube.get(RESETS, "ns", "p-one")["status"]["digest"]
 
     world.kube.change(POLICIES, "ns", "p", annotations={"tidegate.io/approve": digest})
     world.rounds()
 
-    assert (world.resets, world.offset) == ({"p-one": "Succeeded"}, 10)
-    written = world.kube.writes
-    world.rounds(3)
-    assert world.kube.writes == written
+    assert (world.resets, world.offset) == ({"p-one": "AwaitingApproval"}, 50)
+    assert "annotations" not in world.kube.get(RESETS, "ns", "p-one")["metadata"]
+    said = [h.message for h in world.kube.happenings_of("p") if h.reason == "AnnotationApprovesNothing"]
+    assert len(said) == 1
+    assert "create an OffsetResetApproval instead" in said[0]
 
 
 # --- once -------------------------------------------------------------------------------------------------------------

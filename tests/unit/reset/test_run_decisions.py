@@ -28,6 +28,7 @@ from tidegate.reset.runs.actions import (
     RemoveFinalizer,
     TakeOver,
 )
+from tidegate.reset.runs.approvals import Approval
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run
@@ -73,6 +74,10 @@ PLANNING = Run(REQUEST, 1, None, (progress(ResetPhase.PLANNING),))
 APPLYING = Run(REQUEST, 1, PLAN, (progress(ResetPhase.PLANNING), progress(ResetPhase.APPLYING)))
 MANUAL = replace(REQUEST, manual_approval=True)
 AWAITING = Run(MANUAL, 1, PLAN, (progress(ResetPhase.PLANNING), progress(ResetPhase.AWAITING_APPROVAL)))
+
+
+def approved(run: Run) -> Approval:
+    return Approval("yes", "uid-yes", NOW, "one", digest_of(run), "ann")
 
 
 def seen(**changes: object) -> Seen:
@@ -227,14 +232,14 @@ CASES = {
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
-    "the run's id approves nothing": (
-        under_way(run=AWAITING, runner=LOST, approval="one"),
+    "an approval of another plan": (
+        under_way(run=AWAITING, runner=LOST, approval=approved(PLANNING)),
         None,
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
     ),
     "approved": (
-        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING)),
+        under_way(run=AWAITING, runner=LOST, approval=approved(AWAITING)),
         Approve(),
         ("False", "AwaitingApproval"),
         "AwaitingApproval",
@@ -243,7 +248,7 @@ CASES = {
         under_way(
             run=AWAITING,
             runner=LOST,
-            approval=digest_of(AWAITING),
+            approval=approved(AWAITING),
             behind=Refusal(reasons.WAITING_FOR_RESET, "x is resetting it"),
         ),
         None,
@@ -468,7 +473,7 @@ TAKEN_OVER = {
         "DeadlineExceeded",
     ),
     "deadline, unapproved": (
-        under_way(run=AWAITING, runner=LOST, approval=digest_of(AWAITING), now=NOW + timedelta(minutes=11)),
+        under_way(run=AWAITING, runner=LOST, approval=approved(AWAITING), now=NOW + timedelta(minutes=11)),
         "DeadlineExceeded",
     ),
     "deleted": (under_way(run=APPLYING, runner=RUNNING, deleting_since=NOW), "Deleted"),
@@ -670,7 +675,7 @@ def test_a_fleets_plan_is_approved_as_one() -> None:
     awaiting = Run(FLEET, 1, None, (progress(ResetPhase.AWAITING_APPROVAL),), fleet=FLEET_PLAN)
 
     waits = decide(under_way(run=awaiting, runner=DEAD))
-    approves = decide(under_way(run=awaiting, runner=DEAD, approval=digest_of(awaiting)))
+    approves = decide(under_way(run=awaiting, runner=DEAD, approval=approved(awaiting)))
 
     assert (waits.action, approves.action) == (None, Approve())
     reset = waits.status

@@ -8,7 +8,10 @@ from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.reset.model.request import RunRequest
+from tidegate.reset.runs.approvals import Approval
+from tidegate.reset.runs.reasons import APPROVED
 from tidegate.reset.runs.seen import Seen
+from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.conditions import (
     COMPLETE,
     FAILED,
@@ -129,6 +132,13 @@ class Draft:
     def run(self, **changes: object) -> None:
         """Change what the status says of the run."""
         self.status = self.status.model_copy(update=changes)
+
+    def approved(self, approval: Approval) -> None:
+        """From when the status says so the approval has taken effect, whatever becomes of it."""
+        by = ApprovalStatus(name=approval.name, uid=approval.uid, approver=approval.approver, approved_at=self.seen.now)
+        self.run(approved_digest=approval.plan, approval=by)
+        message = f"OffsetResetApproval {approval.name} of {approval.approver} approves the plan {approval.plan}"
+        self.tell(EventType.NORMAL, APPROVED, message, f"{self.seen.run_id}/{APPROVED}")
 
     def refuse(self, refusal: Refusal) -> None:
         self.tell(

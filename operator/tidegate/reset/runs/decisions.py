@@ -127,7 +127,8 @@ def _begin(draft: Draft) -> Decision:
         return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_RESET)
     if start.request is None:
         raise ValueError("a run that may begin has a request")
-    draft.run(started_at=seen.now, engine=start.engine, digest=digest_of(Run(start.request)))
+    requester = seen.spec.requester if seen.spec is not None else None
+    draft.run(started_at=seen.now, engine=start.engine, digest=digest_of(Run(start.request)), requester=requester)
     message = f"reset {seen.run_id} begins, engine {start.engine.value}"
     draft.moving(ResetPhase.PENDING.value, message)
     draft.complete_is(None, ResetPhase.PENDING.value, message)
@@ -151,7 +152,8 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
     if over is not None:
         return draft.decide(over, again_after_s=seen.tick_s)
     if plan_awaits_approval(run):
-        if run.digest not in (seen.approval, current.approved_digest):
+        approval = seen.approval if seen.approval is not None and seen.approval.plan == run.digest else None
+        if approval is None and run.digest != current.approved_digest:
             return draft.decide(again_after_s=seen.tick_s)
         if seen.behind is not None:
             message = f"reset {seen.run_id} is approved. {seen.behind.message}"
@@ -161,7 +163,8 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
                 EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{seen.run_id}/{seen.behind.message}"
             )
             return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_RESET)
-        draft.run(approved_digest=run.digest)
+        if approval is not None and run.digest != current.approved_digest:
+            draft.approved(approval)
         return draft.decide(Approve(), again_after_s=0)
     if seen.runner is None:
         # Its engine is not to be had now (the operator was restarted without it); the deadline bounds the wait.

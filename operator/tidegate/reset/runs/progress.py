@@ -12,7 +12,13 @@ from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs.actions import Draft
-from tidegate.reset.runs.reasons import APPROVE, NOT_KNOWN_YET, NOT_LOOKED_AT, READING
+from tidegate.reset.runs.reasons import (
+    ANNOTATION_APPROVES_NOTHING,
+    APPROVE,
+    NOT_KNOWN_YET,
+    NOT_LOOKED_AT,
+    READING,
+)
 from tidegate.reset.store import Run
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import (
@@ -24,8 +30,9 @@ from tidegate.resources.reset import (
     SearchStatus,
 )
 
-_SHOWN: Final = 80
-"""As much of what an annotation says is repeated in a message."""
+ANNOTATION_SAYS: Final = (
+    f"The annotation {APPROVE} approves nothing any more: create an OffsetResetApproval instead, and remove it"
+)
 
 
 def phase_of(run: Run) -> ResetPhase:
@@ -50,9 +57,17 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
         digest=run.digest or current.digest,
     )
     message = _progress_message(run, phase)
-    if phase is ResetPhase.AWAITING_APPROVAL and draft.seen.approval not in (None, run.digest):
-        named = (draft.seen.approval or "")[:_SHOWN]
-        message = f"{message}. As it is now, {named!r}, it approves nothing: a plan is approved by its digest"
+    if phase is ResetPhase.AWAITING_APPROVAL:
+        if draft.seen.no_effect:
+            message = f"{message}. {draft.seen.no_effect}"
+        if draft.seen.annotated:
+            message = f"{message}. {ANNOTATION_SAYS}"
+            draft.tell(
+                EventType.WARNING,
+                ANNOTATION_APPROVES_NOTHING,
+                ANNOTATION_SAYS,
+                f"{draft.seen.run_id}/{ANNOTATION_APPROVES_NOTHING}",
+            )
     waits_for = draft.seen.trouble or (run.last.waits_for if run.last is not None else "")
     if waits_for:
         message = f"{message}. Waiting: {waits_for}"
@@ -85,7 +100,8 @@ def _progress_message(run: Run, phase: ResetPhase) -> str:
         case ResetPhase.AWAITING_APPROVAL:
             return (
                 f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
-                f"to approve it, set the annotation {APPROVE}: {run.digest}"
+                f"to approve it, create an OffsetResetApproval with reset: {run_id} and plan: {run.digest}, as "
+                f"tidegate approve {run_id} --plan {run.digest} does"
             )
         case ResetPhase.PLANNING | ResetPhase.PENDING:
             return f"reset {run_id} of {whose} is being planned"

@@ -7,6 +7,11 @@ from typing import Final
 FINALIZER: Final = "tidegate.io/reset-under-way"
 
 APPROVE: Final = "tidegate.io/approve"
+"""The annotation by which an earlier version was told of an approval: it approves nothing any more."""
+
+ANNOTATION_APPROVES_NOTHING: Final = "AnnotationApprovesNothing"
+
+APPROVED: Final = "Approved"
 
 ABANDON: Final = "tidegate.io/abandon"
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.reset.model.request import RunRequest
+from tidegate.reset.runs.approvals import Approval
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
@@ -48,8 +49,9 @@ class Seen:
     ``run``: the document of the run, ``None`` when there is none, or ``foreign``: why it is not this resource's, or
     ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on the run was ended,
     and its gates opened; ``unhalted``: why a brief try at that failed. ``connected``: whether a job would find its
-    connections open. ``approval``: what the annotation says. ``behind``: why a plan that is approved has to wait.
-    ``trouble``: why the last effect failed.
+    connections open. ``approval``: the one that lets the plan of ``run`` be applied. ``no_effect``: why others that
+    name this plan do not. ``annotated``: it has the annotation by which an earlier version was told of an approval.
+    ``behind``: why a plan that is approved has to wait. ``trouble``: why the last effect failed.
     """
 
     uid: str
@@ -69,7 +71,9 @@ class Seen:
     start: Start | None = None
     behind: Refusal | None = None
     invalid: str = ""
-    approval: str | None = None
+    approval: Approval | None = None
+    no_effect: str = ""
+    annotated: bool = False
     abandoned: bool = False
     deleting_since: datetime | None = None
     has_finalizer: bool = False

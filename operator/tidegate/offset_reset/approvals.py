@@ -1,0 +1,85 @@
+"""The ``OffsetResetApproval``s of a reset: which of them lets its plan be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.kube.objects import newest_of
+from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.reading import status_of
+from tidegate.reset.runs.approvals import Approval, candidates
+from tidegate.resources.approval import OffsetResetApprovalSpec
+from tidegate.resources.base import InvalidResource, parse_spec
+
+_SHOWN: Final = 3
+"""So many approvals without effect are named in the reset's conditions; all of them say it of themselves."""
+
+
+def approval_of(body: Object) -> Approval:
+    """What the resource says. Raises ``InvalidResource``."""
+    spec = parse_spec(OffsetResetApprovalSpec, body)
+    return Approval(
+        name=name_of(body),
+        uid=uid_of(body),
+        created=datetime.fromisoformat(str(body["metadata"]["creationTimestamp"])),
+        reset=spec.reset,
+        plan=spec.plan,
+        approver=spec.approver,
+    )
+
+
+def named_reset(body: Object) -> tuple[str, str]:
+    """The namespace and the name of the reset that an approval is of, whether it can be used or not."""
+    return namespace_of(body), str((body.get("spec") or {}).get("reset", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The approval that lets the plan be applied, if there is one, and why others that name this plan do not."""
+
+    approval: Approval | None = None
+    no_effect: str = ""
+
+
+class Approvals:
+    """Those that this process knows of by its watch. What counts is read again: one that is deleted counts no more."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def may_approve(self, reset: Object) -> bool:
+        """Whether there is one of the reset, of whatever plan."""
+        return any(True for _ in self._of(reset))
+
+    async def chosen(self, reset: Object, plan: str) -> Chosen:
+        """Of the plan with this digest."""
+        bodies = {uid_of(body): body for body in self._of(reset)}
+        found = candidates(
+            _readable(bodies.values()), plan, status_of(reset).requester, separate=self._parts.separate_approver
+        )
+        no_effect = ". ".join(found.no_effect[:_SHOWN])
+        for approval in found.effective:
+            newest = await newest_of(self._parts.kube, self._parts.executor, APPROVALS, bodies[approval.uid])
+            if newest is not None and not newest["metadata"].get("deletionTimestamp"):
+                return Chosen(approval, no_effect)
+        return Chosen(None, no_effect)
+
+    def _of(self, reset: Object) -> Iterator[Object]:
+        wanted = (namespace_of(reset), name_of(reset))
+        return (
+            body
+            for body in self._parts.approvals()
+            if named_reset(body) == wanted and not body["metadata"].get("deletionTimestamp")
+        )
+
+
+def _readable(bodies: Iterable[Object]) -> Iterator[Approval]:
+    for body in bodies:
+        try:
+            yield approval_of(body)
+        except InvalidResource:
+            continue  # its own status says so

@@ -1,0 +1,68 @@
+"""`tidegate approve`, on an API server in memory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from support.fake_kafka import FakeClock
+from support.fake_kube import FakeKube
+from tidegate.approval.reconcile import said
+from tidegate.cli.approving import approve_parser, create, effect
+from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.kube.ports import APPROVALS, RESETS, owner_reference
+from tidegate.reset.runs.approvals import Standing
+from tidegate.resources.approval import OffsetResetApprovalStatus
+from tidegate.resources.base import InvalidResource
+from tidegate.resources.conditions import ConditionStatus
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SPEC = {"reset": "replay", "plan": "a" * 64, "approver": "ann"}
+SAYS = ((True, ConditionStatus.TRUE), (False, ConditionStatus.FALSE), (None, ConditionStatus.UNKNOWN))
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube()
+    made.create(RESETS, "ns", "replay", {"group": "payments"}, "2026-11-20T11:00:00Z")
+    return made
+
+
+def test_the_approval_goes_with_its_reset_and_has_a_name_that_nobody_could_take(kube: FakeKube) -> None:
+    made, again = create(kube, "ns", SPEC), create(kube, "ns", SPEC)
+
+    assert made["spec"] == SPEC
+    assert made["metadata"]["ownerReferences"] == [owner_reference(kube.get(RESETS, "ns", "replay"))]
+    assert made["metadata"]["name"] != again["metadata"]["name"]
+    assert made["metadata"]["name"].startswith("replay-")
+
+
+def test_what_can_be_no_approval_is_not_created(kube: FakeKube) -> None:
+    with pytest.raises(CommandFailed, match="there is no OffsetReset other in namespace ns"):
+        create(kube, "ns", {**SPEC, "reset": "other"})
+    with pytest.raises(InvalidResource, match=r"spec.plan: must be a plan's digest"):
+        create(kube, "ns", {**SPEC, "plan": "a" * 12})
+    assert kube.list(APPROVALS) == []
+
+
+@pytest.mark.parametrize(("effective", "says"), SAYS)
+def test_what_came_of_it_is_said_once_it_is_certain(
+    kube: FakeKube, effective: bool | None, says: ConditionStatus
+) -> None:
+    clock, made = FakeClock(NOW), create(kube, "ns", SPEC)
+    assert effect(kube, made, clock, 3.0) is None
+
+    status = said(OffsetResetApprovalStatus(), Standing(effective, "Because", "of that"), 1, NOW)
+    kube.replace_status(APPROVALS, made, status.to_json())
+    began = clock.monotonic()
+    found = effect(kube, made, clock, 3.0)
+
+    assert found is not None
+    assert (found.status, found.message) == (says, "of that")
+    assert (clock.monotonic() - began >= 3.0) == (effective is None)
+
+
+def test_no_plan_is_approved_without_its_digest() -> None:
+    with pytest.raises(UsageError, match="--plan"):
+        approve_parser().parse_args(["replay"])
