@@ -231,7 +231,7 @@ def _use_everything(
     apps.create_namespaced_deployment(namespace, body)
     workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "consumer"}
     resources.pause("by-scaling", f"{group}-scaled", method="Scale", workloadRef=workload)
-    resources.pause("by-agent", f"{group}-paused", {"topic": topic, "partitions": "0"})
+    resources.pause("by-agent", f"{group}-paused", {"topic": topic, "partitions": [0]})
     resources.policy("direct", group, {"id": "one", "to": {"offset": 5}, "engine": "Direct"}, topics=[topic])
     resources.wait_pause("by-agent", "Paused", "1/1")
     resources.wait_phase("direct-one", "Succeeded")

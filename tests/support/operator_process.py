@@ -182,7 +182,7 @@ class Resources:
         return self._create("offsetbackups", "OffsetBackup", name, spec)
 
     def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
-        """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""
+        """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": ["0-3"]}`."""
         spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
         if partitions:
             spec["partitions"] = [dict(selection) for selection in partitions]
