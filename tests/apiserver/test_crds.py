@@ -407,6 +407,30 @@ def test_a_fleet_is_shown_by_its_patterns(resources: Resources, apiserver: ApiSe
     assert shown.splitlines()[1].split()[:2] == ["fleet", '["payments-*","refunds"]']
 
 
+@pytest.mark.parametrize("kind", [kind for kind in PLURALS if kind != "KafkaConnection"])
+def test_resources_are_selected_by_their_fields(
+    kind: str, resources: Resources, apiserver: ApiServer, namespace: str
+) -> None:
+    others, chosen = smallest(kind, "others"), {"spec.connectionRef.name": "other"}
+    spec = others["spec"] | {"connectionRef": {"name": "other"}}
+    if "group" in spec:
+        spec["group"] = chosen["spec.group"] = "refunds"
+    mine = smallest(kind, "mine") | {"spec": spec}
+
+    def named(selector: str) -> list[str]:
+        found = kubectl(apiserver, "get", "-n", namespace, PLURALS[kind], "-o", "name", "--field-selector", selector)
+        return [line.partition("/")[2] for line in found.splitlines()]
+
+    with resources.created(others), resources.created(mine) as stored:
+        found = {field: named(f"{field}={value}") for field, value in chosen.items()}
+        if "phase" in STATUSES[kind]:
+            phase = STATUSES[kind]["phase"]
+            resources.write_status(stored, {"phase": phase})
+            found["status.phase"] = named(f"status.phase={phase}")
+
+    assert set(map(tuple, found.values())) == {("mine",)}
+
+
 def test_a_status_of_the_longest_message_is_taken(resources: Resources) -> None:
     found = conditions.stalled((), reason="Refused", message="ü" * 40_000, generation=1, now=NOW + timedelta(days=1))
 
