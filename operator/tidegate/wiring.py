@@ -76,6 +76,8 @@ from tidegate.service.http_server import HttpServer
 from tidegate.service.metrics import Metrics
 from tidegate.service.metrics_access import METRICS_PATH, TokenAccess, metrics_route
 from tidegate.service.settings import MetricsAuthentication, Settings
+from tidegate.sweep.kept import KeptRuns
+from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
 
@@ -344,6 +346,7 @@ def _resetting(
         idle_tick_s=settings.idle_tick_s,
         deletion_limit=timedelta(seconds=settings.deletion_limit_s),
         max_launches=settings.max_launches,
+        undo_kept=timedelta(seconds=settings.undo_kept_s),
     )
     passes = ResetPasses(parts)
     policies = PolicyParts(
@@ -408,8 +411,14 @@ def _sweeper(shared: _Shared, discovery: DiscoveryFeature) -> Sweeper:
             patient_executor=shared.patient_executor,
             metrics=shared.metrics,
             interval_s=shared.settings.idle_tick_s,
+            kept=_kept_runs(shared),
         )
     )
+
+
+def _kept_runs(shared: _Shared) -> KeptRuns:
+    kept_for = timedelta(seconds=shared.settings.undo_kept_s)
+    return KeptRuns(KeptParts(shared.kube, shared.executor, shared.patient_executor, shared.clock, kept_for))
 
 
 def _webhook(

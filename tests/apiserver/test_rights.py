@@ -32,6 +32,7 @@ UNUSED: Mapping[Right, str] = {
     ("get", "tidegate.io", "offsetresetpolicies"): _AGAIN,
     ("create", "sparkoperator.k8s.io", "sparkapplications"): "a server-side apply of what is not there is authorized "
     "as this too, and logged as patch only",
+    ("delete", "", "configmaps"): "what was kept of a reset; tests/apiserver/test_operator_undo_kept.py",
     ("get", "apps", "statefulsets"): "the same call as for replicasets; tests/apiserver/test_operator_injection.py",
     ("get", "apps", "daemonsets"): "the same call as for replicasets",
     ("get", "", "replicationcontrollers"): "the same call as for replicasets",

@@ -97,6 +97,7 @@ class World:
         FakeKube.replace_status(self.kube, CONNECTIONS, connection, {"clusterId": self.cluster_id})
         self.engines = {Engine.DIRECT: self.runner}
         self.mounts_secrets = False
+        self.undo_kept = timedelta(days=7)
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
 
@@ -145,6 +146,7 @@ class World:
             idle_tick_s=10,
             deletion_limit=timedelta(minutes=2),
             max_launches=5,
+            undo_kept=self.undo_kept,
         )
 
     def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
@@ -164,6 +166,13 @@ class World:
             self.runner.end(launch)
         except ForgedRun as forged:
             self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, str(forged), forged=True)
+        for document in self.documents:
+            self.kube.config_maps.setdefault(("ns", document.stem), {})
+
+    @property
+    def documents(self) -> list[Path]:
+        """Those of all runs, which are ConfigMaps to the API server."""
+        return sorted((self.folder / "runs").glob("*.json"))
 
     def ask(self, name: str = "p", **spec: Any) -> None:
         """Create an OffsetReset, which the passes from now on are over."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import urllib3
@@ -216,6 +217,21 @@ class KubeClient:
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
             body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
             self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
+
+    def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        what = f"add an owner to ConfigMap {namespace}/{config_map}"
+        found = self._call(what, self._core.read_namespaced_config_map, config_map, namespace)
+        owners = found.metadata.owner_references or []
+        if all(each.uid != owner["uid"] for each in owners):
+            # One of them at most may be the controller.
+            found.metadata.owner_references = [*owners, {**owner, "controller": False}]
+            self._call(what, self._core.replace_namespaced_config_map, config_map, namespace, found)
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": config_map, "uid": found.metadata.uid}
+
+    def remove_config_map(self, namespace: str, name: str) -> None:
+        what = f"delete ConfigMap {namespace}/{name}"
+        with suppress(NotFound):
+            self._call(what, self._core.delete_namespaced_config_map, name, namespace)
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""

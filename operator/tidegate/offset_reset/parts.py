@@ -37,7 +37,8 @@ class Parts:
     """What the reconciler acts through. ``runners``: those that this operator has; ``Auto`` is none of them.
 
     ``executor`` is for calls of moments, ``patient_executor`` for taking runs over. ``mounts_secrets``: Spark jobs run
-    in pods, which get the connection's Secrets mounted.
+    in pods, which get the connection's Secrets mounted. ``undo_kept``: how long a reset can be undone after its
+    resource was deleted; 0: not at all.
     """
 
     kube: Kube
@@ -56,6 +57,7 @@ class Parts:
     idle_tick_s: float
     deletion_limit: timedelta
     max_launches: int
+    undo_kept: timedelta = timedelta(0)
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.reset.runs.request import run_uid
 from tidegate.reset.runs.seen import under_way
 from tidegate.service.metrics import Metrics
+from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
 from tidegate.threads import in_thread
 
@@ -50,7 +51,8 @@ T = TypeVar("T")
 class Parts:
     """What the sweeper acts through. ``backfills``: the uids of discovery's runs that this process carries out.
 
-    ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka.
+    ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka. ``kept``: what is kept of resets that
+    were deleted, by the same records.
     """
 
     kube: Kube
@@ -61,6 +63,7 @@ class Parts:
     patient_executor: Executor
     metrics: Metrics
     interval_s: float
+    kept: KeptRuns
 
 
 class Sweeper:
@@ -118,6 +121,7 @@ class Sweeper:
         gates = snapshot.gates
         if gates is None:
             return  # whoever needs the control topic says why it can't be read
+        await self._parts.kept.look(live, gates)
         if not may_be_left(gates, live.uid):
             self._suspects.pop(live.uid, None)
             return
