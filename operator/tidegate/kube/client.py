@@ -137,6 +137,21 @@ class KubeClient:
             {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)},
         )
 
+    def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object of nobody's, as a user does. Raises ``KubeFailure`` where the API server refuses it."""
+        namespace = namespace_of(body)
+        return self._object(
+            f"create {kind.kind} in {namespace}",
+            self._objects.create_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            dict(body),
+            field_validation="Strict",
+            **({"dry_run": "All"} if dry_run else {}),
+        )
+
     def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
         try:
