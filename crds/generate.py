@@ -75,6 +75,7 @@ def crd(kind: Kind) -> Schema:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [_column(column) for column in (*kind.columns, AGE)],
+                    **({"selectableFields": [{"jsonPath": p} for p in kind.selectable]} if kind.selectable else {}),
                     "schema": {"openAPIV3Schema": _resource(kind)},
                 }
             ],

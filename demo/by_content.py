@@ -1,4 +1,4 @@
-"""The place that Spark is to find, looked up without it: in the log file by ``zgrep``, on the topic by reading it."""
+"""The offset that Spark is to find, looked up without it: in the log file by ``zgrep``, on the topic by reading it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def _rows(schema: Schema, path: str) -> Iterator[str]:
 def _type(field: Schema) -> str:
     if field.get("x-kubernetes-int-or-string"):
         return "integer or string"
-    kind = str(field.get("type", "any"))
+    # A list that was text in an earlier version has no type (ADR 24).
+    kind = str(field.get("type", "array" if "items" in field else "any"))
     if kind == "array":
         return f"list of {_type(field['items'])}"
     if kind == "object" and "additionalProperties" in field:

@@ -46,7 +46,7 @@ def everything(shared: Resources, kafka: KafkaCluster, make_topic: MakeTopic, un
     until(lambda: _is_true(shared.get_policy("payments"), "Reset"), "the policy's reset has succeeded")
     shared.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     until(lambda: _is_true(shared.get_backup("nightly"), "Ready"), "the backup is suspended")
-    shared.pause("poison", group, {"topic": topic, "partitions": "0"}, reason="INC-4711")
+    shared.pause("poison", group, {"topic": topic, "partitions": [0]}, reason="INC-4711")
     until(lambda: shared.get_pause("poison").get("status", {}).get("phase"), "the pause is looked at")
     return {
         approval: "payments-replay-yes",

@@ -89,6 +89,13 @@ def test_live_groups_are_reset_by_one_plan_and_one_approval_and_undone(
             groups.wait_at(AT_END, name)
         assert (groups.at("empty"), groups.at("secret")) == (AT_10, AT_50)
 
+    until(lambda: not connected.get_reset("p")["metadata"].get("finalizers"), "the reset is over")
+    stored = connected.core.list_namespaced_config_map(
+        connected.namespace, label_selector="tidegate.io/offset-reset=p"
+    ).items
+    owners = sorted([owner.kind for owner in document.metadata.owner_references] for document in stored)
+    assert owners == [*3 * [["OffsetReset", "ConfigMap"]], ["OffsetReset", "KafkaConnection"]]
+    connected.delete_reset("p")
     connected.reset("undo", [groups["*"]], {"undo": "p"})
     undone = connected.wait_phase("undo", *FINAL)
 

@@ -1,6 +1,9 @@
 """`OffsetReset`s on a real API server and broker, made and looked at with kubectl as a person does."""
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -150,3 +153,36 @@ def test_explain_says_what_each_field_means(kubectl: Kubectl, kube_client: kube.
     for field in ("suspend", "ttlAfterFinished", "to", "group", "partitions"):
         assert field in text
     assert "Whether the reset is kept from beginning" in text
+
+
+def test_the_command_line_creates_one_shows_its_phases_and_undoes_it(
+    shared: Resources, apiserver: ApiServer, group: Group, unique: Unique
+) -> None:
+    def tidegate(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate.cli.main", "reset", group.name, "-n", shared.namespace, *arguments],
+            env=os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    name = unique("cli")
+    to_10 = ("-c", "kafka", "--topic", f"{group.topic}:0,1", "--to-offset", "10", "--name", name)
+    created = f"offsetreset.tidegate.io/{name} created"
+    assert tidegate(*to_10, "--dry-run")[:2] == (0, f"{created} (server dry run)\n")
+    assert shared.get("offsetresets", name) is None
+
+    code, out, shown = tidegate(*to_10, "--wait")
+
+    assert (code, out) == (0, f"{created}\n")
+    assert shown.splitlines()[-1].startswith("Succeeded: 2 partition(s) of group")
+    assert group.offsets == AT_10
+    code, _, complaint = tidegate(*to_10)
+    assert (code, "already exists" in complaint) == (1, True)
+    assert tidegate("-c", "kafka", "--undo", name, "--wait")[0] == 0
+    assert group.offsets == AT_50
+    code, _, shown = tidegate("-c", "kafka", "--topic", unique("missing"), "--to-earliest", "--wait")
+    assert (code, shown.splitlines()[-1].partition(":")[0]) == (1, "Failed")

@@ -93,7 +93,7 @@ def test_partitions_of_a_live_group_stand_still_and_the_others_flow(
     until(lambda: committed(kafka.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(range(4), 5), "all are read")
 
     asked = time.monotonic()
-    shared.pause(p, group, {"topic": topic, "partitions": "0,2"}, reason="INC-4711")
+    shared.pause(p, group, {"topic": topic, "partitions": [0, 2]}, reason="INC-4711")
     body = shared.wait_pause(p, "Paused", "2/2")
     took_s = time.monotonic() - asked
     print(f"apply → status Paused: {took_s:.2f} s")
@@ -124,8 +124,8 @@ def test_partitions_of_a_live_group_stand_still_and_the_others_flow(
 def test_a_partition_that_two_pauses_hold_goes_on_when_both_let_go(
     shared: Resources, kafka: KafkaCluster, topic: str, group: str, p: str, two: tuple[StubAgent, StubAgent]
 ) -> None:
-    shared.pause(p, group, {"topic": topic, "partitions": "0-1"})
-    shared.pause(f"{p}-2", group, {"topic": topic, "partitions": "1-2"})
+    shared.pause(p, group, {"topic": topic, "partitions": ["0-1"]})
+    shared.pause(f"{p}-2", group, {"topic": topic, "partitions": ["1-2"]})
     shared.wait_pause(p, "Paused", "2/2")
     shared.wait_pause(f"{p}-2", "Paused", "2/2")
 
@@ -186,7 +186,7 @@ def test_a_pause_outlives_a_rebalance_and_a_restart_of_all_consumers(
     produce(kafka.bootstrap, topic, PARTITIONS, 5)
     with StubAgent(kafka.bootstrap, group, topic, client_id="one") as one:
         until(lambda: [one.count(topic, n) for n in range(PARTITIONS)] == [5] * PARTITIONS, "it has read all")
-        shared.pause(p, group, {"topic": topic, "partitions": "0-2"})
+        shared.pause(p, group, {"topic": topic, "partitions": ["0-2"]})
         shared.wait_pause(p, "Paused", "3/3")
         produce(kafka.bootstrap, topic, PARTITIONS, 5)
         with StubAgent(kafka.bootstrap, group, topic, client_id="two") as other:
@@ -309,7 +309,7 @@ def test_a_killed_operator_goes_on_where_it_was(
     with StubAgent(own.bootstrap, group, topic, control_topic=own.control_topic) as agent:
         until(lambda: len(agent.assigned) == PARTITIONS, "it owns all")
         resources.pause(p, group, {"topic": topic})
-        resources.pause(f"{p}-2", group, {"topic": topic, "partitions": "0"})
+        resources.pause(f"{p}-2", group, {"topic": topic, "partitions": [0]})
         uid = resources.get_pause(f"{p}-2")["metadata"]["uid"]
         resources.wait_pause(p, "Paused", "4/4")
         resources.wait_pause(f"{p}-2", "Paused", "1/1")

@@ -22,7 +22,7 @@ def group(unique: Unique) -> str:
 
 def pauses(own: Own, group: str, topic: str, name: str) -> str:
     """A pause of this name; its holder, once the partition is held for it."""
-    uid = own.resources.pause(name, group, {"topic": topic, "partitions": "0"}, reason=name)["metadata"]["uid"]
+    uid = own.resources.pause(name, group, {"topic": topic, "partitions": [0]}, reason=name)["metadata"]["uid"]
     return str(until(lambda: next((h for h in own.holders() if h.endswith(uid)), ""), f"{name} is held"))
 
 

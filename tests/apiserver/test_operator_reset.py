@@ -283,7 +283,7 @@ def test_what_cannot_be_done_is_refused_with_its_reason(shared: Resources, group
 def test_a_plan_that_nobody_has_approved_holds_up_no_other_reset(shared: Resources, group: Group, p: str) -> None:
     """And it is checked again once it is approved: what it was to replay has moved."""
     older, younger = f"{p}-older", f"{p}-younger"
-    only: dict[str, Any] = {"partitions": [{"topic": group.topic, "partitions": "1"}]}
+    only: dict[str, Any] = {"partitions": [{"topic": group.topic, "partitions": [1]}]}
     shared.reset(older, group.name, {"offset": 10}, approval="Manual", topics=[group.topic])
     shared.wait_phase(older, "AwaitingApproval")
     time.sleep(1.1)  # creationTimestamp has whole seconds
@@ -300,7 +300,7 @@ def test_a_plan_that_nobody_has_approved_holds_up_no_other_reset(shared: Resourc
 def test_resets_that_are_approved_at_once_go_one_after_the_other(shared: Resources, group: Group, p: str) -> None:
     resets = {f"{p}-{n}": n for n in range(3)}
     for name, n in resets.items():
-        only = [{"topic": group.topic, "partitions": str(n)}]
+        only = [{"topic": group.topic, "partitions": [n]}]
         shared.reset(name, group.name, {"offset": 10 + n}, approval="Manual", partitions=only)
     for name in resets:
         shared.wait_phase(name, "AwaitingApproval")

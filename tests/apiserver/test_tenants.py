@@ -108,8 +108,8 @@ def test_a_secret_of_another_namespace_is_not_found(tenants: Tenants) -> None:
         ("mine-g", {"connectionRef": {"name": "theirs"}}, "WaitingForConnection"),
         ("theirs-g", {}, "GroupNotAllowed"),
         ("tidegate.mine-g", {}, "GroupNotAllowed"),
-        ("mine-g", {"partitions": [{"topic": "theirs-topic", "partitions": "0"}]}, "TopicNotAllowed"),
-        ("mine-g", {"partitions": [{"topic": "__tidegate", "partitions": "0"}]}, "InternalTopic"),
+        ("mine-g", {"partitions": [{"topic": "theirs-topic", "partitions": [0]}]}, "TopicNotAllowed"),
+        ("mine-g", {"partitions": [{"topic": "__tidegate", "partitions": [0]}]}, "InternalTopic"),
     ],
     ids=["connection", "group", "marker-group", "topic", "control-topic"],
 )
@@ -274,7 +274,7 @@ def test_no_secret_is_told_to_anybody(
         )
     resources.wait_connection("right")
     topic = next(topics_of(kafka_secure, lambda prefix="": prefix))(name=f"secured-{secrets.token_hex(2)}")
-    selection = {"topic": topic, "partitions": "0"}
+    selection = {"topic": topic, "partitions": [0]}
     through = {"connectionRef": {"name": "right"}}
     resources.reset("p", "secured", {"latest": {}}, partitions=[selection], engine="Direct", **through)
     resources.pause("held", "secured", selection, **through)

@@ -81,7 +81,7 @@ def test_uninstalling_ends_the_operator_and_lets_go_of_everything_but_the_resour
     # Given a pause that holds, and a run in mid-flight.
     resources.connection("kafka", kafka.bootstrap, controlTopic={"name": control_topic})
     operator = start_operator()
-    resources.pause("p", paused_group, {"topic": topic, "partitions": "0-1"})
+    resources.pause("p", paused_group, {"topic": topic, "partitions": ["0-1"]})
     resources.reset("r", reset_group, {"offset": 10}, approval="Manual", topics=[topic])
     resources.policy("earlier", unique("earlier"))
     resources.wait_pause("p", "Paused", "2/2")

@@ -275,6 +275,13 @@ def test_uninstalling_has_an_account_of_its_own_which_is_there_before_its_job(va
     assert not [m for m in render({"uninstall": {"enabled": False}}) if m["kind"] == "Job"]
 
 
+@pytest.mark.parametrize(("version", "selectable"), [("1.29.0", False), ("1.30.9", False), ("1.31.0", True)])
+def test_fields_to_select_by_are_for_servers_that_know_them(version: str, selectable: bool) -> None:
+    found = helm("template", "tidegate", str(CHART), "--kube-version", version, "--show-only", "templates/crds.yaml")
+
+    assert ("selectableFields" in found.output) is selectable
+
+
 def test_crds_are_kept_or_left_to_others() -> None:
     kept = list(of_kind(render(), "CustomResourceDefinition"))
     assert len(kept) == 6

@@ -211,6 +211,27 @@ def test_a_config_map_is_written_and_written_anew_for_its_owner_alone(cluster: C
     assert cluster.kube.config_map(namespace, "theirs") == {"a": "5"}
 
 
+def test_a_config_map_gets_another_owner_once_and_is_removed(cluster: Cluster) -> None:
+    kube, namespace = cluster.kube, cluster.users.namespace
+    owner, other = cluster.users.create("p"), cluster.users.create("q")
+    kube.put_config_map(owner, "run", {"a": "1"})
+
+    first = kube.add_owner(namespace, "run", owner_reference(other))
+    again = kube.add_owner(namespace, "run", owner_reference(other))
+
+    assert (first["kind"], first["name"], bool(first["uid"])) == ("ConfigMap", "run", True)
+    assert again == first
+    kube.put_config_map(owner, "beneath", {"a": "2"})
+    kube.add_owner(namespace, "beneath", first)
+    assert kube.config_map(namespace, "run") == {"a": "1"}
+    for _ in range(2):
+        kube.remove_config_map(namespace, "run")
+    with pytest.raises(NotFound):
+        kube.config_map(namespace, "run")
+    with pytest.raises(NotFound):
+        kube.add_owner(namespace, "run", owner_reference(other))
+
+
 def test_what_is_removed_is_the_object_itself_and_none_of_its_name(cluster: Cluster) -> None:
     kube, users = cluster.kube, cluster.users
     old = users.create("gone")

@@ -30,7 +30,10 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One file: the resource, what it replaces, and what a refusal has to say (by the models, by the API server)."""
+    """One file: the resource, what it replaces, and what a refusal has to say (by the models, by the API server).
+
+    ``-`` for the latter: the CRD cannot say it, so the API server takes the resource and the operator refuses it.
+    """
 
     name: str
     resource: dict[str, Any]

@@ -33,7 +33,7 @@ NOBODY_WAITS_LONGER_S: Final = 15.0
 def test_a_policy_resets_a_live_group_and_undo_puts_it_back(live: Live) -> None:
     live.flowing()
 
-    asked = live.apply({"id": "back", "partitions": [{"topic": TOPIC, "partitions": "0-1"}], "to": {"earliest": {}}})
+    asked = live.apply({"id": "back", "partitions": [{"topic": TOPIC, "partitions": ["0-1"]}], "to": {"earliest": {}}})
     reset = live.wait_ready("back")
     there = live.note("back", asked)
     live.flowing()

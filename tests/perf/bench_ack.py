@@ -96,11 +96,10 @@ def fleet(stage: Stage, consumers: int) -> ConsumerFleet:
 def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]:
     """Seconds from before the creation until all were acked, and until the status said so; resumed afterwards."""
     name = f"pause-{secrets.token_hex(4)}"
-    numbers = f"0-{len(partitions) - 1}" if len(partitions) > 1 else "0"
     spec = {
         "connectionRef": {"name": "kafka"},
         "group": GROUP,
-        "partitions": [{"topic": TOPIC, "partitions": numbers}],
+        "partitions": [{"topic": TOPIC, "partitions": [f"0-{len(partitions) - 1}"]}],
     }
     began = time.monotonic()
     stage.create("consumergrouppauses", "ConsumerGroupPause", name, spec)

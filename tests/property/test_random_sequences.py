@@ -183,7 +183,7 @@ class World:
         reset = {
             "id": step.run_id,
             "to": dict(step.to.words(datetime.now(UTC))),
-            "partitions": [{"topic": self.topic, "partitions": ",".join(map(str, step.partitions))}],
+            "partitions": [{"topic": self.topic, "partitions": [*step.partitions]}],
             "deadline": DEADLINE,
         }
         if self.resources.get("offsetresetpolicies", self.policy) is None:
@@ -209,7 +209,7 @@ class World:
 
     def _pause(self, step: Pause, name: str, fleet: ConsumerFleet) -> None:
         """Some partitions are paused and resumed, with something going on meanwhile: none of their records comes."""
-        chosen = {"topic": self.topic, "partitions": ",".join(map(str, step.partitions))}
+        chosen = {"topic": self.topic, "partitions": [*step.partitions]}
         self.resources.pause(name, self.group, chosen, drainTimeout="5s")
         count = len(step.partitions)
         self.resources.wait_pause(name, "Paused", f"{count}/{count}", timeout_s=PATIENCE_S)

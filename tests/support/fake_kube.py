@@ -31,6 +31,7 @@ class FakeKube:
         self.secrets: dict[tuple[str, str], dict[str, bytes]] = {}
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self._config_map_owners: dict[tuple[str, str], str] = {}
+        self.added_owners: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         self.writes = 0
         self.now: Callable[[], str] = lambda: "2026-01-01T00:00:00Z"
         """For when something was deleted; a world with a clock of its own has another."""
@@ -163,6 +164,19 @@ class FakeKube:
             if key in self.config_maps and self._config_map_owners.get(key) != uid_of(owner):
                 raise Conflict(f"ConfigMap {name} is not {name_of(owner)}'s")
             self.config_maps[key], self._config_map_owners[key] = dict(data), uid_of(owner)
+
+    def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        with self._lock:
+            _found(self.config_maps, namespace, config_map, "ConfigMap")
+            owners = self.added_owners.setdefault((namespace, config_map), [])
+            if all(each["uid"] != owner["uid"] for each in owners):
+                owners.append(owner)
+            return {"apiVersion": "v1", "kind": "ConfigMap", "name": config_map, "uid": f"uid-of-{config_map}"}
+
+    def remove_config_map(self, namespace: str, name: str) -> None:
+        with self._lock:
+            self.config_maps.pop((namespace, name), None)
+            self.added_owners.pop((namespace, name), None)
 
     def _newest(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         found = self._objects.get((kind.plural, namespace, name))

@@ -182,8 +182,8 @@ class Resources:
         spec = {"connectionRef": {"name": "kafka"}, "storage": dict(storage), **spec}
         return self._create("offsetbackups", "OffsetBackup", name, spec)
 
-    def pause(self, name: str, group: str, *partitions: Mapping[str, str], **spec: Any) -> Body:
-        """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": "0-3"}`."""
+    def pause(self, name: str, group: str, *partitions: Mapping[str, Any], **spec: Any) -> Body:
+        """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": ["0-3"]}`."""
         spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
         if partitions:
             spec["partitions"] = [dict(selection) for selection in partitions]

@@ -99,6 +99,7 @@ class World:
         self.mounts_secrets = False
         self.separate_approver = False
         self.approvals: Callable[[], Collection[Object]] = lambda: self.kube.list(APPROVALS)
+        self.undo_kept = timedelta(days=7)
         self.open_connection("kafka", connection["metadata"]["uid"], self.connection)
         self.reconciler = self.fresh_reconciler()
 
@@ -149,6 +150,7 @@ class World:
             max_launches=5,
             approvals=self.approvals,
             separate_approver=self.separate_approver,
+            undo_kept=self.undo_kept,
         )
 
     def open_store(self, _namespace: str, name: str, _owner: Mapping[str, Any] | None) -> RunStore:
@@ -168,6 +170,13 @@ class World:
             self.runner.end(launch)
         except ForgedRun as forged:
             self.runner.states[launch.name] = RunnerStatus(RunnerState.EXITED, str(forged), forged=True)
+        for document in self.documents:
+            self.kube.config_maps.setdefault(("ns", document.stem), {})
+
+    @property
+    def documents(self) -> list[Path]:
+        """Those of all runs, which are ConfigMaps to the API server."""
+        return sorted((self.folder / "runs").glob("*.json"))
 
     def ask(self, name: str = "p", **spec: Any) -> None:
         """Create an OffsetReset, which the passes from now on are over."""

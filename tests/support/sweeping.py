@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
+from datetime import timedelta
 
 from support.fake_kafka import FakeKafka
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.kube.ports import Kube
 from tidegate.service.metrics import Metrics
+from tidegate.sweep.kept import KeptRuns
+from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts, Sweeper
 
 LATER_S = 1e-9
@@ -20,7 +23,13 @@ class Sweeping:
     """``looks`` is what it does; ``backfills`` are the runs of discovery in this process."""
 
     def __init__(
-        self, kube: Kube, live: LiveConnections, kafka: FakeKafka, executor: Executor, metrics: Metrics | None = None
+        self,
+        kube: Kube,
+        live: LiveConnections,
+        kafka: FakeKafka,
+        executor: Executor,
+        metrics: Metrics | None = None,
+        undo_kept: timedelta = timedelta(0),
     ) -> None:
         self.backfills: frozenset[str] = frozenset()
         self.metrics = metrics or Metrics()
@@ -37,6 +46,7 @@ class Sweeping:
                 patient_executor=executor,
                 metrics=self.metrics,
                 interval_s=0.01,
+                kept=KeptRuns(KeptParts(kube, executor, executor, kafka.clock, undo_kept)),
             )
         )
 

@@ -133,9 +133,10 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
     - offsetresetapprovals/status
     - offsetbackups/status
   verbs: [update]
+# Deleted is what was kept for an undo of an OffsetReset that is gone.
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, create, update]
+  verbs: [get, create, update, delete]
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get]

@@ -23,6 +23,7 @@ INTERRUPTED: Final = 130
 
 _USAGE: Final = """\
 usage: tidegate groups OPTIONS      list, describe, pause, resume and reset consumer groups
+       tidegate reset GROUP OPTIONS reset consumer groups by an OffsetReset of a Kubernetes cluster
        tidegate plan NAME           what an OffsetReset would read again and skip
        tidegate approve NAME        let that plan be applied
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
@@ -50,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from tidegate.cli.env import env_parser, run_env
 
             return _beside(run_env, env_parser, rest, screen)
+        case ["reset", *rest]:
+            from tidegate.cli.asking import reset_parser, run_reset
+
+            return _beside(run_reset, reset_parser, rest, screen)
         case ["plan", *rest]:
             from tidegate.cli.planning import plan_parser, run_plan
 
@@ -84,7 +89,7 @@ def _beside(
     arguments: Sequence[str],
     screen: Screen,
 ) -> int:
-    """A command that leaves consumer groups alone."""
+    """A command that leaves nothing half done where it is interrupted."""
     try:
         return command(arguments, screen)
     except UsageError as error:

@@ -93,7 +93,8 @@ def encode_key(key: Key) -> bytes:
         case ClaimKey():
             body = {"claim": key.claim, "group": key.group, "kind": "claim"}
         case RunKey():
-            body = {"id": key.id, "kind": "run", "namespace": key.namespace, "policy": key.policy}
+            of_policy = {"policy": key.policy} if key.policy else {}
+            body = {"id": key.id, "kind": "run", "namespace": key.namespace, **of_policy}
         case AckKey():
             body = {"group": key.group, "kind": "ack", "partition": key.partition, "topic": key.topic}
     return _json(body)
@@ -117,8 +118,12 @@ def encode_value(value: Value) -> bytes | None:
             renewal = {} if value.epoch is None else {"epoch": value.epoch, "renews_ms": value.renews_ms}
             return _json({"lease_ms": value.lease_ms, "reason": value.reason, "run": value.run, **renewal})
         case Run():
+            whose = {"connection": value.connection} if value.connection else {}
+            gone = {} if value.deleted_ms is None else {"deleted_ms": value.deleted_ms}
             return _json(
                 {
+                    **whose,
+                    **gone,
                     "digest": value.digest,
                     "finished_ms": value.finished_ms,
                     "outcome": value.outcome,
@@ -162,7 +167,8 @@ def _key(body: Mapping[str, Any]) -> Key:
         case "claim":
             return ClaimKey(_text(body, "group"), _text(body, "claim"))
         case "run":
-            return RunKey(_text(body, "namespace"), _text(body, "policy"), _text(body, "id"))
+            policy = _text(body, "policy") if "policy" in body else ""
+            return RunKey(_text(body, "namespace"), policy, _text(body, "id"))
         case "ack":
             return AckKey(_text(body, "group"), _text(body, "topic"), _number(body, "partition", _INT32))
         case _:
@@ -212,7 +218,9 @@ def _run(body: Mapping[str, Any]) -> Run:
         outcome = Outcome(body["outcome"])
     except ValueError:
         raise Unreadable(f"outcome must be one of {', '.join(Outcome)}, not {_shown(body['outcome'])}") from None
-    return Run(uid, started_ms, outcome, _number(body, "finished_ms", _INT64), _text(body, "digest"))
+    deleted_ms = None if body.get("deleted_ms") is None else _number(body, "deleted_ms", _INT64)
+    finished_ms, digest = _number(body, "finished_ms", _INT64), _text(body, "digest")
+    return Run(uid, started_ms, outcome, finished_ms, digest, _connection(body), deleted_ms)
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:

@@ -126,6 +126,8 @@ class RunKey:
     Names, never Kubernetes uids: a policy that is deleted and restored, or applied in another Kubernetes cluster, has
     other uids, and must not execute an id again. So one id of policies that have one name in two Kubernetes clusters,
     and use one control topic, is one reset, and the first to begin executes it.
+
+    With an empty ``policy``: the ``OffsetReset`` of the name ``id``, whoever asked for it, once it has ended.
     """
 
     namespace: str
@@ -140,6 +142,9 @@ class Run:
     ``uid``: the run's, chosen before it begins and the same for every process of the run, which knows its own record by
     it. ``outcome``, ``finished_ms``, ``digest``: once it is over, of how it ended; ``digest`` names
     what it ended with, as the writer of the run makes it.
+
+    Of an ``OffsetReset``, ``connection`` is the uid of the KafkaConnection that it went through, which tells whose
+    record it is, and ``deleted_ms`` when its operator has found that it is not there any more.
     """
 
     uid: str
@@ -147,6 +152,8 @@ class Run:
     outcome: Outcome | None = None
     finished_ms: int | None = None
     digest: str = ""
+    connection: str = ""
+    deleted_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)

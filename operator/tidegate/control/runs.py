@@ -19,6 +19,11 @@ from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Run, RunKey
 
 
+def of_reset(namespace: str, name: str) -> RunKey:
+    """Of an ``OffsetReset`` that has ended, by its name, whoever asked for it."""
+    return RunKey(namespace, "", name)
+
+
 def executed(control: ControlTopics, key: RunKey) -> Run | None:
     """What is known of the reset ``key``; ``None``: it was never begun, as far as this control topic knows.
 
@@ -45,3 +50,13 @@ def begin(control: ControlTopics, key: RunKey, run: Run) -> Run:
     control.note_runs({key: run})
     # Somebody else's may have come before ours. A topic that was lost meanwhile has neither: begin again.
     return executed(control, key) or begin(control, key, run)
+
+
+def forget(control: ControlTopics, key: RunKey, run: Run) -> None:
+    """Nothing is known of ``run`` any more; where another one has taken its key meanwhile, nothing happens.
+
+    Raises ``KafkaFailure``s.
+    """
+    known = executed(control, key)
+    if known is not None and known.uid == run.uid:
+        control.note_runs({key: None})

@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import urllib3
@@ -130,6 +131,21 @@ class KubeClient:
             {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)},
         )
 
+    def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object of nobody's, as a user does. Raises ``KubeFailure`` where the API server refuses it."""
+        namespace = namespace_of(body)
+        return self._object(
+            f"create {kind.kind} in {namespace}",
+            self._objects.create_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            dict(body),
+            field_validation="Strict",
+            **({"dry_run": "All"} if dry_run else {}),
+        )
+
     def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
         try:
@@ -216,6 +232,21 @@ class KubeClient:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         what = "ask who I am"
         return str(self._call(what, self._authentication.create_self_subject_review, review).status.user_info.username)
+
+    def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        what = f"add an owner to ConfigMap {namespace}/{config_map}"
+        found = self._call(what, self._core.read_namespaced_config_map, config_map, namespace)
+        owners = found.metadata.owner_references or []
+        if all(each.uid != owner["uid"] for each in owners):
+            # One of them at most may be the controller.
+            found.metadata.owner_references = [*owners, {**owner, "controller": False}]
+            self._call(what, self._core.replace_namespaced_config_map, config_map, namespace, found)
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": config_map, "uid": found.metadata.uid}
+
+    def remove_config_map(self, namespace: str, name: str) -> None:
+        what = f"delete ConfigMap {namespace}/{name}"
+        with suppress(NotFound):
+            self._call(what, self._core.delete_namespaced_config_map, name, namespace)
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""

@@ -124,6 +124,17 @@ class Kube(Protocol):
         """
         ...
 
+    def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Let the ConfigMap stay for as long as ``owner`` (an owner reference) is there, too; a reference to itself.
+
+        Raises ``NotFound``, and ``Conflict`` where it was changed just now.
+        """
+        ...
+
+    def remove_config_map(self, namespace: str, name: str) -> None:
+        """Delete the ConfigMap, whatever is in it; nothing happens where there is none."""
+        ...
+
 
 def uid_of(body: Object) -> str:
     return str(body["metadata"]["uid"])

@@ -80,7 +80,9 @@ def none_found(
         reasons.append(f"it could not be read in {len(unread)}, the last one due at {format_timestamp(due)}: {why}")
     known = sorted(set(clusters) - {cluster_id})
     if known:
-        reasons.append(f"those of clusters {listed(known)} are not used: target cluster carries places over")
+        reasons.append(
+            f"those of clusters {listed(known)} are not used: target cluster translates offsets between clusters"
+        )
     return PlanRefused(
         BACKUP_NOT_FOUND,
         ". ".join(

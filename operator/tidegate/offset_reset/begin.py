@@ -24,6 +24,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.backups import Found
+from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
@@ -66,9 +67,10 @@ class Beginning:
     under it.
     """
 
-    def __init__(self, parts: Parts, runs: Runs, once: Once) -> None:
+    def __init__(self, parts: Parts, runs: Runs, once: Once, kept: Kept) -> None:
         self._parts = parts
         self._once = once
+        self._kept = kept
         self._runs = runs
         self._turns = Turns(parts)
         self.admission = asyncio.Lock()
@@ -106,7 +108,10 @@ class Beginning:
         engine = self._engine(spec, live, other)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
-        undone = await self._undone(body, spec)
+        try:
+            undone = await self._undone(body, spec, live)
+        except KafkaFailure as failure:
+            return Start(waits_for=not_ready(live.name, str(failure)))
         if isinstance(undone, Refusal):
             return Start(refusal=undone)
         waits = _undone_to_wait_for(undone)
@@ -187,7 +192,7 @@ class Beginning:
             except ForgedRun as forged:
                 return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
             except ForeignRun as foreign:
-                return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
+                return _foreign(undone, spec, foreign)
         if to.record is not None:
             if to.record.value_schema is None:
                 return record_target(to.record, None)
@@ -237,7 +242,7 @@ class Beginning:
         except ForgedRun as forged:
             return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
         except ForeignRun as foreign:
-            return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
+            return _foreign(undone, spec, foreign)
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,
@@ -249,21 +254,17 @@ class Beginning:
             fleet, groups=groups, undoes=undoes, undoes_uid=undoes_uid, ends=tuple((g, ends[g]) for g in groups)
         )
 
-    async def _undone(self, body: Object, spec: OffsetResetSpec) -> Object | Refusal | None:
+    async def _undone(self, body: Object, spec: OffsetResetSpec, live: Live) -> Object | Refusal | None:
         """The resource whose run is to be undone; ``None``: this reset undoes none."""
         run_id = spec.to.undo
         if run_id is None:
             return None
         earlier = await self._runs.earlier(body, run_id)
         if earlier is None:
-            return undo_not_found(run_id)
+            return await self._kept.find(body, spec, run_id, live) or undo_not_found(run_id)
         asked, _ = read_spec(earlier)
         if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
-            return Refusal(
-                UNDO_OF_OTHER_GROUP,
-                f"spec.to.undo: reset {run_id} was not of {whose(spec)} through KafkaConnection "
-                f"{spec.connection_ref.name}: name the group and the connection that it was of",
-            )
+            return _of_other_group(run_id, spec)
         return earlier
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
@@ -275,6 +276,21 @@ class Beginning:
         if text is None:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
         return text
+
+
+def _of_other_group(run_id: str, spec: OffsetResetSpec) -> Refusal:
+    return Refusal(
+        UNDO_OF_OTHER_GROUP,
+        f"spec.to.undo: reset {run_id} was not of {whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
+        "name the group and the connection that it was of",
+    )
+
+
+def _foreign(undone: Object, spec: OffsetResetSpec, foreign: ForeignRun) -> Refusal:
+    """Of one that was deleted, the document is the first that says of which group it was."""
+    if "resourceVersion" not in undone["metadata"]:
+        return _of_other_group(name_of(undone), spec)
+    return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
 
 
 def _undone_to_wait_for(undone: Object | None) -> Refusal | None:

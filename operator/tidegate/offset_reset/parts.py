@@ -36,7 +36,8 @@ class Parts:
 
     ``executor`` is for calls of moments, ``patient_executor`` for taking runs over. ``mounts_secrets``: Spark jobs run
     in pods, which get the connection's Secrets mounted. ``approvals``: all ``OffsetResetApproval``s that are known;
-    ``separate_approver``: whoever has asked for a reset may not approve it.
+    ``separate_approver``: whoever has asked for a reset may not approve it. ``undo_kept``: how long a reset can be
+    undone after its resource was deleted; 0: not at all.
     """
 
     kube: Kube
@@ -57,6 +58,7 @@ class Parts:
     max_launches: int
     approvals: Callable[[], Collection[Object]]
     separate_approver: bool
+    undo_kept: timedelta = timedelta(0)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.approvals import Approvals
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
+from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Memories, Memory, Parts
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
@@ -71,7 +72,8 @@ class ResetPasses:
         self._runs = Runs(parts)
         self._once = Once(parts)
         self._approvals = Approvals(parts)
-        self._beginning = Beginning(parts, self._runs, self._once)
+        self._kept = Kept(parts, self._runs)
+        self._beginning = Beginning(parts, self._runs, self._once, self._kept)
         self._supervision = Supervision(parts, self._runs, self._memories)
         self._under_way: dict[str, tuple[str, tuple[str, ...]]] = {}
         """By resource, the cluster and the groups of its run."""
@@ -260,6 +262,7 @@ class ResetPasses:
                 )
             case RemoveFinalizer():
                 await self._once.note_end(body, decision.status, seen.now)
+                await self._kept.keep(body, decision.status)
                 body = await in_thread(self._parts.executor, parts.kube.set_finalizers, RESETS, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The resource goes with its run in mid-flight: nobody will see how that ends.

@@ -300,12 +300,13 @@ class PartitionSelection(ResourceModel):
     """The topic's name, or a pattern in which '*' stands for any characters."""
 
     partitions: PartitionNumbers | None = None
-    """The partitions' numbers and ranges, such as 0,3-5. Without this field, all partitions of the topic."""
+    """The partitions, as a list of at most 64 numbers and ranges, such as [0, 1, "3-5"]. Without this field, all
+    partitions of the topic. Text such as 0,1,3-5, which earlier versions had, is still read."""
 
     @property
     def numbers(self) -> frozenset[int] | None:
         """The partition numbers; ``None`` for all."""
-        return None if self.partitions is None else partitions.parse_partitions(self.partitions)
+        return None if self.partitions is None else partitions.numbers_of(self.partitions)
 
 
 PartitionSelections = Annotated[

@@ -172,24 +172,37 @@ TopicPatterns = Annotated[
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _are_partitions(text: str) -> bool:
+def _to_entries(value: Any) -> tuple[partitions.Entry, ...]:
     try:
-        partitions.parse_partitions(text)
-    except ValueError:
-        return False
-    return True
+        return partitions.read_entries(value)
+    except ValueError as error:
+        raise problem(str(error)) from None
 
 
 PartitionNumbers = Annotated[
-    str,
-    must(
-        _are_partitions,
-        f"{cel_matches('self', partitions.PATTERN)} && self.split(',', {partitions.MAX_PARTS}).all(part, "
-        "int(part.find('^[0-9]+')) <= int(part.find('[0-9]+$')))",
-        partitions.ACCEPTED,
-        maxLength=partitions.MAX_LENGTH,
+    tuple[int | str, ...],
+    BeforeValidator(_to_entries),
+    # A node without a type takes a list and the text of earlier versions, each checked by keywords of its own. CEL
+    # cannot read such a node (ADR 24).
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "minItems": 1,
+            "maxItems": partitions.MAX_ENTRIES,
+            "maxLength": partitions.MAX_TEXT_LENGTH,
+            "pattern": f"^{partitions.TEXT_PATTERN}$",
+            "items": {
+                "x-kubernetes-int-or-string": True,
+                "minimum": 0,
+                "maximum": partitions.MAX_PARTITION,
+                "maxLength": partitions.MAX_ENTRY_LENGTH,
+                "pattern": f"^{partitions.ENTRY_PATTERN}$",
+                "description": "A partition's number, or a range of them such as 3-5.",
+            },
+        },
+        mode="validation",
     ),
 ]
-"""A set of partition numbers such as ``0,3-5``; :func:`tidegate.resources.partitions.parse_partitions` reads it."""
+"""A set of partition numbers such as ``[0, 1, "3-5"]``; :func:`tidegate.resources.partitions.numbers_of` reads it."""
 
 Count = Annotated[StrictInt, Field(ge=0)]

@@ -29,7 +29,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One CRD. ``columns``: without the last one, the age. ``rules``: about the whole object."""
+    """One CRD. ``columns``: without the last one, the age. ``rules``: about the whole object. ``selectable``: what
+    ``kubectl get --field-selector`` takes, which Kubernetes 1.31 and later serve."""
 
     name: str
     plural: str
@@ -39,9 +40,12 @@ class Kind:
     status: type[StatusModel]
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
+    selectable: tuple[str, ...] = ()
 
 
 AGE: Final = Column("Age", "date", "When the resource was created.", ".metadata.creationTimestamp")
+
+_CONNECTION: Final = ".spec.connectionRef.name"
 
 _READY: Final = '.status.conditions[?(@.type=="Ready")].status'
 
@@ -85,6 +89,7 @@ KINDS: Final = (
             Column("Resumes", "string", "When the partitions resume by themselves.", ".status.resumesAt"),
             Column("Reason", "string", "Why they are paused.", ".spec.reason"),
         ),
+        selectable=(_CONNECTION, ".spec.group", ".status.phase"),
     ),
     Kind(
         "OffsetResetPolicy",
@@ -122,6 +127,7 @@ KINDS: Final = (
             Column("Ready", "string", "Whether the state that the resource asks for is reached.", _READY),
         ),
         policy.WHOLE_OBJECT,
+        (_CONNECTION, ".spec.group"),
     ),
     Kind(
         "OffsetReset",
@@ -160,6 +166,7 @@ KINDS: Final = (
             ),
         ),
         offset_reset.WHOLE_OBJECT,
+        (_CONNECTION, ".spec.group", ".status.phase"),
     ),
     Kind(
         "OffsetResetApproval",
@@ -213,6 +220,7 @@ KINDS: Final = (
                 wide=True,
             ),
         ),
+        selectable=(_CONNECTION,),
     ),
 )
 """``make crds`` makes a file of each."""

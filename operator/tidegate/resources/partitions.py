@@ -1,42 +1,70 @@
-"""Sets of partition numbers as resources write them: ``0,3-5``."""
+"""Sets of partition numbers as resources write them: ``[0, 1, "3-5"]``.
+
+Earlier versions wrote ``0,1,3-5``. Resources that were stored so are still read, and mean the same (ADR 24).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 ACCEPTED: Final = (
-    "must be at most 64 partition numbers and ascending ranges without spaces, such as 0,3-5 (numbers up to 99999; "
+    'must be a list of at most 64 partition numbers and ascending ranges, such as [0, 1, "3-5"] (numbers up to 99999; '
     "leave the field out for all partitions)"
 )
-"""What every refusal says, here and by the CRDs' CEL rules."""
+"""What every refusal says here. The CRDs say it in the field's description."""
 
 MAX_PARTITION: Final = 99_999
-"""Bounds the size of a set that a short text can name; no topic comes near it."""
+"""Bounds the size of a set that a short list can name; no topic comes near it."""
 
-MAX_PARTS: Final = 64
-"""So that the API server can bound what checking them costs."""
+MAX_ENTRIES: Final = 64
 
-PATTERN: Final = rf"[0-9]{{1,5}}(-[0-9]{{1,5}})?(,[0-9]{{1,5}}(-[0-9]{{1,5}})?){{0,{MAX_PARTS - 1}}}"
-"""Whole text, RE2 and Python alike."""
+ENTRY_PATTERN: Final = r"[0-9]{1,5}(-[0-9]{1,5})?"
+"""Of an entry that is a string, as a whole, RE2 and Python alike."""
 
-MAX_LENGTH: Final = len(",".join(["00000-99999"] * MAX_PARTS))
-"""Of a text that ``PATTERN`` takes."""
+TEXT_PATTERN: Final = rf"{ENTRY_PATTERN}(,{ENTRY_PATTERN}){{0,{MAX_ENTRIES - 1}}}"
+"""Of the text that earlier versions wrote instead of a list."""
+
+MAX_ENTRY_LENGTH: Final = len("00000-99999")
+
+MAX_TEXT_LENGTH: Final = len(",".join(["00000-99999"] * MAX_ENTRIES))
+"""Of a text that ``TEXT_PATTERN`` takes."""
+
+Entry = int | str
+"""A partition's number, or a range such as ``3-5``."""
 
 
-def parse_partitions(text: str) -> frozenset[int]:
-    """The numbers that ``text`` names; overlaps and any order are fine.
+def read_entries(written: Any) -> tuple[Entry, ...]:
+    """The entries of a list as a resource has it, or of the text of earlier versions; numbers in quotes are numbers.
 
     Raises ``ValueError`` whose text says what is accepted.
     """
-    if re.fullmatch(PATTERN, text) is None:
-        raise ValueError(ACCEPTED)
-    numbers: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if last and int(last) < int(first):
+    if isinstance(written, str):
+        if re.fullmatch(TEXT_PATTERN, written) is None:
             raise ValueError(ACCEPTED)
+        written = written.split(",")
+    if not isinstance(written, Sequence) or not 1 <= len(written) <= MAX_ENTRIES:
+        raise ValueError(ACCEPTED)
+    return tuple(_read_entry(each) for each in written)
+
+
+def _read_entry(written: Any) -> Entry:
+    if isinstance(written, int) and not isinstance(written, bool) and 0 <= written <= MAX_PARTITION:
+        return written
+    if not isinstance(written, str) or re.fullmatch(ENTRY_PATTERN, written) is None:
+        raise ValueError(ACCEPTED)
+    first, _, last = written.partition("-")
+    if last and int(last) < int(first):
+        raise ValueError(ACCEPTED)
+    return written if last else int(first)
+
+
+def numbers_of(entries: Iterable[Entry]) -> frozenset[int]:
+    """The partition numbers that the entries name; overlaps and any order are fine."""
+    numbers: set[int] = set()
+    for entry in entries:
+        first, _, last = str(entry).partition("-")
         numbers.update(range(int(first), int(last or first) + 1))
     return frozenset(numbers)
 
@@ -53,5 +81,5 @@ def partition_ranges(numbers: Iterable[int]) -> tuple[range, ...]:
 
 
 def format_partitions(numbers: Iterable[int]) -> str:
-    """The canonical text: ascending, each range as long as it can be; empty for no numbers."""
+    """The numbers in a message: ascending, each range as long as it can be; empty for no numbers."""
     return ",".join(str(r.start) if len(r) == 1 else f"{r.start}-{r.stop - 1}" for r in partition_ranges(numbers))

@@ -84,7 +84,7 @@ class OffsetResetPolicySpec(SpecModel):
     transitions: ClassVar[tuple[Transition, ...]] = (
         Transition(
             "has(self.groups) == has(oldSelf.groups)",
-            "group and groups cannot take each other's place: make another OffsetResetPolicy",
+            "group and groups cannot replace each other: make another OffsetResetPolicy",
             lambda old, new: ("groups" in old) == ("groups" in new),
         ),
     )

@@ -131,8 +131,8 @@ class ResetOptions(ResourceModel):
     every group back."""
 
     ttl_after_finished: Duration | None = None
-    """How long the OffsetReset is kept after its end. Without this field, until somebody deletes it. An undo needs
-    it."""
+    """How long the OffsetReset is kept after its end. Without this field, until somebody deletes it. For a time after
+    that, by default a week, it can still be undone."""
 
     @rule(
         "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.backup))",

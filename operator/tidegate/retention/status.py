@@ -129,7 +129,7 @@ def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list
         if clamped:
             first, (was, now) = min(clamped.items())
             message += (
-                f"; {len(clamped)} to another place, as their logs no longer reach there ({first}: {was}, now {now})"
+                f"; {len(clamped)} to another offset, as their logs no longer reach there ({first}: {was}, now {now})"
             )
         told.append(KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{seen.now_ms}"))
     if done.refusal:
@@ -150,7 +150,7 @@ def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list
 
 def _expired(seen: Seen, plan: Plan, spec: RetentionSpec) -> str:
     fix = "they are restored as soon as that is possible" if spec.guard else "set retention.guard to have them restored"
-    return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last place is known: {fix}"
+    return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last values are known: {fix}"
 
 
 def _unsubscribed(plan: Plan) -> str:

@@ -167,6 +167,9 @@ class Settings(BaseModel):
     separate_approver: bool = False
     """Whether a plan has to be approved by somebody else than ``spec.requester``: ``true`` or ``false``."""
 
+    undo_kept_s: Annotated[float, Field(ge=0, le=31_622_400)] = 604_800.0
+    """How long a reset can be undone after its OffsetReset was deleted, at most 366 days; 0: not at all."""
+
     max_launches: Annotated[int, Field(ge=1, le=100)] = 12
     """How often a run's job is started in all before the run fails."""
 

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.control.gates import Gates
 from tidegate.control.records import HoldKey
 from tidegate.discovery.guard import named
 from tidegate.kafka.errors import KafkaFailure
@@ -36,6 +37,7 @@ from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.reset.runs.request import run_uid
 from tidegate.reset.runs.seen import under_way
 from tidegate.service.metrics import Metrics
+from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.left_behind import LeftBehind, Suspect, There, judge, may_be_left
 from tidegate.threads import in_thread
 
@@ -50,7 +52,8 @@ T = TypeVar("T")
 class Parts:
     """What the sweeper acts through. ``backfills``: the uids of discovery's runs that this process carries out.
 
-    ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka.
+    ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka. ``kept``: what is kept of resets that
+    were deleted, by the same records.
     """
 
     kube: Kube
@@ -61,6 +64,7 @@ class Parts:
     patient_executor: Executor
     metrics: Metrics
     interval_s: float
+    kept: KeptRuns
 
 
 class Sweeper:
@@ -101,7 +105,9 @@ class Sweeper:
 
     async def _sweep(self, live: Live, settle_s: float) -> None:
         try:
-            await self._look(live, settle_s)
+            gates = await self._look(live, settle_s)
+            if gates is not None:
+                await self._parts.kept.look(live, gates)
         except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
             # Nothing was learned: what is suspected stays so.
             if self._troubles.get(live.uid) != str(failure):
@@ -110,17 +116,18 @@ class Sweeper:
         else:
             self._troubles.pop(live.uid, None)
 
-    async def _look(self, live: Live, settle_s: float) -> None:
+    async def _look(self, live: Live, settle_s: float) -> Gates | None:
+        """What the control topic says, where it can be read, once what is due about its holds is done."""
         parts, loop = self._parts, asyncio.get_running_loop()
         began_s = loop.time()
         snapshot = await parts.observer.newest(live.uid, gates=True, since_s=self._looked_s.get(live.uid, 0.0))
         self._looked_s[live.uid] = began_s
         gates = snapshot.gates
         if gates is None:
-            return  # whoever needs the control topic says why it can't be read
+            return None  # whoever needs the control topic says why it can't be read
         if not may_be_left(gates, live.uid):
             self._suspects.pop(live.uid, None)
-            return
+            return gates
         # In this order: whoever holds was there before it held.
         there = await self._there(live)
         left, self._suspects[live.uid] = judge(
@@ -130,6 +137,7 @@ class Sweeper:
             connection = await in_thread(self._parts.executor, parts.kube.get, CONNECTIONS, live.namespace, live.name)
             for one in left:
                 await self._release(live, connection, one)
+        return gates
 
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()

@@ -56,6 +56,8 @@ from tidegate.running import Operator
 from tidegate.service import health
 from tidegate.service.metrics_access import TokenAccess
 from tidegate.service.settings import Settings
+from tidegate.sweep.kept import KeptRuns
+from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
 from tidegate.wiring.serving import servers, webhook
@@ -235,6 +237,7 @@ def _resetting(
         max_launches=settings.max_launches,
         approvals=approvals,
         separate_approver=settings.separate_approver,
+        undo_kept=timedelta(seconds=settings.undo_kept_s),
     )
     passes = ResetPasses(parts)
     policies = PolicyParts(
@@ -299,5 +302,11 @@ def _sweeper(shared: Shared, discovery: DiscoveryFeature) -> Sweeper:
             patient_executor=shared.patient_executor,
             metrics=shared.metrics,
             interval_s=shared.settings.idle_tick_s,
+            kept=_kept_runs(shared),
         )
     )
+
+
+def _kept_runs(shared: Shared) -> KeptRuns:
+    kept_for = timedelta(seconds=shared.settings.undo_kept_s)
+    return KeptRuns(KeptParts(shared.kube, shared.executor, shared.patient_executor, shared.clock, kept_for))

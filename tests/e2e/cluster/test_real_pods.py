@@ -124,7 +124,7 @@ def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: Po
     topic, number = held = stage.application.partitions[0]
     began = time.monotonic()
     stage.kubectl.apply(
-        pause("one", group=stage.application.group, partitions=[{"topic": topic, "partitions": str(number)}])
+        pause("one", group=stage.application.group, partitions=[{"topic": topic, "partitions": [number]}])
     )
     status = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/one")["status"]
     stage.stopwatch.took("first pause, from kubectl apply to Ready", time.monotonic() - began)
@@ -269,7 +269,7 @@ def test_drivers_and_executors_use_every_right_that_they_have(stage: PodStage) -
 def test_the_chart_is_upgraded_under_a_pause_and_resources_outlive_it(stage: PodStage) -> None:
     topic, number = held = stage.application.partitions[1]
     stage.kubectl.apply(
-        pause("kept", group=stage.application.group, partitions=[{"topic": topic, "partitions": str(number)}])
+        pause("kept", group=stage.application.group, partitions=[{"topic": topic, "partitions": [number]}])
     )
     wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/kept")
     paused_at = time.time()

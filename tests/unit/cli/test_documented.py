@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tidegate.cli.approving import approve_parser
+from tidegate.cli.asking import reset_parser
 from tidegate.cli.env import env_parser
 from tidegate.cli.options import groups_parser
 from tidegate.cli.parity import parity_parser
@@ -16,8 +17,8 @@ NOT_OFFERED = {"--delete", "--delete-offsets", "--validate-regex"}
 
 
 def test_every_option_is_documented_and_no_other() -> None:
-    parsers = (groups_parser(), env_parser(), plan_parser(), approve_parser(), parity_parser())
-    actions = [action for parser in parsers for action in parser._actions]
+    parsers = (groups_parser, reset_parser, plan_parser, approve_parser, parity_parser, env_parser)
+    actions = [action for parser in parsers for action in parser()._actions]
     real = {text for action in actions for text in action.option_strings if text.startswith("--")} - {"--help"}
 
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) - NOT_OFFERED == real

@@ -178,7 +178,7 @@ def test_only_what_is_missing_is_held_and_only_what_differs_is_written_again() -
 
 def test_what_is_not_wanted_any_more_is_released() -> None:
     topics = Topics().hold(*O[:4])
-    assert released_by(decide(seen_of(spec_of({"topic": "orders", "partitions": "1-3"}), topics=topics))) == [O[0]]
+    assert released_by(decide(seen_of(spec_of({"topic": "orders", "partitions": ["1-3"]}), topics=topics))) == [O[0]]
 
 
 def test_holds_through_an_earlier_connection_are_taken_over() -> None:
@@ -263,7 +263,7 @@ def test_a_rebalance_does_not_take_back_what_was_said_for_a_while() -> None:
 def test_lag_is_what_has_come_behind_the_owners_offset() -> None:
     topics = Topics().hold(*O[:2]).ack(O[0], offset=40).ack(O[1], offset=-1)
     seen = seen_of(
-        spec_of({"topic": "orders", "partitions": "0-1"}),
+        spec_of({"topic": "orders", "partitions": ["0-1"]}),
         topics=topics,
         committed={O[0]: 7, O[1]: 5},
         log_ends={O[0]: 100, O[1]: 100},
@@ -328,7 +328,7 @@ def test_once_it_runs_the_agent_it_is_paused() -> None:
 
 def test_an_owner_with_the_agent_gets_its_drain_time_and_then_is_told_of() -> None:
     topics = Topics().ack(O[0], O[1], epoch=0).hold(*O[:2]).hold()
-    spec = spec_of({"topic": "orders", "partitions": "0-1"}, drainTimeout="10s")
+    spec = spec_of({"topic": "orders", "partitions": ["0-1"]}, drainTimeout="10s")
     topics.gates.take(HoldKey(GROUP, "orders", 0, MINE), Hold("INC-1", 10_000), 5)
     topics.gates.take(HoldKey(GROUP, "orders", 1, MINE), Hold("INC-1", 10_000), 6)
     seen = seen_of(spec, topics=topics)
@@ -351,7 +351,7 @@ def test_an_owner_with_the_agent_gets_its_drain_time_and_then_is_told_of() -> No
 def test_a_consumer_outside_the_group_is_waited_for_but_not_for_ever() -> None:
     topics = Topics().hold(*O[:1]).ack(O[0], member="", epoch=0)
     topics.gates.take(HoldKey(GROUP, "orders", 0, MINE), HOLD, 5)
-    seen = seen_of(spec_of({"topic": "orders", "partitions": "0"}), group_of(), topics)
+    seen = seen_of(spec_of({"topic": "orders", "partitions": [0]}), group_of(), topics)
     first = decide(seen)
     assert first.status.phase is PausePhase.PAUSING
     assert decide(later(seen, first, 46 * SECOND)).status.phase is PausePhase.PAUSED
@@ -418,7 +418,7 @@ def test_a_group_that_nobody_knows_is_waited_for() -> None:
 
 
 def test_a_partition_that_is_named_and_not_there_yet_is_held_beforehand() -> None:
-    spec = spec_of({"topic": "orders", "partitions": "3-5"})
+    spec = spec_of({"topic": "orders", "partitions": ["3-5"]})
     assert held_by(decide(seen_of(spec))) == O[3:6]
     decision = decide(seen_of(spec, topics=Topics().hold(*O[3:6]).ack(O[3], member=B)))
     assert decision.status.phase is PausePhase.PAUSED
@@ -428,7 +428,7 @@ def test_a_partition_that_is_named_and_not_there_yet_is_held_beforehand() -> Non
 
 
 def test_numbers_beyond_all_measure_are_not_all_held_beforehand() -> None:
-    decision = decide(seen_of(spec_of({"topic": "orders", "partitions": "0-99999"})))
+    decision = decide(seen_of(spec_of({"topic": "orders", "partitions": ["0-99999"]})))
     assert len(held_by(decision)) == 1004
     assert len(decision.status.partitions) == 200
     assert decision.status.partitions_omitted == 804

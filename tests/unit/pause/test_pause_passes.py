@@ -145,7 +145,7 @@ def test_what_prometheus_is_told_of_pauses_goes_with_them(world: World, monkeypa
 
     monkeypatch.setattr("time.time", lambda: world.clock.now().timestamp())
     world.ask()
-    world.ask("q", partitions=[{"topic": "orders", "partitions": "1"}])
+    world.ask("q", partitions=[{"topic": "orders", "partitions": [1]}])
     world.passes("p")
     world.clock.sleep(600)
     world.passes("q")

@@ -458,7 +458,7 @@ def test_what_the_log_no_longer_reaches_is_restored_at_its_bound_and_said(world:
 
     assert world.committed == {FIRST: 11, SECOND: 40}
     [message] = [h.message for h in world.kube.happenings_of("p")]
-    assert "1 to another place, as their logs no longer reach there (orders-1: 22, now 40)" in message
+    assert "1 to another offset, as their logs no longer reach there (orders-1: 22, now 40)" in message
 
 
 def test_a_topic_that_was_created_anew_gets_no_old_place(world: World) -> None:

@@ -61,7 +61,7 @@ def _group_type_is_supported(asked: Asked) -> Refusal | None:
     tool = "kafka-streams-application-reset" if kind is GroupType.STREAMS else "kafka-share-groups"
     return Refusal(
         UNSUPPORTED_GROUP,
-        f"group {asked.group.group_id} is a {kind} group, whose place is more than its committed offsets: use {tool}",
+        f"group {asked.group.group_id} is a {kind} group, whose state is more than its committed offsets: use {tool}",
     )
 
 

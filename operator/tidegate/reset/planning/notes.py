@@ -112,7 +112,8 @@ def _note_live_source(asked: Asked, now: datetime) -> str | None:
             return f"The offsets are those that group {group_id} had committed at {_time(now)}"
         case FromCluster(group_id=group_id):
             return (
-                f"The place is where group {group_id} stood over there when records were compared, before {_time(now)}"
+                f"The targets are equivalent to what group {group_id} had committed in the other cluster when records "
+                f"were compared, before {_time(now)}"
             )
         case _:
             return None

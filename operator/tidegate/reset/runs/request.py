@@ -123,7 +123,7 @@ def undo_not_found(run_id: str) -> Refusal:
     return Refusal(
         UNDO_RUN_NOT_FOUND,
         f"spec.to.undo: no run {run_id} is stored that could be undone: name an OffsetReset of this namespace that is "
-        "still there",
+        "there, or was deleted not too long ago",
     )
 
 

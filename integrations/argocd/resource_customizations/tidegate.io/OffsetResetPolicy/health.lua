@@ -1,5 +1,5 @@
 -- Healthy: the reset has ended, or none is asked for; how it ended is said by its OffsetReset. Suspended: its plan waits
--- to be approved. Degraded: somebody has to look, or the group's place is about to be lost.
+-- to be approved. Degraded: somebody has to look, or the group's offsets are about to expire.
 if obj.metadata.deletionTimestamp ~= nil then
   return {status = "Progressing", message = "it is being deleted"}
 end

@@ -1,0 +1,176 @@
+"""``tidegate reset``: creates an ``OffsetReset`` in a Kubernetes cluster, and waits until the operator has ended it.
+
+``tidegate groups --reset-offsets`` resets by Kafka alone. This needs the right to create OffsetResets, and none on
+Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.options import parse_topic
+from tidegate.cli.screen import Screen
+from tidegate.clock import Clock, SystemClock
+from tidegate.kube.api import NoCluster, default_api_client
+from tidegate.kube.client import KubeClient
+from tidegate.kube.ports import RESETS, Kube, KubeFailure, KubeUnavailable, NotFound, Object, name_of
+from tidegate.printable import visible
+from tidegate.reset.runs.seen import has_ended
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
+from tidegate.resources.durations import parse_duration
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
+from tidegate.resources.reset import ResetPhase
+
+_LOOK_S: Final = 1.0
+
+_TARGETS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
+    "to_offset": ("offset", "N", int),
+    "to_datetime": ("timestamp", "TIME", str),
+    "by_duration": ("duration", "DURATION", str),
+    "shift_by": ("shiftBy", "N", int),
+    "to_group": ("group", "GROUP", str),
+    "undo": ("undo", "NAME", str),
+}
+"""By option, the member of ``spec.to``, what it takes, and how that is read."""
+
+_ENDS: Final = ("to_earliest", "to_latest")
+
+
+def reset_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate reset",
+        description="Reset consumer groups by an OffsetReset, which the operator carries out.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("group", nargs="+", help="a group; several, or a pattern with '*', are a fleet")
+    parser.add_argument("--namespace", "-n", default="default", help="of the OffsetReset (default: default)")
+    parser.add_argument("--connection", "-c", required=True, metavar="NAME", help="the KafkaConnection there")
+    parser.add_argument("--name", help="of the OffsetReset; without it the API server chooses one")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="may be given several times"
+    )
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-earliest", action="store_true", help="to the start of the log")
+    target.add_argument("--to-latest", action="store_true", help="to its end")
+    for option, (_, shown, _read) in _TARGETS.items():
+        target.add_argument(f"--{option.replace('_', '-')}", metavar=shown)
+    parser.add_argument("--manual", action="store_true", help="wait for an approval of the plan")
+    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and create nothing")
+    parser.add_argument("--output", "-o", choices=("yaml", "json"), help="print it instead of creating it")
+    parser.add_argument("--wait", action="store_true", help="wait until it has ended, and show its phases")
+    parser.add_argument("--timeout", default="15m", metavar="DURATION", help="how long to wait (15m)")
+    return parser
+
+
+def run_reset(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once it is created or, with ``--wait``, has succeeded; 1 otherwise. Raises ``UsageError``."""
+    options = reset_parser().parse_args(list(arguments))
+    asked = manifest(options)
+    timeout_s = _seconds(options.timeout)
+    if options.output is not None:
+        screen.show(json.dumps(asked, indent=2) + "\n" if options.output == "json" else yaml.safe_dump(asked))
+        return 0
+    try:
+        kube = KubeClient(default_api_client(), SystemClock(), [options.namespace])
+        made = kube.create(RESETS, asked, dry_run=options.dry_run)
+        name = visible(name_of(made))
+        screen.show(f"offsetreset.tidegate.io/{name} created{' (server dry run)' if options.dry_run else ''}\n")
+        if not options.wait or options.dry_run:
+            return 0
+        return 0 if followed(kube, made, SystemClock(), timeout_s, screen) else 1
+    except (CommandFailed, KubeFailure, NoCluster) as failure:
+        screen.note(f"tidegate reset: {visible(str(failure))}")
+        return 1
+
+
+def manifest(options: argparse.Namespace) -> dict[str, Any]:
+    """The ``OffsetReset`` that the options ask for. Raises ``UsageError``."""
+    fleet = len(options.group) > 1 or "*" in options.group[0]
+    spec: dict[str, Any] = {
+        "connectionRef": {"name": options.connection},
+        **({"groups": options.group} if fleet else {"group": options.group[0]}),
+        "to": _target(options),
+    }
+    topics = [parse_topic(text) for text in options.topic]
+    if topics:
+        spec["partitions"] = [
+            {"topic": each.topic, **({} if each.partitions is None else {"partitions": [*each.partitions]})}
+            for each in topics
+        ]
+    if options.manual:
+        spec["approval"] = "Manual"
+    name = {"name": options.name} if options.name is not None else {"generateName": "reset-"}
+    asked = {
+        "apiVersion": RESETS.api_version,
+        "kind": RESETS.kind,
+        "metadata": {"namespace": options.namespace, **name},
+        "spec": spec,
+    }
+    try:
+        if options.name is None:
+            parse_spec(OffsetResetSpec, asked)
+        else:
+            parse_offset_reset(asked)
+    except InvalidResource as invalid:
+        raise UsageError(str(invalid)) from invalid
+    return asked
+
+
+def _target(options: argparse.Namespace) -> dict[str, Any]:
+    for option in _ENDS:
+        if getattr(options, option):
+            return {option.removeprefix("to_"): {}}
+    option = next(name for name in _TARGETS if getattr(options, name) is not None)
+    member, shown, read = _TARGETS[option]
+    try:
+        return {member: read(getattr(options, option))}
+    except ValueError:
+        raise UsageError(f"--{option.replace('_', '-')} takes a whole number as {shown}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise UsageError(f"--timeout {text}: {error}") from None
+
+
+def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: Screen) -> bool:
+    """Whether the OffsetReset has succeeded; each phase, and what its condition says, is shown once.
+
+    Raises ``CommandFailed`` where it is refused, deleted, or has not ended in time.
+    """
+    namespace, name, told = str(made["metadata"]["namespace"]), name_of(made), ""
+    end = clock.monotonic() + timeout_s
+    while True:
+        status = _status(kube, namespace, name)
+        if status is not None:
+            said = find_condition(status.conditions, COMPLETE)
+            line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
+            if line != told:
+                screen.note(visible(line))
+                told = line
+            if has_ended(status.phase):
+                return status.phase is ResetPhase.SUCCEEDED
+            if is_true(status.conditions, STALLED):
+                raise CommandFailed(f"OffsetReset {name} is refused; it begins once that is corrected, or delete it")
+        if clock.monotonic() >= end:
+            raise CommandFailed(f"OffsetReset {name} has not ended in time; it goes on: kubectl get ors {name}")
+        clock.sleep(_LOOK_S)
+
+
+def _status(kube: Kube, namespace: str, name: str) -> OffsetResetStatus | None:
+    """``None``: the API server does not answer for now."""
+    try:
+        return read_status(OffsetResetStatus, kube.get(RESETS, namespace, name))
+    except NotFound:
+        raise CommandFailed(f"OffsetReset {name} was deleted") from None
+    except KubeUnavailable:
+        return None

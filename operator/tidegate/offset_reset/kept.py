@@ -1,0 +1,158 @@
+"""What an undo needs of a reset outlives its ``OffsetReset``: the run's document, and a record that vouches for it.
+
+The document is a ConfigMap, which others may write; what is in it counts only if its digest is the one that the
+operator keeps. While the ``OffsetReset`` is there, its status has the digest. For afterwards a record in the control
+topic has it, which only operators write. See docs/adr/0030.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate.connection.live import Live
+from tidegate.control.records import Outcome, Run, RunKey
+from tidegate.control.runs import executed, of_reset
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    RESETS,
+    KubeFailure,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.runs import Runs, document_of
+from tidegate.reset.document import StoreFailure
+from tidegate.reset.runs.fleet import group_document, group_run_uid
+from tidegate.reset.runs.request import run_uid
+from tidegate.reset.runs.seen import has_ended
+from tidegate.reset.store import ForeignRun, ForgedRun
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+class Kept:
+    """Keeps what an undo needs of resets that end, and finds that of resets whose ``OffsetReset`` was deleted."""
+
+    def __init__(self, parts: Parts, runs: Runs) -> None:
+        self._parts = parts
+        self._runs = runs
+
+    async def keep(self, body: Object, status: OffsetResetStatus) -> None:
+        """Before an ``OffsetReset`` that has ended loses its finalizer, and may go at any moment.
+
+        Doing it again is harmless. Raises ``KafkaFailure``, ``KubeFailure``, ``StoreFailure`` and ``RunnerFailure``, to
+        be tried again; not for one that is being deleted, which nothing may hold up.
+        """
+        if not self._parts.undo_kept or status.result_digest is None or not has_ended(status.phase):
+            return
+        try:
+            await self._keep(body, status)
+        except (KafkaFailure, KubeFailure, StoreFailure, RunnerFailure) as failure:
+            if not body["metadata"].get("deletionTimestamp"):
+                raise
+            _log.warning("%s: it can't be undone once it is gone: %s", label_of(body), failure)
+        except (ForgedRun, ForeignRun) as forged:
+            _log.warning("%s: it can't be undone: %s", label_of(body), forged)
+
+    async def _keep(self, body: Object, status: OffsetResetStatus) -> None:
+        parts, namespace = self._parts, namespace_of(body)
+        name = str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+        try:
+            connection = await in_thread(parts.executor, parts.kube.get, CONNECTIONS, namespace, name)
+        except NotFound:
+            return  # no undo goes without it
+        live = parts.live.get(namespace, name)
+        if live is None:
+            raise RunnerFailure(f"KafkaConnection {name} is not open")
+        groups = await self._groups(body)
+
+        def keep() -> None:
+            control = live.kafka.control
+            control.ensure()
+            control.note_runs({of_reset(namespace, name_of(body)): _record(body, status, live)})
+            document = document_of(body)
+            kept = parts.kube.add_owner(namespace, document, owner_reference(connection))
+            for group in groups:
+                beneath = group_document(document, group_run_uid(run_uid(uid_of(body), name_of(body)), group))
+                parts.kube.add_owner(namespace, beneath, kept)
+
+        try:
+            await in_thread(parts.patient_executor, keep)
+        except NotFound as gone:
+            _log.info("%s: it can't be undone: %s", label_of(body), gone)
+
+    async def _groups(self, body: Object) -> tuple[str, ...]:
+        """Of a fleet's run, those with a document of their own."""
+        if not (body.get("spec") or {}).get("groups"):
+            return ()
+        run = await self._runs.ended(body)
+        return tuple(group for group, _ in run.result.ends) if run is not None and run.result is not None else ()
+
+    async def find(self, body: Object, spec: OffsetResetSpec, run_id: str, live: Live) -> Object | None:
+        """A deleted ``OffsetReset`` of this name, as far as it is still known, for ``body`` to undo.
+
+        Its group and connection are those of ``body``: whether they were its own, its document says. Raises
+        ``KafkaFailure``.
+        """
+        kept_for = self._parts.undo_kept
+        if not kept_for:
+            return None
+        namespace = namespace_of(body)
+        run = await in_thread(self._parts.patient_executor, executed, live.kafka.control, of_reset(namespace, run_id))
+        uid, _, name = run.uid.partition("/") if run is not None else ("", "", "")
+        if run is None or run.outcome is None or name != run_id or is_over(run, kept_for, self._parts.clock.now()):
+            return None
+        named = {"group": spec.group} if spec.groups is None else {"groups": [*spec.groups]}
+        return {
+            "apiVersion": RESETS.api_version,
+            "kind": RESETS.kind,
+            "metadata": {"namespace": namespace, "name": run_id, "uid": uid},
+            "spec": {
+                "connectionRef": {"name": spec.connection_ref.name},
+                **named,
+                # Whatever it showed of records: an undo shows nothing of that.
+                "evidence": {"showValues": True},
+            },
+            "status": {"phase": run.outcome.value, "resultDigest": run.digest},
+        }
+
+
+def is_over(run: Run, kept_for: timedelta, now: datetime) -> bool:
+    """Whether a reset can't be undone any more, since its ``OffsetReset`` was deleted too long ago."""
+    return run.deleted_ms is not None and epoch_ms(now) - run.deleted_ms >= kept_for / timedelta(milliseconds=1)
+
+
+def document_of_record(key: RunKey, run: Run) -> str:
+    """The name of the ConfigMap that the record vouches for."""
+    metadata = {"name": key.id, "uid": run.uid.partition("/")[0]}
+    return document_of({"metadata": metadata})
+
+
+def epoch_ms(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _record(body: Object, status: OffsetResetStatus, live: Live) -> Run:
+    if status.phase is None or status.started_at is None or status.finished_at is None:
+        raise ValueError("a reset that has a digest of its result has begun and ended")
+    return Run(
+        uid=run_uid(uid_of(body), name_of(body)),
+        started_ms=epoch_ms(status.started_at),
+        outcome=Outcome(status.phase.value),
+        finished_ms=epoch_ms(status.finished_at),
+        digest=status.result_digest or "",
+        connection=live.uid,
+    )
