@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tidegate.control.records as of_operator
+import tidegate.control.codec as of_operator
 import tidegate_agent.records as of_agent
+from tidegate.control.records import Hold, PartitionSeen
 
 VECTORS = json.loads((Path(__file__).parents[2] / "agents" / "contract" / "vectors.json").read_text(encoding="utf-8"))
 WELL_FORMED = [
@@ -40,7 +41,7 @@ def _operator(key: bytes | None, value: bytes | None) -> Outcome:
         read, says = of_operator.decode(key, value)
     except of_operator.Unreadable as refusal:
         return _refused(str(refusal))
-    if isinstance(says, of_operator.Hold):
+    if isinstance(says, Hold):
         says = replace(says, connection="")  # no agent's business
     return of_operator.encode_key(read), says and of_operator.encode_value(says)
 
@@ -51,7 +52,7 @@ def _agent(key: bytes | None, value: bytes | None) -> Outcome:
     except of_agent.Unreadable as refusal:
         return _refused(str(refusal))
     if isinstance(says, of_agent.PartitionSeen):
-        return of_agent.encode_key(read), of_operator.encode_value(of_operator.PartitionSeen(**vars(says)))
+        return of_agent.encode_key(read), of_operator.encode_value(PartitionSeen(**vars(says)))
     return of_agent.encode_key(read), says and of_agent.encode_value(says)
 
 

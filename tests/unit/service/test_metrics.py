@@ -91,5 +91,6 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
         ),  # no run begins
         *("WaitingForConnection", "WaitingForReset", "Suspended"),
         *("UndoneResetNotEnded", "NotAskedFor", "UnreadableStatus"),  # it may begin later
+        *("Approved", "AnnotationApprovesNothing"),  # Events of a plan that waits
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }

@@ -32,9 +32,10 @@ from tidegate.reset.model.targets import (
 )
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import Refusal
+from tidegate.resources.evidence import EvidenceLevel as SpecLevel
+from tidegate.resources.evidence import EvidenceSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
-from tidegate.resources.reset import Approval, EvidenceSpec, ResetPhase
-from tidegate.resources.reset import EvidenceLevel as SpecLevel
+from tidegate.resources.reset import Approval, ResetPhase
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
 _NAME_LIMIT: Final = 52
