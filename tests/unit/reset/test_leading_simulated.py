@@ -358,6 +358,22 @@ def test_a_commit_that_a_client_kept_back_is_found_though_its_owner_dies_with_it
         assert min(began) <= read_to, f"{partition}: read to {read_to}, then begun at {began}: {result}"
 
 
+def test_nothing_is_counted_as_begun_while_a_client_that_keeps_commits_back_is_away(tmp_path: Path) -> None:
+    """What its application commits now comes in the first generation after its return."""
+    world = World(Kind("eager-go", Way.BARRIER), tmp_path)
+    for consumer in world.consumers:
+        consumer.client_id = "consumers@vm (github.com/segmentio/kafka-go)"
+    # It reads nothing that is reset, so nobody begins late for its sake.
+    away = next(c for c in world.consumers if not c.positions.keys() & set(RESET))
+    away.rejoin_delay_s = 100.0
+    world.create(max_standstill=timedelta(seconds=5))
+
+    result = execute(world)
+
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert (result.begun, result.waiting) == (0, len(RESET)), result
+
+
 def test_progress_elsewhere_while_a_group_is_led_is_not_done_again(tmp_path: Path) -> None:
     """kafka-go's only consumer may leave the group and join anew once it was led, having read on from other targets."""
     world = World(Kind("eager-go", Way.BARRIER, consumer=(("auto_commit_s", 5.0),)), tmp_path)

@@ -65,6 +65,9 @@ class LateCommits:
             surely, maybe = self._sent_on_return(pending)
         else:
             surely, maybe = NO_PARTITIONS, self._kept_back(pending)
+            if keeps_commits_back(group) and self._joins.left_behind():
+                # Whoever is not back may yet bring a commit along.
+                self._state.doubtful |= pending
         # Where the group cannot be led, who reads that fast would be reset again and again. It is not counted as begun.
         if self._late_rounds >= MOST_LATE_ROUNDS:
             self._state.doubtful |= maybe - surely
