@@ -25,6 +25,8 @@ from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import MAX_ROUNDS
+from tidegate.reset.applying.timing import DeadlinePassed
+from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
@@ -1144,6 +1146,45 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
     for partition in RESET:
         last = max((b for c in world.consumers for b in c.began if b.partition == partition), key=lambda b: b.at_s)
         assert last.offset >= before[partition], partition
+
+
+def test_progress_from_a_target_is_not_where_the_group_stood_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The join ends, owners read from targets ahead of them, and another rebalance begins before anybody looks. To go
+    back to where they are then would leave out what lies before the targets."""
+    world = World(Kind("eager-often", Way.BARRIER, consumer=(("auto_commit_s", 0.1),)), tmp_path)
+    world.aim_ahead()
+    world.create()
+    blink, watch, again = FakeHold.blink, TargetWatch.watch, []
+
+    def looks_late(hold: FakeHold) -> bool:
+        if not blink(hold):
+            return False
+        if again:
+            return True
+        again.append(world.clock.monotonic())
+        world.clock.sleep(0.5)
+        world.consumers.append(FakeConsumer(world.kafka, GROUP, [TOPIC], client_id="newcomer").start())
+        hold._take()
+        return False
+
+    def passes_its_deadline(*_: object) -> frozenset[TopicPartition]:
+        monkeypatch.setattr(TargetWatch, "watch", watch)
+        raise DeadlinePassed("the deadline has passed")
+
+    monkeypatch.setattr(FakeHold, "blink", looks_late)
+    monkeypatch.setattr(TargetWatch, "watch", passes_its_deadline)
+    result = world.execute()
+
+    assert again
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert all(world.starts_at_target(p) for p in RESET)
+    assert all(b.offset < world.targets[b.topic_partition] for b in result.before), (result.before, world.targets)
+    world.targets = {}
+    world.settle(30)
+    world.check_nothing_missing()
 
 
 def test_a_run_is_not_over_while_its_gates_cannot_be_opened(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class GroupReset:
             why = f"{error}: {self._claim.behind}" if self._claim.behind else str(error)
             if not self._journal.intents:
                 return self._result(ResetPhase.FAILED, reason_of(error), f"{why}. Nothing was changed")
-        self._state.before = self._journal.offsets_before()
+        self._state.stood_at(self._journal.offsets_before())
         return self._result(
             ResetPhase.FAILED,
             "NotPutBack",

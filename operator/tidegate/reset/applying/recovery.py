@@ -53,7 +53,7 @@ class Recovery:
             # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
             # if Kafka goes away, or the deadline passes, before this has taken effect.
             if not self._state.told_before:
-                self._state.before = self._journal.offsets_before()
+                self._state.stood_at(self._journal.offsets_before())
             offsets = self._journal.offsets_before() if last.putting_back else self._context.plan.targets
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
             self._made_again = True
@@ -63,7 +63,7 @@ class Recovery:
             self._commits.any = True
             # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
             if not self._state.told_before:
-                self._state.before = self._journal.offsets_before()
+                self._state.stood_at(self._journal.offsets_before())
 
     def left_to_do(self) -> Partitions:
         """What is still to be done of the run, after ``recall``."""
@@ -194,7 +194,7 @@ class Recovery:
         opened = self._kafka.pending(self._group_id, pending)
         seen = self._view.committed(pending)
         targets = {p: self._state.targets[p] for p in pending}
-        unsure = opened | Round(intent.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
+        unsure = opened | Round(intent.round, targets, self._state.replaced).overwritten_at_release(seen)
         if left:
             return unsure
         return unsure | {p for p in pending if seen.get(p) == self._state.targets[p] and group.owner(p) is not None}

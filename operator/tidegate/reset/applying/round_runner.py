@@ -80,7 +80,7 @@ class RoundRunner:
         unverified = self._state.unverified - pending if choice.way is not Way.LEADING else NO_PARTITIONS
         earlier = self._view.committed(unverified) if unverified else {}
         learns = self._state.round == 1 and not self._state.putting_back
-        round_ = Round(self._state.round, targets, self._state.replaced, learns)
+        round_ = Round(self._state.round, targets, self._state.replaced, self._state.before, learns)
         try:
             outcome = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:
@@ -131,4 +131,4 @@ class RoundRunner:
         """Only looks until the run's first commit are from before it; later ones may see our own target."""
         before = dict(self._view.committed(frozenset(self._state.targets)))
         self._state.told_before &= before == self._state.before
-        self._state.before = before
+        self._state.stood_at(before)

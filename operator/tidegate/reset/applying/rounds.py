@@ -23,14 +23,16 @@ MAX_ROUNDS: Final = 8
 class Round:
     """One pass over the partitions that still have to get their targets.
 
-    ``before``: where the group stood before the run; owners that let go for the first time commit once more, and the
-    first round (``learns``) takes that up.
+    ``before``: where the group stood before the run, by which it is judged what is old; owners that let go for the
+    first time commit once more, and the first round (``learns``) takes that up. ``learned``: the same without what may
+    be progress from the targets; that is where the run goes back to.
     """
 
     number: int
     targets: Mapping[TopicPartition, int]
     before: dict[TopicPartition, int]
-    learns: bool
+    learned: dict[TopicPartition, int] = field(default_factory=dict)
+    learns: bool = False
 
     @property
     def pending(self) -> Partitions:

@@ -32,6 +32,8 @@ class RunState:
     gated: bool
     """Whether gates of the run may be closed."""
     before: dict[TopicPartition, int] = field(default_factory=dict)
+    newest: dict[TopicPartition, int] = field(default_factory=dict)
+    """As ``before``, with what owners have committed as they let go, or perhaps from the targets on."""
     told_before: bool = False
     """Whether the journal has ``before`` from this writer."""
     round: int = 0
@@ -54,4 +56,8 @@ class RunState:
     @property
     def replaced(self) -> dict[TopicPartition, int]:
         """What the targets take the place of: the offsets before the run, or the run's own when they are put back."""
-        return self.plan.targets if self.putting_back else self.before
+        return self.plan.targets if self.putting_back else self.newest
+
+    def stood_at(self, before: dict[TopicPartition, int]) -> None:
+        """Take up where the group stood before the run."""
+        self.before, self.newest = before, dict(before)

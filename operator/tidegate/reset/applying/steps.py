@@ -114,12 +114,19 @@ class Steps:
         return frozenset(p for p in late if taken.owner(p) is not None or seen.get(p) != round_.targets[p])
 
     def learn_before(self, round_: Round) -> Mapping[TopicPartition, int]:
-        """Read what is committed now. Owners that let go commit once more: the newest place is what undo goes to."""
+        """Read what is committed now. Owners that let go commit once more: the newest such offset is what undo goes to.
+
+        A join may have been over for a moment since the targets were committed. So what lies beyond a target ahead of
+        where the group was may be progress from there, and to go back to that would leave out what lies between.
+        """
         seen = self.committed(round_)
         if round_.learns:
             for partition, offset in seen.items():
-                if offset != round_.targets[partition] and offset > round_.before.get(partition, -1):
+                target, last = round_.targets[partition], round_.learned.get(partition, -1)
+                if offset != target and offset > round_.before.get(partition, -1):
                     round_.before[partition] = offset
+                if offset != target and offset > last and not (self._commits.any and last < target < offset):
+                    round_.learned[partition] = offset
         return seen
 
     def committed(self, round_: Round) -> Mapping[TopicPartition, int]:

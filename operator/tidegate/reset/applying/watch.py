@@ -65,7 +65,7 @@ class TargetWatch:
             seen = self._view.committed(pending | earlier.keys())
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._state.targets[p] for p in changed}
-        return Round(self._state.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
+        return Round(self._state.round, targets, self._state.replaced).overwritten_at_release(seen)
 
     def watch(self, pending: Partitions, way: Way | None) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
