@@ -1,7 +1,7 @@
 """``--reset-offsets``: plans as the operator makes them, runs as the operator runs them, with their store on disk.
 
-Unlike Kafka's tool it needs no stopped group: a live one is reset by the ways of the design, and the run's store keeps
-what was committed before, so that a run that was cut off is put back by the next one.
+Unlike Kafka's tool it needs no stopped group: a live one is reset in the ways of ``tidegate.reset.ways``, and the run's
+store keeps what was committed before, so that a run that was cut off is put back by the next one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which resets were executed: records of kind ``run``, so that none is executed twice (``agents/contract``).
 
 They are on the Kafka cluster whose offsets were changed, as those are: they outlive the policy that asked for the
-reset, its status, and the Kubernetes cluster. Calls block as the port's do.
+reset, its status, and the Kubernetes cluster. Calls block as the port's do. Those without a policy vouch for what an
+undo of a deleted ``OffsetReset`` goes by (:func:`of_reset`).
 
 How to use it, before a reset that a policy asks for by an id changes anything::
 

@@ -1,7 +1,7 @@
 """Is this partition paused? The one answer to it, for whoever waits for a pause or shows one. Pure.
 
-Follows the design's "Closing a gate": a partition is paused when its owner has acked the hold's epoch or a later one
-and still owns it, or when nobody owns it.
+A partition is paused when its owner has acked the hold's epoch or a later one and still owns it, or when nobody owns
+it (docs/explanation/pausing.md). When a whole pause is complete is decided from that by ``tidegate.pause``.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class KafkaMembership:
     def _start_rebalance(self, group: Group) -> None:
         """One rebalance: a member joins, which makes everybody rejoin, and is gone before they have.
 
-        Facts XH: the group stays in PreparingRebalance until all its own members have rejoined.
+        The group stays in PreparingRebalance until all its own members have rejoined.
         """
         guest = pending_member_id(self._wire, group.group_id, _protocols(group))
         try:

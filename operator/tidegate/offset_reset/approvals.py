@@ -1,4 +1,4 @@
-"""The ``OffsetResetApproval``s of a reset: which of them lets its plan be applied."""
+"""The ``OffsetResetApproval``s of a reset that there are. Which of them counts: ``tidegate.reset.runs.approvals``."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 That an id was executed is told by three things, each of which outlives what comes before it: the OffsetReset that is
 there, the policy's status, and the control topic of the Kafka cluster, for a policy that was deleted and restored or
 moved to another Kubernetes cluster. The last of them is written before the reset changes anything
-(:mod:`tidegate.offset_reset`).
+(:mod:`tidegate.offset_reset.once`, by :mod:`tidegate.control.runs`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Which document of a run is obeyed: the one whose digest is in the status of the resource that asked for it. Pure.
 
-A run's document is a ConfigMap, and many who may not change a policy's status may write ConfigMaps. So the status, and
-what the operator passes to the jobs that it starts, names the document by a digest of what was asked (group, target,
-connection, way of approval, all of the request) and of the plan. An approval names the same digest, so that it holds
-for the plan that was read and for no other.
+A run's document is a ConfigMap, and many who may not change an OffsetReset's status may write ConfigMaps. So the
+status, and what the operator passes to the jobs that it starts, names the document by a digest of what was asked
+(group, target, connection, way of approval, all of the request) and of the plan. An approval names the same digest, so
+that it holds for the plan that was read and for no other.
 
 What a job writes while it works, the journal, the result and the evidence, is not part of this digest. The result is
-bound once the run has ended (:func:`digest_of_end`), because an undo goes by it.
+bound once the run has ended (:func:`digest_of_end`), because an undo goes by it: by ``status.resultDigest``, or, once
+the OffsetReset is deleted, by the operator's record in the control topic.
 """
 
 from __future__ import annotations

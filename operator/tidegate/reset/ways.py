@@ -1,4 +1,8 @@
-"""Which way a live group's offsets can be changed: the strongest that its owners allow. Pure."""
+"""Which way a live group's offsets can be changed: the strongest that its owners allow. Pure.
+
+Documents call it the strategy. A client library that misbehaves is known here, by its default client id or by the
+version of its subscription: in a function that says why a way is no use, or is needed, and that is in a list below.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +75,7 @@ class Choice:
 
 
 def choose_way(owners: Owners) -> Choice:
-    """The first obstacle to each way decides; see design, "How a live group's offsets are changed"."""
+    """The first obstacle to each way decides; see docs/explanation/live-reset.md."""
     if not owners.group.owners(owners.partitions):
         return Choice(Way.UNOWNED, "no member owns the partitions")
     if all(obstacle(owners) is None for obstacle in GATED_OBSTACLES):

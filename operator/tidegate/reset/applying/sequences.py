@@ -153,7 +153,7 @@ class Sequences:
             self._pace.until(all_go_on, self._pace.tuning.obey_s, 0.0)
 
     def _barrier(self, round_: Round) -> Outcome:
-        """XH: hold the group at its join, commit, see it, let go once everybody has rejoined.
+        """Hold the group at its join, commit, see it, let go once everybody has rejoined.
 
         Each member commits for the last time before it rejoins, and starts from the committed offsets after. So the
         targets are committed again whenever such a commit replaced one, until the join is let go with all in place.

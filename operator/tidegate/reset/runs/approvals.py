@@ -43,7 +43,8 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The approvals that may let a plan be applied, the oldest first, and why others that name it have no effect."""
+    """``effective``: the approvals that may take effect, the oldest first. ``no_effect``: why others that name the plan
+    do not."""
 
     effective: tuple[Approval, ...] = ()
     no_effect: tuple[str, ...] = ()
