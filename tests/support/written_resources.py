@@ -496,7 +496,7 @@ def _approvals() -> Iterator[Written]:
         name: str, reset: OffsetResetStatus | None, kstatus: KStatus, argo: str, plan: str = of_plan.plan
     ) -> Written:
         seen_reset = None if reset is None else approvals.ResetSeen(spec, reset)
-        stands = approvals.standing(replace(of_plan, plan=plan), seen_reset, separate=True)
+        stands = approvals.effect_of(replace(of_plan, plan=plan), seen_reset, separate=True)
         status = approval_status(OffsetResetApprovalStatus(), stands, _GENERATION, _NOW)
         return Written(name, _APPROVAL.body(status, spec={"plan": plan}), kstatus, argo, EFFECTIVE)
 
@@ -542,7 +542,7 @@ def _backups() -> Iterator[Written]:
     def stands(made: backups.Backup | None, now: datetime = _NOW) -> OffsetBackupStatus:
         result = None if made is None else backups.Result(_NOW, made)
         document = backups.Document(order, asked, result)
-        standing = backup.Standing(document, made, None if made is None else next_hour)
+        standing = backup.BackupStanding(document, made, None if made is None else next_hour)
         return backup.backed_up(before(OffsetBackupStatus(since=_NOW), now), spec, standing).status
 
     def row(name: str, status: OffsetBackupStatus, kstatus: KStatus, argo: str, **changes: Any) -> Written:

@@ -13,7 +13,7 @@ from tidegate.reset.binding import digest_of
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.request import ApplySettings, RunRequest
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs.approvals import Approval, ResetSeen, candidates, standing
+from tidegate.reset.runs.approvals import Approval, ResetSeen, candidates, effect_of
 from tidegate.reset.store import Run
 from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import parse_spec
@@ -123,7 +123,7 @@ CASES: dict[str, tuple[ResetSeen | None, bool, bool | None, str]] = {
 
 @pytest.mark.parametrize(("reset", "separate", "effective", "reason"), CASES.values(), ids=CASES)
 def test_how_an_approval_stands(reset: ResetSeen | None, separate: bool, effective: bool | None, reason: str) -> None:
-    found = standing(ANN, reset, separate=separate)
+    found = effect_of(ANN, reset, separate=separate)
 
     assert (found.effective, found.reason) == (effective, reason)
     assert "replay" in found.message or reason in ("ApproverIsRequester", "RequesterUnknown")
@@ -136,7 +136,7 @@ def test_what_counts_and_what_an_approval_says_of_itself_agree() -> None:
             for plan in (PLAN, OTHER):
                 mine = replace(ANN, plan=plan)
                 counts = candidates([mine], PLAN, requester, separate=separate).effective == (mine,)
-                says = standing(mine, seen(status(requester=requester)), separate=separate)
+                says = effect_of(mine, seen(status(requester=requester)), separate=separate)
                 assert (says.effective is None) == counts
 
 
