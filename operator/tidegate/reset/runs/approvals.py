@@ -15,8 +15,7 @@ from typing import Final
 from tidegate.reset.runs.reasons import APPROVED, INVALID_SPEC, UNREADABLE_STATUS
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import Approval as ApprovalMode
-from tidegate.resources.reset import ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase
 
 RESET_NOT_FOUND: Final = "ResetNotFound"
 RESET_ENDED: Final = "ResetEnded"
