@@ -62,7 +62,7 @@ class Approvals:
             _readable(bodies.values()), plan, status_of(reset).requester, separate=self._parts.separate_approver
         )
         no_effect = ". ".join(found.no_effect[:_SHOWN])
-        for approval in found.effective:
+        for approval in found.eligible:
             newest = await newest_of(self._parts.kube, self._parts.executor, APPROVALS, bodies[approval.uid])
             if newest is not None and not newest["metadata"].get("deletionTimestamp"):
                 return Chosen(approval, no_effect)

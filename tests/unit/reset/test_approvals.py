@@ -50,30 +50,30 @@ def test_the_oldest_approval_of_exactly_this_plan_counts_and_the_name_breaks_a_t
 
     found = candidates([BOB, of_another, ANN, twin], PLAN, None, separate=False)
 
-    assert found.effective == (twin, ANN, BOB)
+    assert found.eligible == (twin, ANN, BOB)
     assert found.no_effect == ()
 
 
 def test_no_approval_of_the_beginning_of_a_digest_or_of_none_counts() -> None:
     for plan in (PLAN[:-1], "", OTHER):
-        assert candidates([replace(ANN, plan=plan)], PLAN, None, separate=False).effective == ()
+        assert candidates([replace(ANN, plan=plan)], PLAN, None, separate=False).eligible == ()
 
 
 def test_whoever_has_asked_approves_nothing_where_the_approver_has_to_be_somebody_else() -> None:
     found = candidates([ANN, BOB], PLAN, "ann", separate=True)
 
-    assert found.effective == (BOB,)
+    assert found.eligible == (BOB,)
     assert found.no_effect == (
         "OffsetResetApproval of-ann has no effect: ann has asked for the reset, and the approver has to be somebody "
         "else",
     )
-    assert candidates([ANN, BOB], PLAN, "ann", separate=False).effective == (ANN, BOB)
+    assert candidates([ANN, BOB], PLAN, "ann", separate=False).eligible == (ANN, BOB)
 
 
 def test_nobody_approves_what_nobody_is_known_to_have_asked_for_where_they_have_to_differ() -> None:
     found = candidates([ANN], PLAN, None, separate=True)
 
-    assert found.effective == ()
+    assert found.eligible == ()
     assert "does not say who asked for it: ask for another one with spec.requester" in found.no_effect[0]
 
 
@@ -135,7 +135,7 @@ def test_what_counts_and_what_an_approval_says_of_itself_agree() -> None:
         for separate in (True, False):
             for plan in (PLAN, OTHER):
                 mine = replace(ANN, plan=plan)
-                counts = candidates([mine], PLAN, requester, separate=separate).effective == (mine,)
+                counts = candidates([mine], PLAN, requester, separate=separate).eligible == (mine,)
                 says = effect_of(mine, seen(status(requester=requester)), separate=separate)
                 assert (says.effective is None) == counts
 

@@ -42,10 +42,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """``effective``: the approvals that may take effect, the oldest first. ``no_effect``: why others that name the plan
+    """``eligible``: the approvals that may take effect, the oldest first. ``no_effect``: why others that name the plan
     do not."""
 
-    effective: tuple[Approval, ...] = ()
+    eligible: tuple[Approval, ...] = ()
     no_effect: tuple[str, ...] = ()
 
 
