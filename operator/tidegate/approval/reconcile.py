@@ -15,9 +15,9 @@ from typing import Final
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import APPROVALS, RESETS, EventType, Kube, KubeEvent, NotFound, Object, namespace_of, uid_of
-from tidegate.offset_reset.approvals import approval_of
+from tidegate.offset_reset.approval_choice import approval_of
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
-from tidegate.reset.runs.approvals import Approval, ApprovalEffect, ResetSeen, effect_of
+from tidegate.reset.runs.approval_effect import Approval, ApprovalEffect, ResetSeen, effect_of
 from tidegate.reset.runs.reasons import INVALID_SPEC
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource, read_status

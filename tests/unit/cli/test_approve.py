@@ -12,7 +12,7 @@ from tidegate.approval.reconcile import said
 from tidegate.cli.approving import approve_parser, create, effect
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.kube.ports import APPROVALS, RESETS, owner_reference
-from tidegate.reset.runs.approvals import ApprovalEffect
+from tidegate.reset.runs.approval_effect import ApprovalEffect
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource
 from tidegate.resources.conditions import ConditionStatus

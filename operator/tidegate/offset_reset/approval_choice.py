@@ -1,4 +1,4 @@
-"""The ``OffsetResetApproval``s of a reset that there are. Which of them counts: ``tidegate.reset.runs.approvals``."""
+"""The ``OffsetResetApproval``s of a reset, and the one that counts (by ``tidegate.reset.runs.approval_effect``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.kube.objects import newest_of
 from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
-from tidegate.reset.runs.approvals import Approval, candidates
+from tidegate.reset.runs.approval_effect import Approval, candidates
 from tidegate.resources.approval import OffsetResetApprovalSpec
 from tidegate.resources.base import InvalidResource, parse_spec
 

@@ -13,7 +13,7 @@ from tidegate.reset.binding import digest_of
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.request import ApplySettings, RunRequest
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs.approvals import Approval, ResetSeen, candidates, effect_of
+from tidegate.reset.runs.approval_effect import Approval, ResetSeen, candidates, effect_of
 from tidegate.reset.store import Run
 from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import parse_spec
