@@ -12,7 +12,7 @@ import pytest
 from support.reset_world import T0, FleetWorld, Killed, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
-from tidegate.control.runs import of_reset
+from tidegate.control.run_records import of_reset
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kube.ports import CONNECTIONS, RESETS, KubeUnavailable
 from tidegate.sweep.kept import due
