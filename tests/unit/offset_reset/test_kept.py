@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.reset_world import T0, FleetWorld, Killed, World
+from support.killed import Killed
+from support.reset_world import T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.control.run_records import of_reset
