@@ -33,7 +33,7 @@ from tidegate.control.records import (
     Run,
     RunKey,
 )
-from tidegate.control.runs import begin, executed
+from tidegate.control.run_records import begin, executed
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, Refused, Unavailable

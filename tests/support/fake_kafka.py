@@ -56,7 +56,7 @@ from tidegate.resources.connection import GroupKind, Support
 START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PENDING_SESSION_S: Final = 8.0
 VISIBLE_AT_MOST_S: Final = 0.25
-"""A committed transaction shows by then, also if nobody looks (facts: 10 to 50 ms, up to 250 ms)."""
+"""A committed transaction shows by then, also if nobody looks: on real brokers mostly after 10 to 50 ms."""
 
 COOPERATIVE: Final = frozenset({"cooperative-sticky"})
 OFFERED: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")

@@ -10,6 +10,7 @@ from typing import Any
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.fake_workloads import FakeWorkloads
+from support.killed import Steps
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
@@ -27,25 +28,6 @@ from tidegate.service.metrics import Metrics
 
 CREATED = "2026-11-20T11:59:00Z"
 SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments", "partitions": [{"topic": "orders"}]}
-
-
-class Killed(BaseException):
-    """The operator's process ends here."""
-
-
-class Steps:
-    """Counts what a process does to the world, and ends it before one of these."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.dies_in: int | None = None
-
-    def step(self, what: str) -> None:
-        if self.dies_in is not None:
-            if self.dies_in == 0:
-                raise Killed
-            self.dies_in -= 1
-        self.log.append(what)
 
 
 class Recording(FakeKube):

@@ -14,6 +14,7 @@ from typing import Any
 
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.killed import Steps
 from support.scripted_runner import ScriptedRunner
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
@@ -40,24 +41,12 @@ CREATED = "2026-01-01T00:00:00Z"
 T0 = TopicPartition("orders", 0)
 
 
-class Killed(BaseException):
-    """The operator's process ends here."""
-
-
-class Recording(FakeKube):
-    """Notes what is written, in order; ``dies_before`` the given number of writes or effects more."""
+class Recording(Steps, FakeKube):
+    """Notes what is written and done, in order, and may die before it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.log: list[str] = []
-        self.dies_in: int | None = None
-
-    def step(self, what: str) -> None:
-        if self.dies_in is not None:
-            if self.dies_in == 0:
-                raise Killed
-            self.dies_in -= 1
-        self.log.append(what)
+        Steps.__init__(self)
+        FakeKube.__init__(self)
 
     def replace_status(self, kind: Any, body: Object, status: Mapping[str, Any]) -> Object:
         reset = status.get("reset", {}) if kind == POLICIES else status

@@ -47,7 +47,7 @@ from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs import approvals, decisions, reasons, seen
+from tidegate.reset.runs import approval_effect, decisions, reasons, seen
 from tidegate.reset.store import Run
 from tidegate.resources.approval import ApprovalStatus, OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
@@ -487,7 +487,7 @@ _APPROVAL: Final = _Kind(
 def _approvals() -> Iterator[Written]:
     spec = parse_spec(OffsetResetSpec, {"spec": {**_RESET.spec, "approval": "Manual"}})
     awaiting = _awaiting_approval()
-    of_plan = approvals.Approval(_APPROVAL.name, "uid", _NOW, _NAME, awaiting.digest or "", "ann@example.org")
+    of_plan = approval_effect.Approval(_APPROVAL.name, "uid", _NOW, _NAME, awaiting.digest or "", "ann@example.org")
     by = ApprovalStatus(name=of_plan.name, uid="uid", approver=of_plan.approver, approved_at=_NOW)
     approved = awaiting.model_copy(update={"approved_digest": of_plan.plan, "approval": by})
     by_another = approved.model_copy(update={"approval": by.model_copy(update={"uid": "another", "name": "another"})})
@@ -495,8 +495,8 @@ def _approvals() -> Iterator[Written]:
     def row(
         name: str, reset: OffsetResetStatus | None, kstatus: KStatus, argo: str, plan: str = of_plan.plan
     ) -> Written:
-        seen_reset = None if reset is None else approvals.ResetSeen(spec, reset)
-        stands = approvals.standing(replace(of_plan, plan=plan), seen_reset, separate=True)
+        seen_reset = None if reset is None else approval_effect.ResetSeen(spec, reset)
+        stands = approval_effect.effect_of(replace(of_plan, plan=plan), seen_reset, separate=True)
         status = approval_status(OffsetResetApprovalStatus(), stands, _GENERATION, _NOW)
         return Written(name, _APPROVAL.body(status, spec={"plan": plan}), kstatus, argo, EFFECTIVE)
 
@@ -542,7 +542,7 @@ def _backups() -> Iterator[Written]:
     def stands(made: backups.Backup | None, now: datetime = _NOW) -> OffsetBackupStatus:
         result = None if made is None else backups.Result(_NOW, made)
         document = backups.Document(order, asked, result)
-        standing = backup.Standing(document, made, None if made is None else next_hour)
+        standing = backup.BackupStanding(document, made, None if made is None else next_hour)
         return backup.backed_up(before(OffsetBackupStatus(since=_NOW), now), spec, standing).status
 
     def row(name: str, status: OffsetBackupStatus, kstatus: KStatus, argo: str, **changes: Any) -> Written:

@@ -14,7 +14,7 @@ from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.service import CLI_HOLDER, DRAIN_TIMEOUT, Pauses, Resumed
 from tidegate.admin.settings import connection_from
 from tidegate.clock import SystemClock
-from tidegate.control.standing import Standing
+from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
@@ -70,9 +70,9 @@ class TidegateAdmin:
         A future fails with ``UnmanagedOwner`` (the hold was taken back), ``NotConfirmed`` (the hold stays),
         ``UnknownPartition``, ``HoldTakenBack``; all with ``ControlTopicUnfit``, ``UnsupportedGroup``, ``KafkaFailure``.
         """
-        futures: dict[TopicPartition, Future[Standing]] = {p: _promised() for p in partitions}
+        futures: dict[TopicPartition, Future[PartitionStanding]] = {p: _promised() for p in partitions}
 
-        def tell(partition: TopicPartition, outcome: Standing | Exception) -> None:
+        def tell(partition: TopicPartition, outcome: PartitionStanding | Exception) -> None:
             if isinstance(outcome, Exception):
                 futures[partition].set_exception(outcome)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.control.standing import Flow, Standing
+from tidegate.control.standing import Flow, PartitionStanding
 from tidegate.kafka.model import Member, TopicPartition
 
 
@@ -47,7 +47,7 @@ class UnmanagedOwner(PauseFailure):
 class NotConfirmed(PauseFailure):
     """Nobody has confirmed it in time. **The hold stays**: the partition closes as soon as its owner gets to it."""
 
-    def __init__(self, partition: TopicPartition, standing: Standing | None, why: str = "") -> None:
+    def __init__(self, partition: TopicPartition, standing: PartitionStanding | None, why: str = "") -> None:
         self.partition = partition
         self.standing = standing
         if not why:

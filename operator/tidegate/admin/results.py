@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from tidegate.admin.errors import PartitionsFailed
 from tidegate.admin.service import PausedPartition, Resumed
-from tidegate.control.standing import Standing
+from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.model import TopicPartition
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class _PartitionResults(Generic[T]):
         return done
 
 
-class PausePartitionsResult(_PartitionResults[Standing]):
+class PausePartitionsResult(_PartitionResults[PartitionStanding]):
     """Of ``pause_partitions``. A partition's future has how it stands; it fails with a ``PauseFailure`` or
     ``KafkaFailure``.
     """

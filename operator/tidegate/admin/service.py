@@ -22,7 +22,7 @@ from tidegate.admin.waiting import FIRST_WORD_S, OBEY_S, SILENCE_S, Patience, Pa
 from tidegate.cluster import Kafka
 from tidegate.control.gates import Gates, Held
 from tidegate.control.records import Hold, HoldKey
-from tidegate.control.standing import Standing, standings
+from tidegate.control.standing import PartitionStanding, standings
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, TopicPartition
 
@@ -67,7 +67,7 @@ class PausedPartition:
     """
 
     partition: TopicPartition
-    standing: Standing
+    standing: PartitionStanding
     holds: tuple[HeldBy, ...]
     committed_offset: int | None
     log_end_offset: int | None
@@ -83,7 +83,7 @@ class PausedPartition:
         return self.log_end_offset - self.committed_offset
 
 
-Tell = Callable[[TopicPartition, Standing | Exception], None]
+Tell = Callable[[TopicPartition, PartitionStanding | Exception], None]
 """Told once of each partition: how it stands now that it is paused, or why it is not."""
 
 
@@ -143,7 +143,7 @@ class Pauses:
         group_id: str,
         epochs: Mapping[TopicPartition, int],
         fresh: Collection[HoldKey],
-    ) -> dict[TopicPartition, Standing | Exception]:
+    ) -> dict[TopicPartition, PartitionStanding | Exception]:
         """One look at what is waited for; what it has settled."""
         try:
             # In this order: an owner that comes in between must not look as if it had said nothing.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.admin.errors import HoldTakenBack, NotConfirmed, PauseFailure, UnmanagedOwner
-from tidegate.control.standing import Flow, Standing
+from tidegate.control.standing import Flow, PartitionStanding
 from tidegate.kafka.model import TopicPartition
 
 SILENCE_S: Final = 3.0
@@ -33,7 +33,7 @@ class Patience:
 class Look:
     """What one look has settled."""
 
-    paused: Mapping[TopicPartition, Standing]
+    paused: Mapping[TopicPartition, PartitionStanding]
     failed: Mapping[TopicPartition, PauseFailure]
 
 
@@ -50,9 +50,9 @@ class PauseWatch:
     def begin(cls, partitions: Collection[TopicPartition], patience: Patience, now: float) -> PauseWatch:
         return cls(set(partitions), patience, now)
 
-    def look(self, standings: Mapping[TopicPartition, Standing], now: float) -> Look:
+    def look(self, standings: Mapping[TopicPartition, PartitionStanding], now: float) -> Look:
         """Take what is settled out of ``waiting``. ``standings`` covers at least that."""
-        paused: dict[TopicPartition, Standing] = {}
+        paused: dict[TopicPartition, PartitionStanding] = {}
         failed: dict[TopicPartition, PauseFailure] = {}
         late = now - self.since >= self.patience.timeout_s
         for partition in sorted(self.waiting):
@@ -78,7 +78,7 @@ class PauseWatch:
         self.waiting.clear()
         return left
 
-    def _is_paused(self, standing: Standing, now: float) -> bool:
+    def _is_paused(self, standing: PartitionStanding, now: float) -> bool:
         if standing.is_paused:
             return True
         # A consumer that had assigned the partition itself and may be long gone; alive, it has obeyed by now.
@@ -88,7 +88,7 @@ class PauseWatch:
             and now - self.since >= self.patience.drain_s + OBEY_S
         )
 
-    def _is_silent(self, partition: TopicPartition, standing: Standing, now: float) -> bool:
+    def _is_silent(self, partition: TopicPartition, standing: PartitionStanding, now: float) -> bool:
         member = standing.owner.member_id if standing.owner is not None else ""
         who, since = self._silent.get(partition, ("", now))
         if who != member:

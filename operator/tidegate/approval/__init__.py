@@ -1,1 +1,1 @@
-"""``OffsetResetApproval``: what one says of itself. Which one counts is decided in ``offset_reset/approvals.py``."""
+"""``OffsetResetApproval``: what one says of itself. Which one counts: ``offset_reset/approval_choice.py``."""

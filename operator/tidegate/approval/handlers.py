@@ -8,7 +8,7 @@ import kopf
 
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import APPROVALS, RESETS, name_of, namespace_of, uid_of
-from tidegate.offset_reset.approvals import named_reset
+from tidegate.offset_reset.approval_choice import named_reset
 
 
 def register(registry: kopf.OperatorRegistry, loop: LevelLoop, resets: LevelLoop) -> None:

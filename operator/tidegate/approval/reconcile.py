@@ -15,9 +15,9 @@ from typing import Final
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import APPROVALS, RESETS, EventType, Kube, KubeEvent, NotFound, Object, namespace_of, uid_of
-from tidegate.offset_reset.approvals import approval_of
+from tidegate.offset_reset.approval_choice import approval_of
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
-from tidegate.reset.runs.approvals import Approval, ResetSeen, Standing, standing
+from tidegate.reset.runs.approval_effect import Approval, ApprovalEffect, ResetSeen, effect_of
 from tidegate.reset.runs.reasons import INVALID_SPEC
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource, read_status
@@ -54,9 +54,9 @@ class ApprovalReconciler:
         if body["metadata"].get("deletionTimestamp") or is_true(before.conditions, EFFECTIVE):
             return Pass(body, _REST_S)  # what has taken effect has done so for good, also once the reset is gone
         try:
-            stands = await self._standing(body, approval_of(body))
+            stands = await self._effect(body, approval_of(body))
         except InvalidResource as invalid:
-            stands = Standing(False, INVALID_SPEC, str(invalid))
+            stands = ApprovalEffect(False, INVALID_SPEC, str(invalid))
         status = said(before, stands, int(body["metadata"]["generation"]), self._parts.now())
         if stands.effective is False:
             told, key = self._told.setdefault(uid_of(body), set()), stands.reason
@@ -74,8 +74,8 @@ class ApprovalReconciler:
     async def refresh(self, body: Object) -> Object | None:
         return await newest_of(self._parts.kube, self._parts.executor, APPROVALS, body)
 
-    async def _standing(self, body: Object, approval: Approval) -> Standing:
-        return standing(approval, await self._reset(body, approval), separate=self._parts.separate_approver)
+    async def _effect(self, body: Object, approval: Approval) -> ApprovalEffect:
+        return effect_of(approval, await self._reset(body, approval), separate=self._parts.separate_approver)
 
     async def _reset(self, body: Object, approval: Approval) -> ResetSeen | None:
         try:
@@ -90,7 +90,7 @@ class ApprovalReconciler:
 
 
 def said(
-    before: OffsetResetApprovalStatus, stands: Standing, generation: int, now: datetime
+    before: OffsetResetApprovalStatus, stands: ApprovalEffect, generation: int, now: datetime
 ) -> OffsetResetApprovalStatus:
     """The status that says how the approval stands."""
     about = {"reason": stands.reason, "message": stands.message}

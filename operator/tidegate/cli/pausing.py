@@ -15,7 +15,7 @@ from tidegate.cli.screen import Screen
 from tidegate.cli.tables import paused_table, status_table
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.control.standing import Standing
+from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 
@@ -54,7 +54,7 @@ def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, s
             f"Consumer group '{group_id}' does not exist; whoever joins it finds these partitions paused, if it runs "
             "the agent."
         )
-    outcomes: dict[TopicPartition, Standing | Exception] = {}
+    outcomes: dict[TopicPartition, PartitionStanding | Exception] = {}
     pauses.pause(
         group_id,
         partitions,
@@ -64,10 +64,10 @@ def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, s
         timeout=None if options.timeout_ms is None else timedelta(milliseconds=options.timeout_ms),
     )
     rows += [
-        (group_id, p, "Paused" if isinstance(outcome, Standing) else f"Error: {outcome}")
+        (group_id, p, "Paused" if isinstance(outcome, PartitionStanding) else f"Error: {outcome}")
         for p, outcome in sorted(outcomes.items())
     ]
-    return all(isinstance(outcome, Standing) for outcome in outcomes.values())
+    return all(isinstance(outcome, PartitionStanding) for outcome in outcomes.values())
 
 
 def resume(options: Options, groups: Collection[str], kafka: Kafka, pauses: Pauses, screen: Screen) -> int:

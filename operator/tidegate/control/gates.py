@@ -58,7 +58,7 @@ class Gates:
     ``clock_ms``: the broker's time when the newest ``clock`` record was written, epoch milliseconds; ``None``: there is
     none, or its time was not the broker's.
 
-    ``runs``: the resets that are known to have been executed (``control.runs``).
+    ``runs``: the resets that are known to have been executed (``control.run_records``).
 
     ``acks``: those that are believed, of the groups that were asked about (``control.acks``); ``heard``: whether any
     agent of any group has ever said anything.

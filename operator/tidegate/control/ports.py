@@ -99,7 +99,7 @@ class ControlTopics(Protocol):
         ...
 
     def note_runs(self, records: Mapping[RunKey, Run | None]) -> None:
-        """Write that resets were executed; ``None`` takes back what was said of one. ``control.runs`` begins one.
+        """Write that resets were executed; ``None`` takes back what was said of one. See also ``control.run_records``.
 
         A run without an outcome says nothing of a key that another run (``uid``) has: whoever came first keeps it.
         Raises ``Refused``, with nothing written, where one is not of the contract, and ``Unavailable`` also when the

@@ -41,8 +41,8 @@ _PAUSED: Final = frozenset({Flow.CLOSED, Flow.UNOWNED})
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How one partition stands.
+class PartitionStanding:
+    """How one partition stands for a group.
 
     ``epoch``: the hold's that was asked about; ``None`` where the gate is open. ``owner``: by the group's description.
     ``ack``: what the owner has said last, of whatever epoch; of nobody else.
@@ -73,7 +73,7 @@ def standings(
     group: Group,
     partitions: Collection[TopicPartition],
     epochs: Mapping[TopicPartition, int] | None = None,
-) -> dict[TopicPartition, Standing]:
+) -> dict[TopicPartition, PartitionStanding]:
     """How partitions stand for a group.
 
     ``epochs``: those of one holder's holds, for whom it does not matter whether later holds were obeyed; partitions
@@ -86,7 +86,7 @@ def standings(
     return {p: _standing(gates, group, p, owners.get(p), managed, hidden, (epochs or {}).get(p)) for p in partitions}
 
 
-def standing(gates: Gates, group: Group, partition: TopicPartition, epoch: int | None = None) -> Standing:
+def standing(gates: Gates, group: Group, partition: TopicPartition, epoch: int | None = None) -> PartitionStanding:
     """``standings`` of one partition."""
     return standings(gates, group, [partition], None if epoch is None else {partition: epoch})[partition]
 
@@ -99,14 +99,14 @@ def _standing(
     managed: frozenset[str],
     hidden: bool,
     epoch: int | None,
-) -> Standing:
+) -> PartitionStanding:
     newest = gates.epoch(group.group_id, partition)
     ack = gates.ack(group.group_id, partition)
     # Whoever assigns partitions itself is in no description, and acks without a member id.
     if ack is not None and ack.member != (owner.member_id if owner is not None else ""):
         ack = None
     if newest is None:
-        return Standing(Flow.OPEN, None, owner, ack)
+        return PartitionStanding(Flow.OPEN, None, owner, ack)
     wanted = newest if epoch is None else epoch
     if owner is None and hidden:
         flow = Flow.UNDECIDED
@@ -116,7 +116,7 @@ def _standing(
         flow = Flow.UNOWNED
     else:
         flow = Flow.CLOSING if owner.member_id in managed else Flow.UNMANAGED
-    return Standing(flow, wanted, owner, ack)
+    return PartitionStanding(flow, wanted, owner, ack)
 
 
 def _hides_owners(group: Group) -> bool:

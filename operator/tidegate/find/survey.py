@@ -63,7 +63,7 @@ def survey(
 ) -> tuple[TopicPair, ...]:
     """The pairs of topics in the request's scope in which the group has a place over there.
 
-    Raises ``PlanRefused`` and ``KafkaFailure``, as ``tidegate.reset.planning.make_plan`` does.
+    Raises ``PlanRefused`` and ``KafkaFailure``, as ``tidegate.reset.planning.planner.make_plan`` does.
     """
     wider = wider or Wider()
     topics_here, topics_there = here.topics(), there.topics()

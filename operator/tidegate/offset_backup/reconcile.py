@@ -24,8 +24,8 @@ from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Take, Wait
 from tidegate.offset_backup.status import (
     INVALID_SPEC,
+    BackupStanding,
     Before,
-    Standing,
     Told,
     backed_up,
     ending,
@@ -163,7 +163,7 @@ class BackupReconciler:
         if document is None or not document.is_under_way:
             decision = decided(view, document, wanted)
             begins = decision.until if isinstance(decision, Wait) else decision.due
-        told = backed_up(before, view.spec, Standing(document, made, begins, memory.trouble))
+        told = backed_up(before, view.spec, BackupStanding(document, made, begins, memory.trouble))
         self._measure(view, made)
         return _Outcome(told, again_after_s)
 

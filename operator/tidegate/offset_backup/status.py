@@ -71,7 +71,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BackupStanding:
     """How the backups stand. ``made``: the newest in the storage that is asked for; ``next``: when one is begun,
     ``None`` while one is being made; ``trouble``: why the attempt under way does not get on."""
 
@@ -121,7 +121,7 @@ def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatu
     return said.status, said.reason, said.message
 
 
-def backed_up(before: Before, spec: OffsetBackupSpec, standing: Standing) -> Told:
+def backed_up(before: Before, spec: OffsetBackupSpec, standing: BackupStanding) -> Told:
     """How they stand now."""
     document, made = standing.document, standing.made
     since = before.status.since or _seconds(before.now)
@@ -152,7 +152,7 @@ def _last(made: Backup) -> BackupStatus:
 
 
 def _judged(
-    now: datetime, spec: OffsetBackupSpec, standing: Standing, since: datetime
+    now: datetime, spec: OffsetBackupSpec, standing: BackupStanding, since: datetime
 ) -> tuple[ConditionStatus, str, str]:
     made, trouble = standing.made, _trouble(standing)
     ends = f". {trouble}" if trouble else ""
@@ -176,7 +176,7 @@ def _unread(made: Backup) -> str:
     return f"{made.unread} group(s) could not be read, such as {made.unread_says}"
 
 
-def _trouble(standing: Standing) -> str:
+def _trouble(standing: BackupStanding) -> str:
     document = standing.document
     if document is None:
         return standing.trouble
@@ -194,7 +194,7 @@ def _failed(document: Document) -> str:
     return f"Making the one due at {format_timestamp(document.order.due)} has failed{times}"
 
 
-def _happenings(standing: Standing, before: OffsetBackupStatus, now: OffsetBackupStatus) -> list[KubeEvent]:
+def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: OffsetBackupStatus) -> list[KubeEvent]:
     told: list[KubeEvent] = []
     document, made = standing.document, standing.made
     if made is not None and now.last != before.last:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.control.records import Outcome, Run, RunKey
-from tidegate.control.runs import executed, of_reset
+from tidegate.control.run_records import executed, of_reset
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (

@@ -1,7 +1,7 @@
 """That a reset which a policy asks for by an id runs once, whoever asks: by the records in the control topic.
 
-They outlive the policy, its OffsetResets and the Kubernetes cluster (``tidegate.control.runs``). An ``OffsetReset``
-that somebody creates without a policy has no id, and runs once because there is one of its name.
+They outlive the policy, its OffsetResets and the Kubernetes cluster (``tidegate.control.run_records``). An
+``OffsetReset`` that somebody creates without a policy has no id, and runs once because there is one of its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from tidegate.connection.live import Live
 from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Outcome, Run
-from tidegate.control.runs import begin, executed
+from tidegate.control.run_records import begin, executed
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import POLICIES, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts

@@ -28,7 +28,7 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
-from tidegate.offset_reset.approvals import Approvals
+from tidegate.offset_reset.approval_choice import Approvals
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.offset_reset.kept import Kept

@@ -8,7 +8,7 @@ from typing import Final
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
 from tidegate.control.gates import Held
 from tidegate.control.records import Hold
-from tidegate.control.standing import Flow, Standing, standings
+from tidegate.control.standing import Flow, PartitionStanding, standings
 from tidegate.kafka.model import Group, Member, TopicPartition
 from tidegate.pause.holds import HoldChanges, Wanted, hold_changes, hold_of, holder, own_holds, wanted_partitions
 from tidegate.pause.model import Action, AddFinalizer, ChangeHolds, Decision, Observed, Seen, Wait
@@ -132,7 +132,7 @@ def _row(
     seen: Seen,
     spec: ConsumerGroupPauseSpec,
     partition: TopicPartition,
-    standing: Standing,
+    standing: PartitionStanding,
     before: PausedPartition | None,
 ) -> Row:
     if standing.is_paused:

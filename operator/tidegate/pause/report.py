@@ -9,7 +9,7 @@ from typing import Final
 
 from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
-from tidegate.control.standing import Standing
+from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.pause.holds import HoldChanges
@@ -45,7 +45,7 @@ class Row:
 
     partition: TopicPartition
     phase: PausePhase
-    standing: Standing | None = None
+    standing: PartitionStanding | None = None
     wait: Wait | None = None
     late: str = ""
 

@@ -3,7 +3,7 @@
 That an id was executed is told by three things, each of which outlives what comes before it: the OffsetReset that is
 there, the policy's status, and the control topic of the Kafka cluster, for a policy that was deleted and restored or
 moved to another Kubernetes cluster. The last of them is written before the reset changes anything
-(:mod:`tidegate.offset_reset.once`, by :mod:`tidegate.control.runs`).
+(:mod:`tidegate.offset_reset.once`, by :mod:`tidegate.control.run_records`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.control.records import Run
-from tidegate.control.runs import executed
+from tidegate.control.run_records import executed
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     RESETS,

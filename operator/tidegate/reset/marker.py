@@ -2,7 +2,7 @@
 
 A writer may die after it asked for the commit. Its successor cannot tell from the offsets of a live group, whose
 owners commit all the time. So each transaction of a run also commits an offset of a *marker group*, which no consumer
-ever joins, and the offset's value names run and round. Transactions span groups, all or none (kafka-facts).
+ever joins, and the offset's value names run and round. Transactions span groups, all or none (ADR 5).
 
 The marker says nothing through commit metadata, needs Read on group ``tidegate.<group>``, and expires like the offsets
 of any group without members.

@@ -17,7 +17,7 @@ from tidegate.resources.rules import rule
 from tidegate.resources.targets import ResetTo, RunId, TargetKind
 
 
-class Approval(StrEnum):
+class ApprovalMode(StrEnum):
     """``MANUAL`` waits for an ``OffsetResetApproval`` of the plan once that is made."""
 
     AUTOMATIC = "Automatic"
@@ -55,7 +55,7 @@ class ResetOptions(ResourceModel):
     """The target. Exactly one member is set. A target outside the log is moved to the nearer end of it, and the plan
     says so."""
 
-    approval: Approval = Approval.AUTOMATIC
+    approval: ApprovalMode = ApprovalMode.AUTOMATIC
     """Whether the plan is applied as soon as it is made. Manual waits for an OffsetResetApproval that names the
     OffsetReset and the plan's digest, which is in the status of the OffsetReset."""
 

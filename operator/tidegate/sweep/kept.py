@@ -18,7 +18,7 @@ from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import Run, RunKey
-from tidegate.control.runs import forget
+from tidegate.control.run_records import forget
 from tidegate.kube.ports import RESETS, Kube, namespace_of, uid_of
 from tidegate.offset_reset.kept import document_of_record, epoch_ms, is_over
 from tidegate.threads import in_thread

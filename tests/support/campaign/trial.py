@@ -29,7 +29,7 @@ from support.life_story import TargetKind
 from support.reset_trial import Trial
 from tidegate.admin.service import Pauses
 from tidegate.clock import SystemClock
-from tidegate.control.standing import Standing
+from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.wire import Wire
@@ -235,10 +235,12 @@ def _paused(trial: Trial, numbers: Sequence[int]) -> Iterator[None]:
         yield
         return
     pauses = Pauses(trial.kafka, SystemClock(), holder="campaign")
-    outcomes: dict[TopicPartition, Standing | Exception] = {}
+    outcomes: dict[TopicPartition, PartitionStanding | Exception] = {}
     wanted = [TopicPartition(trial.topic, number) for number in numbers]
     pauses.pause(trial.group, wanted, outcomes.__setitem__, drain_timeout=_DRAIN)
-    paused = tuple((p.topic, p.partition) for p, said in sorted(outcomes.items()) if isinstance(said, Standing))
+    paused = tuple(
+        (p.topic, p.partition) for p, said in sorted(outcomes.items()) if isinstance(said, PartitionStanding)
+    )
     trial.tell(Hold(time.time(), paused, "pause"))
     try:
         yield

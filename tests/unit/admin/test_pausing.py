@@ -17,7 +17,7 @@ from tidegate.admin.errors import (
 )
 from tidegate.admin.service import CLI_HOLDER, Pauses, Resumed
 from tidegate.control.records import Ack, Hold, HoldKey
-from tidegate.control.standing import Flow, Standing
+from tidegate.control.standing import Flow, PartitionStanding
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupType, TopicPartition
 
@@ -30,15 +30,15 @@ class Told:
     """What a pause was told of each partition, once."""
 
     def __init__(self) -> None:
-        self.outcomes: dict[TopicPartition, Standing | Exception] = {}
+        self.outcomes: dict[TopicPartition, PartitionStanding | Exception] = {}
 
-    def __call__(self, partition: TopicPartition, outcome: Standing | Exception) -> None:
+    def __call__(self, partition: TopicPartition, outcome: PartitionStanding | Exception) -> None:
         assert partition not in self.outcomes
         self.outcomes[partition] = outcome
 
     def flow(self, partition: TopicPartition) -> Flow | None:
         outcome = self.outcomes[partition]
-        return outcome.flow if isinstance(outcome, Standing) else None
+        return outcome.flow if isinstance(outcome, PartitionStanding) else None
 
 
 @pytest.fixture

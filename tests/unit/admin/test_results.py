@@ -8,15 +8,15 @@ import pytest
 
 from tidegate.admin import ListPausedPartitionsResult, PartitionsFailed, PausePartitionsResult
 from tidegate.admin.service import PausedPartition
-from tidegate.control.standing import Flow, Standing
+from tidegate.control.standing import Flow, PartitionStanding
 from tidegate.kafka.model import TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def _two() -> tuple[Future[Standing], Future[Standing], PausePartitionsResult]:
-    first: Future[Standing] = Future()
-    second: Future[Standing] = Future()
+def _two() -> tuple[Future[PartitionStanding], Future[PartitionStanding], PausePartitionsResult]:
+    first: Future[PartitionStanding] = Future()
+    second: Future[PartitionStanding] = Future()
     return first, second, PausePartitionsResult({FIRST: first, SECOND: second})
 
 
@@ -24,9 +24,9 @@ def test_all_succeeds_once_every_partition_has() -> None:
     first, second, result = _two()
     everything = result.all()
 
-    first.set_result(Standing(Flow.CLOSED))
+    first.set_result(PartitionStanding(Flow.CLOSED))
     assert not everything.done()
-    second.set_result(Standing(Flow.UNOWNED))
+    second.set_result(PartitionStanding(Flow.UNOWNED))
 
     assert everything.result(0) is None
     assert result.partition_result(SECOND).result(0).flow is Flow.UNOWNED
@@ -37,7 +37,7 @@ def test_all_fails_with_every_partition_that_did() -> None:
     first, second, result = _two()
     error = RuntimeError("no agent")
     first.set_exception(error)
-    second.set_result(Standing(Flow.CLOSED))
+    second.set_result(PartitionStanding(Flow.CLOSED))
 
     with pytest.raises(PartitionsFailed, match=r"Failed pausing the following partitions: \[orders-0\]: no agent") as e:
         result.all().result(0)
@@ -61,7 +61,7 @@ def test_the_list_has_a_future_for_each_partition() -> None:
     listed: Future[dict[TopicPartition, PausedPartition]] = Future()
     result = ListPausedPartitionsResult(listed)  # type: ignore[arg-type]
     known, unknown = result.partition_result(FIRST), result.partition_result(SECOND)
-    paused = PausedPartition(FIRST, Standing(Flow.CLOSED), (), 3, 4)
+    paused = PausedPartition(FIRST, PartitionStanding(Flow.CLOSED), (), 3, 4)
 
     listed.set_result({FIRST: paused})
 

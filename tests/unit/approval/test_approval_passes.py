@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.reset_world import FLEET, FleetWorld, Killed, World
+from support.killed import Killed
+from support.reset_world import FLEET, FleetWorld, World
 from tidegate.approval.reconcile import ApprovalReconciler, Parts
 from tidegate.kube.ports import APPROVALS, RESETS
 

@@ -12,7 +12,7 @@ from tidegate.approval.reconcile import said
 from tidegate.cli.approving import approve_parser, create, effect
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.kube.ports import APPROVALS, RESETS, owner_reference
-from tidegate.reset.runs.approvals import Standing
+from tidegate.reset.runs.approval_effect import ApprovalEffect
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource
 from tidegate.resources.conditions import ConditionStatus
@@ -53,7 +53,7 @@ def test_what_came_of_it_is_said_once_it_is_certain(
     clock, made = FakeClock(NOW), create(kube, "ns", SPEC)
     assert effect(kube, made, clock, 3.0) is None
 
-    status = said(OffsetResetApprovalStatus(), Standing(effective, "Because", "of that"), 1, NOW)
+    status = said(OffsetResetApprovalStatus(), ApprovalEffect(effective, "Because", "of that"), 1, NOW)
     kube.replace_status(APPROVALS, made, status.to_json())
     began = clock.monotonic()
     found = effect(kube, made, clock, 3.0)

@@ -14,6 +14,7 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.killed import Killed
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.jobs.application import ORDER_VARIABLE
 from tidegate.jobs.errors import RunnerFailure
@@ -38,10 +39,6 @@ ELSEWHERE = {"folder": {"path": "elsewhere", "claim": "backups"}}
 CREATED = "2026-11-20T11:59:00Z"
 
 T = TypeVar("T")
-
-
-class Killed(BaseException):
-    """The operator's process ends here."""
 
 
 class Recording(FakeKube):

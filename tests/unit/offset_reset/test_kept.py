@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from support.reset_world import T0, FleetWorld, Killed, World
+from support.killed import Killed
+from support.reset_world import T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
-from tidegate.control.runs import of_reset
+from tidegate.control.run_records import of_reset
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kube.ports import CONNECTIONS, RESETS, KubeUnavailable
 from tidegate.sweep.kept import due

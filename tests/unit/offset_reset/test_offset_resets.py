@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from support.fake_kube import FakeKube
-from support.reset_world import CREATED, FLEET, T0, FleetWorld, Killed, World, policy_parts
+from support.killed import Killed
+from support.reset_world import CREATED, FLEET, T0, FleetWorld, World, policy_parts
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.loop import Reconciler
 from tidegate.kube.ports import POLICIES, RESETS

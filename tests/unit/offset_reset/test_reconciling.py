@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from support.reset_world import CREATED, T0, FleetWorld, Killed, World
+from support.killed import Killed
+from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.errors import RunnerFailure

@@ -9,7 +9,8 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
-from support.pause_world import CREATED, Killed, World
+from support.killed import Killed
+from support.pause_world import CREATED, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import PAUSES

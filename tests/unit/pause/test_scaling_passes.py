@@ -12,7 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from support.fake_kafka import FakeConsumer
-from support.pause_world import Killed, World
+from support.killed import Killed
+from support.pause_world import World
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import PAUSES, KubeFailure

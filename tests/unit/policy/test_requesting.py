@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from support.killed import Killed
 from support.policy_world import SPEC, PolicyWorld
-from support.reset_world import CREATED, T0, Killed
+from support.reset_world import CREATED, T0
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kube.ports import POLICIES, RESETS, KubeFailure

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, FakeMembership, void
+from support.killed import Killed
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
@@ -50,10 +51,6 @@ BACK = 40
 def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes die here, the machine does not: thousands of syncs to the disk would show nothing."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-class Killed(BaseException):
-    """kill -9: nothing of this process runs any more, no ``finally`` and no clean-up."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeKafka, FakeTransaction
+from support.killed import Killed
 from support.taking_turns import Slow, TakingTurns
 from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
@@ -33,7 +34,6 @@ from unit.reset.test_apply_simulated import (
     GROUP,
     KINDS,
     TOPIC,
-    Killed,
     Kind,
     Mortal,
     Process,

@@ -16,6 +16,7 @@ import pytest
 
 from support import fake_kafka
 from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
+from support.killed import Killed
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka.model import GroupState, GroupType
 from tidegate.reset.model.result import RunResult
@@ -28,7 +29,6 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     GROUP,
     RESET,
     Delayed,
-    Killed,
     Kind,
     Process,
     World,

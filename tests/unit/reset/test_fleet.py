@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
+from support.killed import Killed
 from tidegate.compressed import pack
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -46,10 +47,6 @@ AT = datetime(2026, 11, 22, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-class Killed(BaseException):
-    """kill -9 of the coordinator."""
 
 
 class Mortal:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeKafka
+from support.killed import Killed
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.marker import marker_group
 from tidegate.reset.runs import job
@@ -27,7 +28,6 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     PARTITIONS,
     RESET,
     TOPIC,
-    Killed,
     Kind,
     Outage,
     Process,

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeConsumer
+from support.killed import Killed
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.model.result import RunResult
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, RESET, Killed, Kind, Outage, Process, World
+from unit.reset.test_apply_simulated import GROUP, RESET, Kind, Outage, Process, World
 
 CONSUMER = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")
 IN_FLIGHT = timedelta(seconds=6)

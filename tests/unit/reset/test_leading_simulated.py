@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeConsumer, FakeGuest
+from support.killed import Killed
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, TopicPartition
 from tidegate.reset.applying.rounds import Outcome, Round
@@ -27,7 +28,6 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     PARTITIONS,
     RESET,
     TOPIC,
-    Killed,
     Kind,
     Outage,
     Process,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeConsumer
+from support.killed import Killed
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.reset.applying.commits import RunCommits
@@ -22,7 +23,6 @@ from unit.reset.test_apply_simulated import (
     GROUP,
     KINDS,
     TOPIC,
-    Killed,
     Kind,
     Outage,
     Process,

@@ -28,7 +28,7 @@ from tidegate.reset.runs.actions import (
     RemoveFinalizer,
     TakeOver,
 )
-from tidegate.reset.runs.approvals import Approval
+from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.seen import RunnerSeen, Seen, Start
 from tidegate.reset.store import Run

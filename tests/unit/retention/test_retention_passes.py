@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from support.fake_kube import FakeKube
+from support.killed import Killed
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
 from tidegate.kafka.connection import Connection
@@ -41,10 +42,6 @@ PLACE = {FIRST: 11, SECOND: 22}
 CREATED = "2026-11-20T11:59:00Z"
 
 T = TypeVar("T")
-
-
-class Killed(BaseException):
-    """The operator's process ends here."""
 
 
 class World:

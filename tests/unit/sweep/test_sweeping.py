@@ -12,8 +12,8 @@ import pytest
 
 from support import pause_world
 from support.fake_kafka import START, FakeConsumer
-from support.pause_world import CREATED, SPEC, Killed
-from support.reset_world import Killed as ResetKilled
+from support.killed import Killed
+from support.pause_world import CREATED, SPEC
 from support.reset_world import World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
@@ -62,7 +62,7 @@ def test_an_offset_reset_under_way_keeps_its_holds_until_it_is_over(tmp_path: Pa
     world.kafka.control.ensure()
     world.ask()
     world.kube.dies_in = 4
-    with pytest.raises(ResetKilled):
+    with pytest.raises(Killed):
         world.passes()
     uid = world.kube.get(RESETS, "ns", "p")["metadata"]["uid"]
     hold(world, f"reset/{uid}/p")

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.runs.approvals import Approval
+from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.runs.reasons import APPROVED
 from tidegate.reset.runs.seen import Seen
 from tidegate.resources.approval import ApprovalStatus

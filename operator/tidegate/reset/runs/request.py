@@ -35,7 +35,7 @@ from tidegate.resources.conditions import Refusal
 from tidegate.resources.evidence import EvidenceLevel as SpecLevel
 from tidegate.resources.evidence import EvidenceSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
-from tidegate.resources.reset import Approval, ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
 _NAME_LIMIT: Final = 52
@@ -172,7 +172,7 @@ def make_request(
             deadline=started_at + spec.deadline,
         ),
         allowed_topics=allowed_topics,
-        manual_approval=spec.approval is Approval.MANUAL,
+        manual_approval=spec.approval is ApprovalMode.MANUAL,
         evidence=evidence_settings(spec),
         fleet=fleet,
         asked_by=f"{requester['kind']} {label_of(requester)}",
@@ -183,7 +183,7 @@ def make_request(
 def evidence_settings(spec: OffsetResetSpec) -> EvidenceSettings:
     """What is to be gathered. By itself as much as can be where a person waits for it, and nothing where none does."""
     wanted = spec.evidence or EvidenceSpec()
-    manual = spec.approval is Approval.MANUAL
+    manual = spec.approval is ApprovalMode.MANUAL
     match wanted.level:
         case SpecLevel.AUTO:
             level = EvidenceLevel.RECORDS if manual else EvidenceLevel.NONE

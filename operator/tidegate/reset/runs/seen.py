@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.runs.approvals import Approval
+from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus

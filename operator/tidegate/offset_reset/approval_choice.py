@@ -1,4 +1,4 @@
-"""The ``OffsetResetApproval``s of a reset that there are. Which of them counts: ``tidegate.reset.runs.approvals``."""
+"""The ``OffsetResetApproval``s of a reset, and the one that counts (by ``tidegate.reset.runs.approval_effect``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.kube.objects import newest_of
 from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
-from tidegate.reset.runs.approvals import Approval, candidates
+from tidegate.reset.runs.approval_effect import Approval, candidates
 from tidegate.resources.approval import OffsetResetApprovalSpec
 from tidegate.resources.base import InvalidResource, parse_spec
 
@@ -62,7 +62,7 @@ class Approvals:
             _readable(bodies.values()), plan, status_of(reset).requester, separate=self._parts.separate_approver
         )
         no_effect = ". ".join(found.no_effect[:_SHOWN])
-        for approval in found.effective:
+        for approval in found.eligible:
             newest = await newest_of(self._parts.kube, self._parts.executor, APPROVALS, bodies[approval.uid])
             if newest is not None and not newest["metadata"].get("deletionTimestamp"):
                 return Chosen(approval, no_effect)

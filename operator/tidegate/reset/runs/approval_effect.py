@@ -15,8 +15,7 @@ from typing import Final
 from tidegate.reset.runs.reasons import APPROVED, INVALID_SPEC, UNREADABLE_STATUS
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import Approval as ApprovalMode
-from tidegate.resources.reset import ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase
 
 RESET_NOT_FOUND: Final = "ResetNotFound"
 RESET_ENDED: Final = "ResetEnded"
@@ -43,10 +42,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """``effective``: the approvals that may take effect, the oldest first. ``no_effect``: why others that name the plan
+    """``eligible``: the approvals that may take effect, the oldest first. ``no_effect``: why others that name the plan
     do not."""
 
-    effective: tuple[Approval, ...] = ()
+    eligible: tuple[Approval, ...] = ()
     no_effect: tuple[str, ...] = ()
 
 
@@ -92,7 +91,7 @@ class ResetSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ApprovalEffect:
     """Whether an approval has taken effect; ``None``: it may do so yet."""
 
     effective: bool | None
@@ -101,35 +100,37 @@ class Standing:
     since: datetime | None = None
 
 
-def standing(approval: Approval, reset: ResetSeen | None, *, separate: bool) -> Standing:
-    """How an approval that has not taken effect so far stands. Reads as a list of checks, the first that applies."""
+def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) -> ApprovalEffect:
+    """Whether an approval has taken effect, and why. Reads as a list of checks, the first that applies."""
     name = approval.reset
     if reset is None:
-        return Standing(False, RESET_NOT_FOUND, f"there is no OffsetReset {name} in this namespace")
+        return ApprovalEffect(False, RESET_NOT_FOUND, f"there is no OffsetReset {name} in this namespace")
     if reset.status is None:
         message = f"this version of Tidegate can't read the status of OffsetReset {name}: run the one that wrote it"
-        return Standing(None, UNREADABLE_STATUS, message)
+        return ApprovalEffect(None, UNREADABLE_STATUS, message)
     status = reset.status
     by = status.approval
     if by is not None and by.uid == approval.uid:
         message = f"{approval.approver} has approved the plan of OffsetReset {name}"
-        return Standing(True, APPROVED, message, by.approved_at)
+        return ApprovalEffect(True, APPROVED, message, by.approved_at)
     if status.approved_digest is not None:
         who = f"by OffsetResetApproval {by.name} of {by.approver}" if by is not None else "by an annotation"
-        return Standing(False, ALREADY_APPROVED, f"the plan of OffsetReset {name} was approved before, {who}")
+        return ApprovalEffect(False, ALREADY_APPROVED, f"the plan of OffsetReset {name} was approved before, {who}")
     if reset.deleting or _has_ended(status):
         ended = "is being deleted" if reset.deleting or status.phase is None else f"has ended as {status.phase.value}"
-        return Standing(False, RESET_ENDED, f"OffsetReset {name} {ended}: nothing is left to approve")
+        return ApprovalEffect(False, RESET_ENDED, f"OffsetReset {name} {ended}: nothing is left to approve")
     if reset.spec is None:
-        return Standing(None, INVALID_SPEC, f"the spec of OffsetReset {name} can't be used, as its conditions say")
+        return ApprovalEffect(
+            None, INVALID_SPEC, f"the spec of OffsetReset {name} can't be used, as its conditions say"
+        )
     if reset.spec.approval is not ApprovalMode.MANUAL:
         message = f"OffsetReset {name} does not wait for an approval: its spec.approval is not Manual"
-        return Standing(False, APPROVAL_NOT_NEEDED, message)
+        return ApprovalEffect(False, APPROVAL_NOT_NEEDED, message)
     if status.phase is not ResetPhase.AWAITING_APPROVAL:
         message = (
             f"OffsetReset {name} has no plan yet: this approval takes effect if the plan has the digest {approval.plan}"
         )
-        return Standing(None, PLAN_NOT_MADE, message)
+        return ApprovalEffect(None, PLAN_NOT_MADE, message)
     return _of_waiting(approval, status, separate=separate)
 
 
@@ -137,17 +138,17 @@ def _has_ended(status: OffsetResetStatus) -> bool:
     return status.phase is not None and status.phase.is_final
 
 
-def _of_waiting(approval: Approval, status: OffsetResetStatus, *, separate: bool) -> Standing:
+def _of_waiting(approval: Approval, status: OffsetResetStatus, *, separate: bool) -> ApprovalEffect:
     """Of a reset whose plan waits to be approved."""
     if approval.plan != status.digest:
         message = (
             f"it is of the plan {approval.plan}, and the plan of OffsetReset {approval.reset} that waits is "
             f"{status.digest}: look at that one with tidegate plan, and create another OffsetResetApproval"
         )
-        return Standing(False, OTHER_PLAN, message)
+        return ApprovalEffect(False, OTHER_PLAN, message)
     refusal = refusal_of(approval, status.requester, separate=separate)
     if refusal is not None:
-        return Standing(False, refusal.reason, refusal.message)
+        return ApprovalEffect(False, refusal.reason, refusal.message)
     said = find_condition(status.conditions, COMPLETE)
     waits = "" if said is None or said.reason == ResetPhase.AWAITING_APPROVAL else f": {said.message}"
-    return Standing(None, TAKING_EFFECT, f"OffsetReset {approval.reset} is about to take it up{waits}")
+    return ApprovalEffect(None, TAKING_EFFECT, f"OffsetReset {approval.reset} is about to take it up{waits}")

@@ -13,7 +13,7 @@ from tidegate.reset.binding import digest_of
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.request import ApplySettings, RunRequest
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs.approvals import Approval, ResetSeen, candidates, standing
+from tidegate.reset.runs.approval_effect import Approval, ResetSeen, candidates, effect_of
 from tidegate.reset.store import Run
 from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.base import parse_spec
@@ -50,30 +50,30 @@ def test_the_oldest_approval_of_exactly_this_plan_counts_and_the_name_breaks_a_t
 
     found = candidates([BOB, of_another, ANN, twin], PLAN, None, separate=False)
 
-    assert found.effective == (twin, ANN, BOB)
+    assert found.eligible == (twin, ANN, BOB)
     assert found.no_effect == ()
 
 
 def test_no_approval_of_the_beginning_of_a_digest_or_of_none_counts() -> None:
     for plan in (PLAN[:-1], "", OTHER):
-        assert candidates([replace(ANN, plan=plan)], PLAN, None, separate=False).effective == ()
+        assert candidates([replace(ANN, plan=plan)], PLAN, None, separate=False).eligible == ()
 
 
 def test_whoever_has_asked_approves_nothing_where_the_approver_has_to_be_somebody_else() -> None:
     found = candidates([ANN, BOB], PLAN, "ann", separate=True)
 
-    assert found.effective == (BOB,)
+    assert found.eligible == (BOB,)
     assert found.no_effect == (
         "OffsetResetApproval of-ann has no effect: ann has asked for the reset, and the approver has to be somebody "
         "else",
     )
-    assert candidates([ANN, BOB], PLAN, "ann", separate=False).effective == (ANN, BOB)
+    assert candidates([ANN, BOB], PLAN, "ann", separate=False).eligible == (ANN, BOB)
 
 
 def test_nobody_approves_what_nobody_is_known_to_have_asked_for_where_they_have_to_differ() -> None:
     found = candidates([ANN], PLAN, None, separate=True)
 
-    assert found.effective == ()
+    assert found.eligible == ()
     assert "does not say who asked for it: ask for another one with spec.requester" in found.no_effect[0]
 
 
@@ -123,7 +123,7 @@ CASES: dict[str, tuple[ResetSeen | None, bool, bool | None, str]] = {
 
 @pytest.mark.parametrize(("reset", "separate", "effective", "reason"), CASES.values(), ids=CASES)
 def test_how_an_approval_stands(reset: ResetSeen | None, separate: bool, effective: bool | None, reason: str) -> None:
-    found = standing(ANN, reset, separate=separate)
+    found = effect_of(ANN, reset, separate=separate)
 
     assert (found.effective, found.reason) == (effective, reason)
     assert "replay" in found.message or reason in ("ApproverIsRequester", "RequesterUnknown")
@@ -135,8 +135,8 @@ def test_what_counts_and_what_an_approval_says_of_itself_agree() -> None:
         for separate in (True, False):
             for plan in (PLAN, OTHER):
                 mine = replace(ANN, plan=plan)
-                counts = candidates([mine], PLAN, requester, separate=separate).effective == (mine,)
-                says = standing(mine, seen(status(requester=requester)), separate=separate)
+                counts = candidates([mine], PLAN, requester, separate=separate).eligible == (mine,)
+                says = effect_of(mine, seen(status(requester=requester)), separate=separate)
                 assert (says.effective is None) == counts
 
 
