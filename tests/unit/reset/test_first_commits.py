@@ -86,7 +86,16 @@ def test_a_first_commit_that_may_be_old_proves_nothing_until_its_owner_commits_a
     assert (bool(commits.awaited), bool(commits.lost)) == (awaited, lost)
 
 
+def test_what_was_committed_while_nobody_looked_may_be_what_its_owner_began_at() -> None:
+    commits = FirstCommits({P: TARGET, Q: TARGET}, {P: BEFORE, Q: BEFORE}, unseen=frozenset({P, Q}))
+    commits.take_up({P: 130, Q: TARGET}, lambda: BOTH)
+    commits.take_up({P: 140, Q: 130}, lambda: BOTH)
+
+    assert (commits.lost, commits.awaited) == ({P}, {Q})
+
+
 Q = TopicPartition("orders", 1)
+BOTH = Group("payments", GroupState.STABLE, GroupType.CLASSIC, members=(Member("a", "a", "", None, frozenset({P, Q})),))
 PLAN = Plan("run", "payments", datetime(2026, 11, 20, tzinfo=UTC), ())
 
 
@@ -111,7 +120,7 @@ class Looks:
         return seen
 
     def group(self) -> Group:
-        return Group("payments", GroupState.STABLE, GroupType.CLASSIC, members=(Member("a", "a", "", None, frozenset({P, Q})),))
+        return BOTH
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,12 @@ class TargetWatch:
         targets = {p: self._state.targets[p] for p in changed}
         return Round(self._state.round, targets, self._state.replaced, learns=False).overwritten_at_release(seen)
 
-    def watch(self, pending: Partitions, way: Way | None) -> Partitions:
+    def watch(self, pending: Partitions, way: Way | None, *, unseen: Partitions = NO_PARTITIONS) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
 
         A first commit that may be old counts once its owner commits anew, or keeps the partition for as long. Where the
         watch is cut short before that, its partition stays doubtful: the next one can't tell whose commit it was.
+        ``unseen``: partitions that were committed before a process died or Kafka was away, and not watched since.
         """
         tuning, clock = self._tuning, self._clock
         self._state.unverified |= pending
@@ -80,7 +81,7 @@ class TargetWatch:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._state.unverified
-        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced)
+        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced, unseen)
         doubtful = self._state.doubtful
         while True:
             # What another run commits is not an owner's word.
