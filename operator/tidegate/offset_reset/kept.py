@@ -75,7 +75,7 @@ class Kept:
         except NotFound:
             return  # no undo goes without it
         live = parts.live.get(namespace, name)
-        if live is None:
+        if live is None or live.uid != uid_of(connection):
             raise RunnerFailure(f"KafkaConnection {name} is not open")
         groups = await self._groups(body)
 

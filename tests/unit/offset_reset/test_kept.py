@@ -13,6 +13,7 @@ from support.reset_world import T0, FleetWorld, Killed, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.control.runs import of_reset
+from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kube.ports import CONNECTIONS, RESETS, Kind, KubeUnavailable
 from tidegate.reset.runs.reasons import FINALIZER
@@ -292,6 +293,22 @@ def test_nothing_is_kept_without_a_connection_that_an_undo_could_go_through(worl
 
     assert record(world) is None
     assert world.kube.added_owners == kept
+
+
+def test_what_is_kept_belongs_to_one_connection_where_that_was_just_created_again(world: World) -> None:
+    """By its uid the record is removed in the end, and with it the document goes."""
+    reset(world)
+    connection, kept = world.kube.get(CONNECTIONS, "ns", "kafka"), record(world)
+    world.kube.delete(CONNECTIONS, "ns", "kafka", world.clock.now().isoformat())
+    world.kube.create(CONNECTIONS, "ns", "kafka", connection["spec"], world.clock.now().isoformat())
+    world.kube.set_finalizers(RESETS, world.body, [FINALIZER])
+
+    with pytest.raises(RunnerFailure, match="is not open"):
+        world.some_passes(1)
+
+    owners = {owner["uid"] for found in world.kube.added_owners.values() for owner in found}
+    assert owners == {connection["metadata"]["uid"]}
+    assert record(world) == kept
 
 
 # --- how long ---------------------------------------------------------------------------------------------------------
