@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import yaml
 
@@ -19,14 +19,25 @@ from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import RESETS, Kube, KubeFailure, KubeUnavailable, NotFound, Object, name_of
+from tidegate.kube.ports import (
+    RESETS,
+    Kind,
+    Kube,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.printable import visible
 from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
-from tidegate.resources.reset import ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase
 
 _LOOK_S: Final = 1.0
 
@@ -61,7 +72,7 @@ def reset_parser() -> argparse.ArgumentParser:
     target.add_argument("--to-latest", action="store_true", help="to its end")
     for option, (_, shown, _read) in _TARGETS.items():
         target.add_argument(f"--{option.replace('_', '-')}", metavar=shown)
-    parser.add_argument("--manual", action="store_true", help="wait for an approval of the plan")
+    parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
     parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and create nothing")
     parser.add_argument("--output", "-o", choices=("yaml", "json"), help="print it instead of creating it")
     parser.add_argument("--wait", action="store_true", help="wait until it has ended, and show its phases")
@@ -79,7 +90,7 @@ def run_reset(arguments: Sequence[str], screen: Screen) -> int:
         return 0
     try:
         kube = KubeClient(default_api_client(), SystemClock(), [options.namespace])
-        made = kube.create(RESETS, asked, dry_run=options.dry_run)
+        made = created(kube, in_own_name(asked, kube.own_name), dry_run=options.dry_run)
         name = visible(name_of(made))
         screen.show(f"offsetreset.tidegate.io/{name} created{' (server dry run)' if options.dry_run else ''}\n")
         if not options.wait or options.dry_run:
@@ -123,6 +134,36 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
     return asked
 
 
+def in_own_name(asked: Mapping[str, Any], own_name: Callable[[], str]) -> Mapping[str, Any]:
+    """With whoever asks as the requester, where the plan waits for an approval: that may have to be somebody else's.
+
+    Raises ``KubeFailure``.
+    """
+    if asked["spec"].get("approval") != ApprovalMode.MANUAL:
+        return asked
+    return {**asked, "spec": {**asked["spec"], "requester": own_name()}}
+
+
+class Creating(Protocol):
+    """What creates as a user does."""
+
+    def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object: ...
+
+
+def created(kube: Creating, asked: Mapping[str, Any], *, dry_run: bool) -> Object:
+    """The new OffsetReset. Raises ``KubeFailure``, and ``CommandFailed`` where it may be there all the same."""
+    try:
+        return kube.create(RESETS, asked, dry_run=dry_run)
+    except KubeUnavailable as failure:
+        if dry_run:
+            raise
+        namespace = asked["metadata"]["namespace"]
+        raise CommandFailed(
+            f"{failure}. It may have been created all the same, and would run twice if it were created again: look "
+            f"first with kubectl get -n {namespace} ors"
+        ) from failure
+
+
 def _target(options: argparse.Namespace) -> dict[str, Any]:
     for option in _ENDS:
         if getattr(options, option):
@@ -147,10 +188,10 @@ def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: S
 
     Raises ``CommandFailed`` where it is refused, deleted, or has not ended in time.
     """
-    namespace, name, told = str(made["metadata"]["namespace"]), name_of(made), ""
+    name, told = name_of(made), ""
     end = clock.monotonic() + timeout_s
     while True:
-        status = _status(kube, namespace, name)
+        status = _status(kube, made)
         if status is not None:
             said = find_condition(status.conditions, COMPLETE)
             line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
@@ -162,15 +203,19 @@ def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: S
             if is_true(status.conditions, STALLED):
                 raise CommandFailed(f"OffsetReset {name} is refused; it begins once that is corrected, or delete it")
         if clock.monotonic() >= end:
-            raise CommandFailed(f"OffsetReset {name} has not ended in time; it goes on: kubectl get ors {name}")
+            where = f"-n {namespace_of(made)} ors {name}"
+            raise CommandFailed(f"OffsetReset {name} has not ended in time; it goes on: kubectl get {where}")
         clock.sleep(_LOOK_S)
 
 
-def _status(kube: Kube, namespace: str, name: str) -> OffsetResetStatus | None:
+def _status(kube: Kube, made: Object) -> OffsetResetStatus | None:
     """``None``: the API server does not answer for now."""
     try:
-        return read_status(OffsetResetStatus, kube.get(RESETS, namespace, name))
+        body = kube.get(RESETS, namespace_of(made), name_of(made))
     except NotFound:
-        raise CommandFailed(f"OffsetReset {name} was deleted") from None
+        raise CommandFailed(f"OffsetReset {name_of(made)} was deleted") from None
     except KubeUnavailable:
         return None
+    if uid_of(body) != uid_of(made):
+        raise CommandFailed(f"OffsetReset {name_of(made)} was deleted, and another one has its name")
+    return read_status(OffsetResetStatus, body)

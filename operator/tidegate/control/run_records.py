@@ -16,6 +16,8 @@ and ``control.note_runs({key: replace(run, outcome=..., finished_ms=...)})`` onc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Run, RunKey
 
@@ -51,6 +53,17 @@ def begin(control: ControlTopics, key: RunKey, run: Run) -> Run:
     control.note_runs({key: run})
     # Somebody else's may have come before ours. A topic that was lost meanwhile has neither: begin again.
     return executed(control, key) or begin(control, key, run)
+
+
+def replace_known(control: ControlTopics, known: Mapping[RunKey, Run], by: Mapping[RunKey, Run]) -> None:
+    """Write ``by`` instead of what was ``known``, but where something else was written since.
+
+    Raises ``KafkaFailure``s.
+    """
+    now = control.read().runs
+    still = {key: run for key, run in by.items() if now.get(key) == known.get(key)}
+    if still:
+        control.note_runs(still)
 
 
 def forget(control: ControlTopics, key: RunKey, run: Run) -> None:

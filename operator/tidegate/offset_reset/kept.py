@@ -75,19 +75,27 @@ class Kept:
         except NotFound:
             return  # no undo goes without it
         live = parts.live.get(namespace, name)
-        if live is None:
+        if live is None or live.uid != uid_of(connection):
             raise RunnerFailure(f"KafkaConnection {name} is not open")
         groups = await self._groups(body)
 
         def keep() -> None:
             control = live.kafka.control
             control.ensure()
-            control.note_runs({of_reset(namespace, name_of(body)): _record(body, status, live)})
+            key, record = of_reset(namespace, name_of(body)), _record(body, status, live)
+            earlier = executed(control, key)
+            if earlier is not None and earlier.uid != record.uid and earlier.connection == live.uid:
+                # Of a deleted one of this name, which is undone no more: without its record nobody finds it.
+                parts.kube.remove_config_map(namespace, document_of_record(key, earlier))
+            control.note_runs({key: record})
             document = document_of(body)
             kept = parts.kube.add_owner(namespace, document, owner_reference(connection))
             for group in groups:
                 beneath = group_document(document, group_run_uid(run_uid(uid_of(body), name_of(body)), group))
-                parts.kube.add_owner(namespace, beneath, kept)
+                try:
+                    parts.kube.add_owner(namespace, beneath, kept)
+                except NotFound as gone:
+                    _log.info("%s: group %s can't be undone: %s", label_of(body), group, gone)
 
         try:
             await in_thread(parts.patient_executor, keep)

@@ -18,7 +18,7 @@ from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import Run, RunKey
-from tidegate.control.run_records import forget
+from tidegate.control.run_records import forget, replace_known
 from tidegate.kube.ports import RESETS, Kube, namespace_of, uid_of
 from tidegate.offset_reset.kept import document_of_record, epoch_ms, is_over
 from tidegate.threads import in_thread
@@ -42,10 +42,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done about records, by key. ``gone``: their OffsetReset was deleted, which is to be noted;
-    ``over``: what is kept is to be removed."""
+    """What is to be done about records, by key. ``changed``: how they are to be written, as their OffsetReset was
+    deleted, or is there again; ``over``: what is kept is to be removed."""
 
-    gone: Mapping[RunKey, Run]
+    changed: Mapping[RunKey, Run]
     over: Mapping[RunKey, Run]
 
 
@@ -58,17 +58,19 @@ def due(
     kept_for: timedelta,
 ) -> Due:
     """Pure. ``there``: the uids of all OffsetResets, looked at after the records were read."""
-    gone: dict[RunKey, Run] = {}
+    changed: dict[RunKey, Run] = {}
     over: dict[RunKey, Run] = {}
     for key, run in _own(records, connection_uid, namespace):
         if run.uid.partition("/")[0] in there:
+            if run.deleted_ms is not None:  # the API server was restored from a backup, with all uids
+                changed[key] = replace(run, deleted_ms=None)
             continue
         noted = run if run.deleted_ms is not None else replace(run, deleted_ms=epoch_ms(now))
         if is_over(noted, kept_for, now):
             over[key] = run
         elif noted is not run:
-            gone[key] = noted
-    return Due(gone, over)
+            changed[key] = noted
+    return Due(changed, over)
 
 
 def _own(records: Mapping[RunKey, Run], connection_uid: str, namespace: str) -> Iterator[tuple[RunKey, Run]]:
@@ -99,8 +101,9 @@ class KeptRuns:
         resets = await in_thread(parts.executor, parts.kube.list, RESETS)
         there = {uid_of(body) for body in resets if namespace_of(body) == live.namespace}
         todo = due(gates.runs, live.uid, live.namespace, there, parts.clock.now(), parts.kept_for)
-        if todo.gone:
-            await in_thread(parts.patient_executor, live.kafka.control.note_runs, todo.gone)
+        if todo.changed:
+            # One of the same name may have ended since: that is the one to be known.
+            await in_thread(parts.patient_executor, replace_known, live.kafka.control, gates.runs, todo.changed)
         for key, run in todo.over.items():
             await in_thread(parts.executor, parts.kube.remove_config_map, key.namespace, document_of_record(key, run))
             await in_thread(parts.patient_executor, forget, live.kafka.control, key, run)

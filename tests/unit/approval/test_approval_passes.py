@@ -203,6 +203,24 @@ def test_an_operator_that_dies_before_or_after_it_has_written_the_approval_goes_
     assert [h.reason for h in world.kube.happenings_of("p")].count("Approved") == 1
 
 
+def test_the_approval_that_counts_has_an_event_though_one_that_was_withdrawn_had_one(world: ApprovedWorld) -> None:
+    world.ask(approval="Manual")
+    world.until("AwaitingApproval")
+    world.approve(approver="ann")
+    world.kube.dies_in = 0  # the Event is there, and the status is not
+    with pytest.raises(Killed):
+        world.some_passes(1)
+    world.restart()
+    world.withdraw()
+    world.approve(name="instead", approver="bob")
+
+    world.passes()
+
+    assert world.reset["approval"]["approver"] == "bob"
+    told = [h.message for h in world.kube.happenings_of("p") if h.reason == "Approved"]
+    assert told[-1].startswith("OffsetResetApproval instead of bob approves")
+
+
 def test_of_two_approvals_the_first_takes_effect_and_the_second_says_that_it_came_late(world: ApprovedWorld) -> None:
     world.ask(approval="Manual")
     world.until("AwaitingApproval")

@@ -8,11 +8,11 @@ import pytest
 
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
-from tidegate.cli.asking import followed, manifest, reset_parser, run_reset
+from tidegate.cli.asking import created, followed, in_own_name, manifest, reset_parser, run_reset
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.main import main
 from tidegate.cli.screen import Screen
-from tidegate.kube.ports import RESETS, Object
+from tidegate.kube.ports import RESETS, KubeUnavailable, Object
 
 CREATED = "2026-01-01T00:00:00Z"
 
@@ -126,3 +126,35 @@ def test_one_that_is_refused_or_takes_too_long_is_waited_for_no_longer() -> None
         follow(saying("Pending", "no such group", Stalled="True"))
     with pytest.raises(CommandFailed, match="has not ended in time"):
         follow(saying("Planning", "it is planned"))
+
+
+def test_another_one_of_the_same_name_is_not_taken_for_the_one_that_was_created() -> None:
+    kube = Story(saying("Succeeded", "2 partitions reset"))
+    FakeKube.delete(kube, RESETS, "ns", "r", CREATED)
+    FakeKube.create(kube, RESETS, "ns", "r", {}, CREATED)
+
+    with pytest.raises(CommandFailed, match="was deleted, and another one has its name"):
+        followed(kube, kube.made, FakeClock(), 60, Screen(io.StringIO(), io.StringIO()))
+
+
+def test_whoever_has_a_plan_wait_for_an_approval_is_named_as_the_requester() -> None:
+    asked, manual = ({"spec": {"group": "g", **more}} for more in ({}, {"approval": "Manual"}))
+
+    assert in_own_name(asked, lambda: "jane") == asked
+    assert in_own_name(manual, lambda: "jane")["spec"] == {"group": "g", "approval": "Manual", "requester": "jane"}
+
+
+class Silent:
+    """An API server whose answer to a creation never comes."""
+
+    def create(self, *_: Any, **__: Any) -> Object:
+        raise KubeUnavailable("create OffsetReset in ns: read timed out")
+
+
+def test_what_may_have_been_created_is_not_called_a_failure_to_create() -> None:
+    asked = {"metadata": {"namespace": "ns"}}
+
+    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns ors"):
+        created(Silent(), asked, dry_run=False)
+    with pytest.raises(KubeUnavailable):
+        created(Silent(), asked, dry_run=True)

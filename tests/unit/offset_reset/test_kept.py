@@ -14,8 +14,10 @@ from support.reset_world import T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.control.run_records import of_reset
+from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure, Unavailable
-from tidegate.kube.ports import CONNECTIONS, RESETS, KubeUnavailable
+from tidegate.kube.ports import CONNECTIONS, RESETS, Kind, KubeUnavailable
+from tidegate.reset.runs.reasons import FINALIZER
 from tidegate.sweep.kept import due
 
 KEY = of_reset("ns", "p")
@@ -81,6 +83,37 @@ def test_a_fleet_is_undone_after_its_resource_was_deleted(tmp_path: Path) -> Non
     world.executor.shutdown()
 
 
+def test_a_group_of_a_fleet_whose_document_is_gone_is_told_of_where_the_others_are_undone(tmp_path: Path) -> None:
+    world = FleetWorld(tmp_path)
+    reset(world)
+    whole = world.reset["plan"]["configMap"]
+    of_groups = [document for document in world.documents if document.stem != whole]
+    of_groups[0].unlink()
+    delete(world)
+
+    undo(world)
+
+    assert sorted(world.offsets) == [10, 50, 50]
+    assert [failure["reason"] for failure in world.reset["fleet"]["failures"]] == ["UndoRunNotFound"]
+    assert world.reset["fleet"]["refused"] == 1
+    world.executor.shutdown()
+
+
+def test_a_fleet_s_other_documents_are_kept_where_that_of_one_group_is_gone(tmp_path: Path) -> None:
+    world = FleetWorld(tmp_path)
+    reset(world)
+    whole = world.reset["plan"]["configMap"]
+    gone, *left = (name for _, name in world.kube.added_owners if name != whole)
+    world.kube.added_owners.clear()
+    world.kube.remove_config_map("ns", gone)
+    world.kube.set_finalizers(RESETS, world.body, [FINALIZER])
+
+    world.passes()
+
+    assert {name for _, name in world.kube.added_owners} == {whole, *left}
+    world.executor.shutdown()
+
+
 def test_documents_stay_as_long_as_their_connection_and_those_of_groups_as_long_as_their_fleets(
     tmp_path: Path,
 ) -> None:
@@ -105,6 +138,29 @@ def test_of_resets_of_one_name_the_last_is_undone(world: World) -> None:
 
     assert undo(world)[0] == "Succeeded"
     assert world.offset == 10
+
+
+def test_nothing_is_left_of_an_earlier_reset_of_the_name_that_can_be_undone_no_more(world: World) -> None:
+    reset(world)
+    earlier = world.reset["plan"]["configMap"]
+    delete(world)
+    reset(world, to={"offset": 30})
+
+    assert {name for _, name in world.kube.added_owners} == {world.reset["plan"]["configMap"]}
+    assert ("ns", earlier) not in world.kube.config_maps
+
+
+def test_what_another_operator_has_kept_under_the_name_is_not_looked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(world.kube, "remove_config_map", lambda _, name: removed.append(name))
+    world.kafka.control.ensure()
+    world.kafka.control.note_runs({KEY: Run("u9/p", 1, Outcome.SUCCEEDED, 2, "5f", "another")})
+
+    reset(world)
+
+    assert removed == []
 
 
 def test_a_reset_that_is_there_is_the_one_that_is_undone(world: World) -> None:
@@ -232,12 +288,28 @@ def test_nothing_is_kept_without_a_connection_that_an_undo_could_go_through(worl
     kept = dict(world.kube.added_owners)
     world.kafka.control.note_runs({KEY: None})
     world.kube.delete(CONNECTIONS, "ns", "kafka", world.clock.now().isoformat())
-    world.kube.set_finalizers(RESETS, world.body, ["tidegate.io/runs"])
+    world.kube.set_finalizers(RESETS, world.body, [FINALIZER])
 
     world.passes()
 
     assert record(world) is None
     assert world.kube.added_owners == kept
+
+
+def test_what_is_kept_belongs_to_one_connection_where_that_was_just_created_again(world: World) -> None:
+    """By its uid the record is removed in the end, and with it the document goes."""
+    reset(world)
+    connection, kept = world.kube.get(CONNECTIONS, "ns", "kafka"), record(world)
+    world.kube.delete(CONNECTIONS, "ns", "kafka", world.clock.now().isoformat())
+    world.kube.create(CONNECTIONS, "ns", "kafka", connection["spec"], world.clock.now().isoformat())
+    world.kube.set_finalizers(RESETS, world.body, [FINALIZER])
+
+    with pytest.raises(RunnerFailure, match="is not open"):
+        world.some_passes(1)
+
+    owners = {owner["uid"] for found in world.kube.added_owners.values() for owner in found}
+    assert owners == {connection["metadata"]["uid"]}
+    assert record(world) == kept
 
 
 # --- how long ---------------------------------------------------------------------------------------------------------
@@ -259,6 +331,36 @@ def test_what_was_kept_is_removed_some_time_after_the_deletion(world: World) -> 
 
     assert record(world) is None
     assert not world.kube.config_maps
+
+
+def test_what_ended_while_one_of_its_name_was_found_gone_stays_known(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset(world)
+    delete(world)
+    listed, newer = world.kube.list, Run("u2/p", 3, Outcome.SUCCEEDED, 4, "6a", "conn")
+
+    def list_late(kind: Kind) -> Any:
+        found = listed(kind)
+        world.kafka.control.note_runs({KEY: newer})
+        return found
+
+    monkeypatch.setattr(world.kube, "list", list_late)
+    Sweeping(world.kube, world.live, world.kafka, ThreadPoolExecutor(1), undo_kept=WEEK).looks(1)
+
+    assert record(world) == newer
+
+
+def test_the_time_begins_anew_where_a_reset_that_was_gone_is_there_again(world: World) -> None:
+    """As after a backup of the whole API server, which keeps uids, was restored."""
+    reset(world)
+    found = record(world)
+    assert found is not None
+    world.kafka.control.note_runs({KEY: replace(found, deleted_ms=1)})
+
+    Sweeping(world.kube, world.live, world.kafka, ThreadPoolExecutor(1), undo_kept=WEEK).looks(1)
+
+    assert noted(world) is None
 
 
 def test_after_that_it_is_not_undone_though_nobody_has_removed_it_yet(world: World) -> None:
@@ -295,5 +397,5 @@ def test_only_the_operators_own_records_of_deleted_resets_are_due(
 ) -> None:
     found = due({key: run}, "conn", "ns", {"there"}, NOW, kept)
 
-    assert (key in found.gone, key in found.over) == (gone, over)
-    assert all(noted.deleted_ms == NOW_MS for noted in found.gone.values())
+    assert (key in found.changed, key in found.over) == (gone, over)
+    assert all(noted.deleted_ms == NOW_MS for noted in found.changed.values())

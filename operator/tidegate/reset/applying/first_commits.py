@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.kafka.model import Group, Member, Offsets, TopicPartition
-from tidegate.reset.applying.rounds import Partitions
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
 
 
@@ -22,10 +22,13 @@ class _First:
 
 @dataclass(slots=True)
 class FirstCommits:
-    """Of one watch. ``replaced``: where the group was before the targets."""
+    """Of one watch. ``replaced``: where the group was before the targets. ``unseen``: partitions that nobody has
+    watched since they were committed, so that what is found at the first look may be what their owner began at.
+    """
 
     targets: Mapping[TopicPartition, int]
     replaced: Mapping[TopicPartition, int]
+    unseen: Partitions = NO_PARTITIONS
     _first: dict[TopicPartition, _First] = field(default_factory=dict)
     _known: set[TopicPartition] = field(default_factory=set)
     """Partitions whose owner is known to read from the target on."""
@@ -45,12 +48,13 @@ class FirstCommits:
             group = look()
             for partition in in_doubt:
                 self._compare(partition, progressed[partition], group.owner(partition))
+        self.unseen = NO_PARTITIONS
 
     def _compare(self, partition: TopicPartition, offset: int, owner: Member | None) -> None:
         first = self._first.get(partition)
         if first is not None and offset < first.offset:
             self._known.add(partition)
-        elif owner is None or (first is not None and owner.member_id != first.owner_id):
+        elif owner is None or (partition in self.unseen if first is None else owner.member_id != first.owner_id):
             self._lost.add(partition)
         elif first is None:
             self._first[partition] = _First(offset, owner.member_id)

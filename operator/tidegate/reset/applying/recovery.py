@@ -143,11 +143,15 @@ class Recovery:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._view.settled(everything)
         elif last.phase is not ResetPhase.VERIFYING and last.way is not Way.GATED:
-            return self._unreleased(frozenset(last.pending), last) or self._watch.watch(everything, last.way)
+            return self._unreleased(frozenset(last.pending), last) or self._watch.watch(
+                everything, last.way, unseen=everything
+            )
         if last.way is Way.BARRIER:
             # Everybody had rejoined, so who commits to a group that became Empty since has read from the targets on.
-            return self._watch.watch(everything, last.way)
-        return self._watch.overwritten_while_empty(everything, {}, None) or self._watch.watch(everything, last.way)
+            return self._watch.watch(everything, last.way, unseen=everything)
+        return self._watch.overwritten_while_empty(everything, {}, None) or self._watch.watch(
+            everything, last.way, unseen=everything
+        )
 
     def _passed_unseen(self, last: Progress) -> Partitions:
         """Ahead of their owners, after a watch that was interrupted: who kept its position has passed its target.

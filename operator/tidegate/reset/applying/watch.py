@@ -67,10 +67,12 @@ class TargetWatch:
         targets = {p: self._state.targets[p] for p in changed}
         return Round(self._state.round, targets, self._state.replaced).overwritten_at_release(seen)
 
-    def watch(self, pending: Partitions, way: Way | None) -> Partitions:
+    def watch(self, pending: Partitions, way: Way | None, *, unseen: Partitions = NO_PARTITIONS) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
 
-        A first commit that may be old counts once its owner commits anew, or keeps the partition for as long.
+        A first commit that may be old counts once its owner commits anew, or keeps the partition for as long. Where the
+        watch is cut short before that, its partition stays doubtful: the next one can't tell whose commit it was.
+        ``unseen``: partitions that were committed before a process died or Kafka was away, and not watched since.
         """
         tuning, clock = self._tuning, self._clock
         self._state.unverified |= pending
@@ -79,7 +81,8 @@ class TargetWatch:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._state.unverified
-        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced)
+        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced, unseen)
+        doubtful = self._state.doubtful
         while True:
             # What another run commits is not an owner's word.
             self._claim.check()
@@ -93,16 +96,17 @@ class TargetWatch:
             }
             overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
             now = clock.monotonic()
+            first_commits.take_up(seen, self._view.group)
+            self._state.doubtful = doubtful | first_commits.lost | first_commits.awaited
             if overwritten:
                 return overwritten
-            first_commits.take_up(seen, self._view.group)
             opened = frozenset(p for p in opened if verdicts[p] is not Verdict.SETTLED)
             if opened and now < began + tuning.others_limit_s and not self._pace.is_over:
                 # Owners that wait for a transaction go on after its end; what the others have read shows then.
                 limit = now + watch_s
             is_settled = not first_commits.awaited and all(v is Verdict.SETTLED for v in verdicts.values())
             if now >= limit or (now >= at_least and is_settled):
-                self._state.doubtful |= first_commits.lost
+                self._state.doubtful = doubtful | first_commits.lost
                 self._state.unverified = NO_PARTITIONS
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)

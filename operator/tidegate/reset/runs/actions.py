@@ -138,7 +138,7 @@ class Draft:
         by = ApprovalStatus(name=approval.name, uid=approval.uid, approver=approval.approver, approved_at=self.seen.now)
         self.run(approved_digest=approval.plan, approval=by)
         message = f"OffsetResetApproval {approval.name} of {approval.approver} approves the plan {approval.plan}"
-        self.tell(EventType.NORMAL, APPROVED, message, f"{self.seen.run_id}/{APPROVED}")
+        self.tell(EventType.NORMAL, APPROVED, message, f"{self.seen.run_id}/{APPROVED}/{approval.uid}")
 
     def refuse(self, refusal: Refusal) -> None:
         self.tell(

@@ -100,17 +100,22 @@ def was_touched(run: Run) -> bool:
 
 
 def undone_groups(earlier: Run, groups: Callable[[str], Run | None]) -> tuple[str, ...]:
-    """The groups whose offsets an earlier run of a fleet has left changed, sorted. ``groups``: its runs, by group."""
+    """The groups whose offsets an earlier run of a fleet has left changed, sorted. ``groups``: its runs, by group.
+
+    Those that have ended and whose runs are lost are among them: their plan says so, and nobody takes them for undone.
+    """
     if earlier.fleet is None:
         return ()
-    results = {g: run.result for g in earlier.fleet.planned if (run := groups(g)) is not None}
-    return tuple(
-        sorted(
-            g
-            for g, result in results.items()
-            if result is not None and (result.phase is ResetPhase.SUCCEEDED or result.reason == NOT_PUT_BACK)
-        )
-    )
+    ended = {g for g, _ in earlier.result.ends} if earlier.result is not None else set()
+
+    def is_changed(group_id: str) -> bool:
+        run = groups(group_id)
+        if run is None:
+            return group_id in ended
+        result = run.result
+        return result is not None and (result.phase is ResetPhase.SUCCEEDED or result.reason == NOT_PUT_BACK)
+
+    return tuple(sorted(g for g in earlier.fleet.planned if is_changed(g)))
 
 
 def side_by_side(items: Sequence[_T], do: Callable[[_T], bool], *, threads: int) -> bool:
