@@ -421,10 +421,12 @@ def test_a_fleet_is_shown_by_its_patterns(resources: Resources, apiserver: ApiSe
 def test_resources_are_selected_by_their_fields(
     kind: str, resources: Resources, apiserver: ApiServer, namespace: str
 ) -> None:
-    others, chosen = smallest(kind, "others"), {"spec.connectionRef.name": "other"}
-    spec = others["spec"] | {"connectionRef": {"name": "other"}}
-    if "group" in spec:
-        spec["group"] = chosen["spec.group"] = "refunds"
+    others = smallest(kind, "others")
+    chosen = {f"spec.{field}": "refunds" for field in ("group", "reset", "approver") if field in others["spec"]}
+    spec = others["spec"] | {field.removeprefix("spec."): value for field, value in chosen.items()}
+    if "connectionRef" in spec:
+        spec["connectionRef"] = {"name": "other"}
+        chosen["spec.connectionRef.name"] = "other"
     mine = smallest(kind, "mine") | {"spec": spec}
 
     def named(selector: str) -> list[str]:

@@ -193,6 +193,7 @@ KINDS: Final = (
             ),
             Column("Plan", "string", "The digest of the plan.", ".spec.plan", wide=True),
         ),
+        selectable=(".spec.reset", ".spec.approver"),
     ),
     Kind(
         "OffsetBackup",
