@@ -1145,6 +1145,38 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
         assert last.offset >= before[partition], partition
 
 
+def test_all_partitions_of_a_dead_writers_join_are_looked_at_not_only_those_passed(
+    tmp_path: Path,
+) -> None:
+    """The join that it held is over, and owners have gone on from where they were, one of them beyond its target."""
+    ahead, back = RESET[:2]
+
+    def world_at(name: str) -> World:
+        world = World(KINDS[0], tmp_path / name)
+        world.kafka.append(ahead, [world.clock.now()] * 500)
+        committed = world.kafka.committed(GROUP)
+        world.targets = {ahead: committed[ahead] + 60, back: committed[back] - BACK}
+        world.create()
+        return world
+
+    whole = Process()
+    world_at("whole").execute(whole)
+    committing = next(step for step, name in enumerate(whole.calls, 1) if name.endswith("transaction.commit"))
+    world = world_at("dies")
+    with pytest.raises(Killed):
+        world.execute(Process(committing, after=True))
+    assert world.store.load().journal[-1].phase is ResetPhase.PAUSING
+    world.clock.sleep(17)
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    world.settle(30)
+    for partition in world.targets:
+        assert world.starts_at_target(partition), f"{partition} was never begun at its target: {result}"
+
+
 def test_progress_from_a_target_is_not_where_the_group_stood_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

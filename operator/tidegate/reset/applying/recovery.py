@@ -133,6 +133,9 @@ class Recovery:
         if last.again:
             return frozenset(last.again)
         unclear = self._passed_unseen(last) or self._unmanaged_since(last)
+        if unclear and last.way is Way.BARRIER and last.phase is not ResetPhase.VERIFYING:
+            # Owners of the others may have gone on from where they were just as well.
+            unclear |= self._unreleased(frozenset(last.pending), last)
         if unclear:
             return unclear
         if last.way is Way.UNOWNED and self._watch.may_be_assigned(self._view.group(), everything):
