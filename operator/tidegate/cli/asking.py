@@ -32,12 +32,11 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.printable import visible
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
-from tidegate.resources.reset import ApprovalMode, ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
 
 _LOOK_S: Final = 1.0
 

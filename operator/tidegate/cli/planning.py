@@ -29,12 +29,12 @@ from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.request import run_name, run_uid
-from tidegate.reset.runs.seen import has_ended
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import COMPLETE, find_condition
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import PolicyStatus
+from tidegate.resources.reset import has_ended
 
 _PATIENCE_S: Final = 10.0
 

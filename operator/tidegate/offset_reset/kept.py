@@ -33,9 +33,9 @@ from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.request import run_uid
-from tidegate.reset.runs.seen import has_ended
 from tidegate.reset.store import ForeignRun, ForgedRun
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

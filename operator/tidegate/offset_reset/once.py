@@ -19,9 +19,9 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import policy_of
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.request import run_uid
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.reset import has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

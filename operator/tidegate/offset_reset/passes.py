@@ -51,11 +51,11 @@ from tidegate.reset.runs.actions import (
 )
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.progress import plan_awaits_approval
-from tidegate.reset.runs.seen import Seen, awaits_approval, has_ended, is_settled, under_way
+from tidegate.reset.runs.seen import Seen, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.resources.conditions import COMPLETE, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import ResetPhase
+from tidegate.resources.reset import ResetPhase, has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from tidegate.kube.ports import RESETS, Object, label_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.reset.runs.reasons import FINALIZER
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.reset import has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

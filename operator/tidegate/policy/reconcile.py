@@ -27,9 +27,9 @@ from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.reset.runs.progress import ANNOTATION_SAYS
 from tidegate.reset.runs.reasons import ANNOTATION_APPROVES_NOTHING, APPROVE, FINALIZER, INVALID_SPEC
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

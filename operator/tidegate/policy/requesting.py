@@ -38,11 +38,10 @@ from tidegate.policy.template import (
     run_key,
 )
 from tidegate.reset.runs.reasons import ALREADY_RAN, UNREADABLE_STATUS, WAITING_FOR_CONNECTION
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.conditions import COMPLETE, RESET, STALLED, ConditionStatus, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import RequestedReset, ResetPhase, ResetSpec
+from tidegate.resources.reset import RequestedReset, ResetPhase, ResetSpec, has_ended
 from tidegate.threads import in_thread
 
 NO_RESET: Final = "NoReset"

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from tidegate.control.records import Run, RunKey
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
-from tidegate.reset.runs.seen import has_ended
 from tidegate.resources.base import InvalidResource, Problem, parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
-from tidegate.resources.reset import RequestedReset, ResetPhase
+from tidegate.resources.reset import RequestedReset, ResetPhase, has_ended
 
 _SHARED: Final = ("connectionRef", "group", "groups", "topics", "spark")
 """What a policy and its resets have in common."""

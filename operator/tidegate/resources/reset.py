@@ -149,6 +149,11 @@ class ResetPhase(StrEnum):
         return self in (ResetPhase.SUCCEEDED, ResetPhase.FAILED, ResetPhase.ROLLED_BACK)
 
 
+def has_ended(phase: ResetPhase | None) -> bool:
+    """Whether a run in this phase is over; ``None``: it was never told of."""
+    return phase is not None and phase.is_final
+
+
 class Way(StrEnum):
     """How a group's offsets are changed. Reads ``Direct``, an earlier version's word for ``UNOWNED``, too."""
 

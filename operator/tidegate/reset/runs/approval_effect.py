@@ -15,7 +15,7 @@ from typing import Final
 from tidegate.reset.runs.reasons import APPROVED, INVALID_SPEC, UNREADABLE_STATUS
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import ApprovalMode, ResetPhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
 
 RESET_NOT_FOUND: Final = "ResetNotFound"
 RESET_ENDED: Final = "ResetEnded"
@@ -116,7 +116,7 @@ def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) ->
     if status.approved_digest is not None:
         who = f"by OffsetResetApproval {by.name} of {by.approver}" if by is not None else "by an annotation"
         return ApprovalEffect(False, ALREADY_APPROVED, f"the plan of OffsetReset {name} was approved before, {who}")
-    if reset.deleting or _has_ended(status):
+    if reset.deleting or has_ended(status.phase):
         ended = "is being deleted" if reset.deleting or status.phase is None else f"has ended as {status.phase.value}"
         return ApprovalEffect(False, RESET_ENDED, f"OffsetReset {name} {ended}: nothing is left to approve")
     if reset.spec is None:
@@ -132,10 +132,6 @@ def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) ->
         )
         return ApprovalEffect(None, PLAN_NOT_MADE, message)
     return _of_waiting(approval, status, separate=separate)
-
-
-def _has_ended(status: OffsetResetStatus) -> bool:
-    return status.phase is not None and status.phase.is_final
 
 
 def _of_waiting(approval: Approval, status: OffsetResetStatus, *, separate: bool) -> ApprovalEffect:

@@ -11,7 +11,7 @@ from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.reset import Engine, ResetPhase
+from tidegate.resources.reset import Engine, ResetPhase, has_ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,6 @@ class Seen:
     def under_way(self) -> OffsetResetStatus | None:
         """The status, where it says that the run was started and has not ended."""
         return under_way(self.status)
-
-
-def has_ended(phase: ResetPhase | None) -> bool:
-    """Whether a run in this phase is over; ``None``: it was never told of."""
-    return phase is not None and phase.is_final
 
 
 def is_settled(status: OffsetResetStatus) -> bool:
