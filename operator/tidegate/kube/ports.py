@@ -160,6 +160,11 @@ def owner_reference(body: Object) -> Mapping[str, Any]:
     }
 
 
+def connection_name(body: Object) -> str:
+    """The KafkaConnection of its namespace that it names, also where the spec can't be read as a whole; or nothing."""
+    return str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+
+
 def label_of(body: Object) -> str:
     """What a person calls it: namespace and name."""
     return f"{namespace_of(body)}/{name_of(body)}"

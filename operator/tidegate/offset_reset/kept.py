@@ -8,11 +8,11 @@ topic has it, which only operators write. See docs/adr/0030.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from tidegate.connection.live import Live
-from tidegate.control.records import Outcome, Run, RunKey
+from tidegate.control.records import Run, RunKey
 from tidegate.control.run_records import executed, of_reset
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
@@ -22,6 +22,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     NotFound,
     Object,
+    connection_name,
     label_of,
     name_of,
     namespace_of,
@@ -29,6 +30,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.parts import Parts
+from tidegate.offset_reset.reading import ended_run, epoch_ms
 from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
@@ -39,8 +41,6 @@ from tidegate.resources.reset import has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
-
-_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class Kept:
@@ -69,7 +69,7 @@ class Kept:
 
     async def _keep(self, body: Object, status: OffsetResetStatus) -> None:
         parts, namespace = self._parts, namespace_of(body)
-        name = str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+        name = connection_name(body)
         try:
             connection = await in_thread(parts.executor, parts.kube.get, CONNECTIONS, namespace, name)
         except NotFound:
@@ -82,7 +82,8 @@ class Kept:
         def keep() -> None:
             control = live.kafka.control
             control.ensure()
-            key, record = of_reset(namespace, name_of(body)), _record(body, status, live)
+            key = of_reset(namespace, name_of(body))
+            record = replace(ended_run(body, status, status.finished_at), connection=live.uid)
             earlier = executed(control, key)
             if earlier is not None and earlier.uid != record.uid and earlier.connection == live.uid:
                 # Of a deleted one of this name, which is undone no more: without its record nobody finds it.
@@ -147,20 +148,3 @@ def document_of_record(key: RunKey, run: Run) -> str:
     """The name of the ConfigMap that the record vouches for."""
     metadata = {"name": key.id, "uid": run.uid.partition("/")[0]}
     return document_of({"metadata": metadata})
-
-
-def epoch_ms(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _record(body: Object, status: OffsetResetStatus, live: Live) -> Run:
-    if status.phase is None or status.started_at is None or status.finished_at is None:
-        raise ValueError("a reset that has a digest of its result has begun and ended")
-    return Run(
-        uid=run_uid(uid_of(body), name_of(body)),
-        started_ms=epoch_ms(status.started_at),
-        outcome=Outcome(status.phase.value),
-        finished_ms=epoch_ms(status.finished_at),
-        digest=status.result_digest or "",
-        connection=live.uid,
-    )

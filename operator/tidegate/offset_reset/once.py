@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 
 from tidegate.connection.live import Live
 from tidegate.control.ports import ControlTopics
-from tidegate.control.records import Outcome, Run
+from tidegate.control.records import Run
 from tidegate.control.run_records import begin, executed
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import POLICIES, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import POLICIES, NotFound, Object, connection_name, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import policy_of
+from tidegate.offset_reset.reading import ended_run, epoch_ms, policy_of
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.request import run_uid
 from tidegate.resources.conditions import Refusal
@@ -78,7 +78,7 @@ class Once:
             return True
         if control is None or status.started_at is None:
             return False
-        run = Run(run_uid(uid_of(body), name_of(body)), _epoch_ms(status.started_at))
+        run = Run(run_uid(uid_of(body), name_of(body)), epoch_ms(status.started_at))
 
         def begin_it() -> Run:
             control.ensure()
@@ -93,13 +93,7 @@ class Once:
             return
         if not has_ended(status.phase):
             return
-        run = Run(
-            uid=run_uid(uid_of(body), name_of(body)),
-            started_ms=_epoch_ms(status.started_at),
-            outcome=Outcome(status.phase.value),
-            finished_ms=_epoch_ms(status.finished_at or now),
-            digest=status.result_digest or "",
-        )
+        run = ended_run(body, status, status.finished_at or now)
 
         def note() -> None:
             known = executed(control, policy.key)
@@ -113,15 +107,10 @@ class Once:
 
     def _control(self, body: Object) -> ControlTopics | None:
         """Of its connection, where that is open."""
-        name = str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
-        live = self._parts.live.get(namespace_of(body), name)
+        live = self._parts.live.get(namespace_of(body), connection_name(body))
         return live.kafka.control if live is not None else None
 
 
 def _is_its_own(ran: Run, body: Object) -> bool:
     """Whether this resource's own run has begun, and not ended."""
     return ran.uid == run_uid(uid_of(body), name_of(body)) and ran.outcome is None
-
-
-def _epoch_ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)

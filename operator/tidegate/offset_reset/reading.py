@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from tidegate.control.records import RunKey
-from tidegate.kube.ports import POLICIES, Object, name_of, namespace_of
+from tidegate.control.records import Outcome, Run, RunKey
+from tidegate.kube.ports import POLICIES, Object, name_of, namespace_of, uid_of
+from tidegate.reset.runs.request import run_uid
 from tidegate.resources.base import InvalidResource, has_readable_status, read_status
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_spec(body: Object) -> tuple[OffsetResetSpec | None, str]:
@@ -26,6 +31,24 @@ def status_of(body: Object) -> OffsetResetStatus:
 def status_is_readable(body: Object) -> bool:
     """Whether what the status says of a run is known."""
     return has_readable_status(OffsetResetStatus, body)
+
+
+def epoch_ms(at: datetime) -> int:
+    """As records of the control topic tell times."""
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def ended_run(body: Object, status: OffsetResetStatus, finished_at: datetime | None) -> Run:
+    """What a record says of its run, which has ended. Raises ``ValueError`` for one that has not."""
+    if status.phase is None or status.started_at is None or finished_at is None:
+        raise ValueError("a reset that has ended has a phase, and has begun and ended at some time")
+    return Run(
+        uid=run_uid(uid_of(body), name_of(body)),
+        started_ms=epoch_ms(status.started_at),
+        outcome=Outcome(status.phase.value),
+        finished_ms=epoch_ms(finished_at),
+        digest=status.result_digest or "",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tidegate.kube.ports import (
     RESETS,
     NotFound,
     Object,
+    connection_name,
     name_of,
     namespace_of,
     owner_reference,
@@ -119,7 +120,7 @@ class Runs:
     def confines(self, body: Object) -> Confines:
         """By the spec as it is written, also where it can't be read as a whole."""
         spec = body.get("spec") or {}
-        live = self._parts.live.get(namespace_of(body), str((spec.get("connectionRef") or {}).get("name", "")))
+        live = self._parts.live.get(namespace_of(body), connection_name(body))
         to = (spec.get("to") or {}).get("cluster") or {}
         other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
         return Confines(

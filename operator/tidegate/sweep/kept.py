@@ -20,7 +20,8 @@ from tidegate.control.gates import Gates
 from tidegate.control.records import Run, RunKey
 from tidegate.control.run_records import forget, replace_known
 from tidegate.kube.ports import RESETS, Kube, namespace_of, uid_of
-from tidegate.offset_reset.kept import document_of_record, epoch_ms, is_over
+from tidegate.offset_reset.kept import document_of_record, is_over
+from tidegate.offset_reset.reading import epoch_ms
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from tidegate.kube.ports import (
     KubeEvent,
     KubeFailure,
     Object,
+    connection_name,
     name_of,
     namespace_of,
     uid_of,
@@ -171,5 +172,4 @@ class Sweeper:
 
 
 def _goes_through(body: Object, live: Live) -> bool:
-    name = ((body.get("spec") or {}).get("connectionRef") or {}).get("name", "")
-    return (namespace_of(body), name) == (live.namespace, live.name)
+    return (namespace_of(body), connection_name(body)) == (live.namespace, live.name)
