@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -53,28 +54,30 @@ def tried_commit() -> str:
 
 
 def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int, until: float) -> None:
-    """Those that leave the brokers alone side by side, then the others one by one. ``until``: by the monotonic clock,
-    when no more of them are begun."""
+    """Those that leave the brokers alone side by side; meanwhile, on brokers of their own, the others one by one.
+    ``until``: by the monotonic clock, when no more of them are begun."""
 
     def tried(performance: Performance) -> Outcome | None:
         return performance.perform() if time.monotonic() < until else None
 
     alone = [schedule for schedule in schedules if schedule.wants_brokers_alone]
     together = [schedule for schedule in schedules if not schedule.wants_brokers_alone]
-    with KafkaCluster.start(BROKERS, PROPERTIES) as cluster:
+    with ExitStack() as opened:
+        under_way: dict[Future[Outcome | None], Performance] = {}
         for wanted, workers in ((together, at_once), (alone, 1)):
-            with ThreadPoolExecutor(workers) as pool:
-                performances = [Performance(schedule, cluster, commit) for schedule in wanted]
-                under_way = {pool.submit(tried, one): one for one in performances}
-                try:
-                    for future in as_completed(under_way):
-                        error = future.exception()
-                        outcome = future.result() if error is None else under_way[future].broken(error)
-                        if outcome is not None:
-                            results.add(outcome)
-                            print(f"{outcome.schedule}\n{outcome}\n", flush=True)
-                finally:
-                    pool.shutdown(cancel_futures=True)
+            if not wanted:
+                continue
+            cluster = opened.enter_context(KafkaCluster.start(BROKERS, PROPERTIES))
+            pool = ThreadPoolExecutor(workers)
+            opened.callback(pool.shutdown, cancel_futures=True)
+            performances = [Performance(schedule, cluster, commit) for schedule in wanted]
+            under_way |= {pool.submit(tried, one): one for one in performances}
+        for future in as_completed(under_way):
+            error = future.exception()
+            outcome = future.result() if error is None else under_way[future].broken(error)
+            if outcome is not None:
+                results.add(outcome)
+                print(f"{outcome.schedule}\n{outcome}\n", flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
