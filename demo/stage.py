@@ -23,10 +23,9 @@ from devstack.commands import crd_files
 from devstack.prerequisites import missing
 from devstack.processes import RunFolder, Service, close_run, eventually, free_ports
 from support.stack_fixtures import kubeconfig_to_use
-from tidegate.control.topics import acks_topic
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.runner_local import LocalSparkRunner
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.marker import marker_group
 

@@ -25,8 +25,7 @@ from support.operator_process import Body, OperatorProcess, Resources, condition
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
 from tidegate.control.records import Hold, HoldKey
-from tidegate.control.topics import acks_topic
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient

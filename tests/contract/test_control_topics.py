@@ -34,8 +34,8 @@ from tidegate.control.records import (
     RunKey,
 )
 from tidegate.control.run_records import begin, executed
-from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, acks_topic
-from tidegate.kafka.connection import Connection
+from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.errors import Fenced, Refused, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client import control_reader, fenced_writer

@@ -31,8 +31,7 @@ from support.obedient_consumer import ObedientConsumer
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique, topics_of
 from tidegate.clock import SystemClock
-from tidegate.control.topics import acks_topic
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.writer import transactional_id

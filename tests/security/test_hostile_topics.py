@@ -14,8 +14,7 @@ from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
-from tidegate.control.topics import acks_topic
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 
@@ -46,18 +45,18 @@ class Stage:
         assert self.client.control.ensure() == ()
         self.epoch = self.client.control.hold({HOLD: Hold()})[HOLD]
 
-    def fresh(self) -> KafkaClient:
+    def fresh(self, ack_topic: str | None = None) -> KafkaClient:
         """As after a start of the operator."""
-        client = KafkaClient(Connection(self._bootstrap, control_topic=self.control_topic))
+        client = KafkaClient(Connection(self._bootstrap, control_topic=self.control_topic, ack_topic=ack_topic))
         self._clients.append(client)
         return client
 
-    def write(self, *records: tuple[bytes, bytes | None]) -> None:
+    def write(self, *records: tuple[bytes, bytes | None], ack_topic: str | None = None) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap, "compression.type": "gzip"})
         failed: list[object] = []
         for key, value in records:
             producer.produce(
-                acks_topic(self.control_topic),
+                ack_topic or acks_topic(self.control_topic),
                 value,
                 key,
                 on_delivery=lambda error, _: failed.append(error) if error is not None else None,
@@ -65,8 +64,8 @@ class Stage:
         assert producer.flush(60) == 0
         assert not failed
 
-    def ack(self, ack: Ack) -> None:
-        self.write((encode_key(AckKey(GROUP, "orders", 0)), encode_value(ack)))
+    def ack(self, ack: Ack, ack_topic: str | None = None) -> None:
+        self.write((encode_key(AckKey(GROUP, "orders", 0)), encode_value(ack)), ack_topic=ack_topic)
 
     def close(self) -> None:
         for client in self._clients:
@@ -102,6 +101,24 @@ def test_a_hold_in_the_ack_topic_is_nobodys(stage: Stage) -> None:
         gates = client.control.read([GROUP])
         assert list(gates.holds) == [HOLD], "nothing was held by it, nor released"
         assert gates.clock_ms is None
+
+
+def test_acks_in_another_tenants_ack_topic_count_for_nobody_else(stage: Stage, unique: Unique) -> None:
+    own = f"__{unique('acks')}"
+    tenant = stage.fresh(own)
+    assert tenant.control.ensure() == ()
+    assert list(tenant.control.read([GROUP]).holds) == [HOLD], "the control topic is shared"
+
+    stage.ack(Ack(stage.epoch, 7, "forged"))
+
+    for client in (tenant, stage.fresh(own)):
+        assert client.control.read([GROUP]).acked(GROUP, ORDERS) is None
+
+    stage.ack(Ack(stage.epoch, 42, "m"), own)
+
+    for client in (tenant, stage.fresh(own)):
+        assert client.control.read([GROUP]).acked(GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
+    assert stage.client.control.read([GROUP]).acked(GROUP, ORDERS) == Ack(stage.epoch, 7, "forged")
 
 
 def test_a_flood_of_acks_takes_little_memory_and_hides_no_true_one(stage: Stage) -> None:

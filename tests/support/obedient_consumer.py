@@ -17,8 +17,7 @@ from support.operator_process import until
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.gates import Gates
 from tidegate.control.records import Ack, AckKey
-from tidegate.control.topics import acks_topic
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 

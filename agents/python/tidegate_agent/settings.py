@@ -11,7 +11,11 @@ AGENT = "TIDEGATE_AGENT"
 """``1``: consumers of this process are managed. Off by default."""
 
 CONTROL_TOPIC = "TIDEGATE_CONTROL_TOPIC"
-"""As the ``KafkaConnection`` names it, ``__tidegate`` by default; acks go to the same name with ``_acks``."""
+"""As the ``KafkaConnection`` names it, ``__tidegate`` by default."""
+
+ACK_TOPIC = "TIDEGATE_ACK_TOPIC"
+"""Where acks are written, as the ``KafkaConnection`` names it; by default the control topic's name followed by
+``_acks``."""
 
 ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
 """What becomes of partitions whose gate cannot be read: they ``wait``, the default, or ``open`` after a while."""
@@ -60,10 +64,12 @@ class Settings:
     group: str | None = None
     log_level: str | None = None
     complaints: tuple[str, ...] = ()
+    ack_topic: str | None = None
 
     @property
     def acks_topic(self) -> str:
-        return self.control_topic + "_acks"
+        """Where acks are written."""
+        return self.ack_topic or self.control_topic + "_acks"
 
     def new_partitions_of(self, group: str) -> Options:
         """What the environment says about new partitions of this group."""
@@ -97,6 +103,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     new_partitions, complaints = _new_partitions(environ)
     return Settings(
         control_topic=(environ.get(CONTROL_TOPIC) or default.control_topic).strip(),
+        ack_topic=(environ.get(ACK_TOPIC) or "").strip() or None,
         open_unread=unread == "open",
         unreachable_after_s=_seconds(environ, UNREACHABLE_AFTER, default.unreachable_after_s),
         new_partitions=new_partitions,

@@ -39,6 +39,7 @@ class TidegateAdmin:
         connection: Connection | Mapping[str, Any],
         *,
         control_topic: str | None = None,
+        ack_topic: str | None = None,
         holder: str = CLI_HOLDER,
     ) -> None:
         """Raises ``tidegate.kafka_client.settings.BadConnection`` for settings that cannot be used."""
@@ -49,6 +50,8 @@ class TidegateAdmin:
             connection = connection_from(connection, self._secrets)
         if control_topic is not None:
             connection = replace(connection, control_topic=control_topic)
+        if ack_topic is not None:
+            connection = replace(connection, ack_topic=ack_topic)
         self._kafka = KafkaClient(connection)
         self._pauses = Pauses(self._kafka, SystemClock(), holder)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-admin")

@@ -13,7 +13,7 @@ import yaml
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
-from tidegate.inject.environment import NamedPolicy, environment_of
+from tidegate.inject.environment import AgentTopics, NamedPolicy, agent_topics, environment_of
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, name_of
@@ -22,7 +22,7 @@ from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
 from tidegate.resources.features import ConsumerFormat
 from tidegate.resources.policy import OffsetResetPolicySpec
 
-DEFAULT_CONTROL_TOPIC: Final = ControlTopicSpec().name
+_DEFAULT_TOPICS: Final = AgentTopics(ControlTopicSpec().name)
 
 
 def env_parser() -> argparse.ArgumentParser:
@@ -80,10 +80,8 @@ def _format(text: str | None) -> ConsumerFormat | None:
 
 def _named(policy: Object, connection: Object | None) -> NamedPolicy:
     spec = parse_spec(OffsetResetPolicySpec, policy)
-    topic = (
-        DEFAULT_CONTROL_TOPIC if connection is None else parse_spec(KafkaConnectionSpec, connection).control_topic.name
-    )
-    return NamedPolicy(name_of(policy), spec, topic)
+    topics = _DEFAULT_TOPICS if connection is None else agent_topics(parse_spec(KafkaConnectionSpec, connection))
+    return NamedPolicy(name_of(policy), spec, topics)
 
 
 def _from_cluster(namespace: str, name: str) -> tuple[Object, Object | None]:

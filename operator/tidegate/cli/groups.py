@@ -59,6 +59,8 @@ def connection_of(options: Options, connection: Connection) -> Connection:
     """With what the command line says about it."""
     if options.control_topic is not None:
         connection = replace(connection, control_topic=options.control_topic)
+    if options.ack_topic is not None:
+        connection = replace(connection, ack_topic=options.ack_topic)
     if changes(options) or _SOCKET_TIMEOUT in connection.properties:
         return connection
     limit = min(max(options.request_timeout_ms, _LEAST_SOCKET_TIMEOUT_MS), _MOST_SOCKET_TIMEOUT_MS)

@@ -82,6 +82,7 @@ class Options:
     bootstrap_server: str
     command_config: Path | None
     control_topic: str | None
+    ack_topic: str | None
     groups: tuple[str, ...]
     all_groups: bool
     topics: tuple[TopicArgument, ...]
@@ -161,6 +162,9 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
         help="list all that is held, whoever holds it, and with --execute release it",
     )
     ours.add_argument("--control-topic", metavar="TOPIC", help="where holds are written (__tidegate)")
+    ours.add_argument(
+        "--ack-topic", metavar="TOPIC", help="where the agents' acks are read (the control topic's name and _acks)"
+    )
     ours.add_argument("--reason", default="", metavar="TEXT", help="with --pause: for whoever lists it")
     ours.add_argument(
         "--drain-timeout", default="30s", metavar="DURATION", help="how long owners may take to finish (30s)"
@@ -200,6 +204,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         bootstrap_server=given.bootstrap_server,
         command_config=given.command_config,
         control_topic=given.control_topic,
+        ack_topic=given.ack_topic,
         groups=tuple(dict.fromkeys(given.group)),
         all_groups=given.all_groups,
         topics=tuple(parse_topic(text) for text in given.topic),

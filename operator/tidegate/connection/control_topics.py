@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Snapshot
 from tidegate.control.ports import ControlTopics
-from tidegate.control.topics import TopicsChecked, acks_topic
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 
 USABLE: Final = "Usable"
@@ -80,7 +80,7 @@ class TopicsOfConnections:
 
 def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
     """What a failed call on the topics says about them; ``None``: nothing, it may be tried again."""
-    control, acks = live.connection.control_topic, acks_topic(live.connection.control_topic)
+    control, acks = live.connection.control_topic, live.connection.acks_topic
     match failure:
         case NotAuthorized():
             text = (
@@ -96,7 +96,7 @@ def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
 
 
 def _check(live: Live) -> TopicsChecked:
-    control = live.connection.control_topic
+    control, acks = live.connection.control_topic, live.connection.acks_topic
     try:
         complaints = live.kafka.control.ensure()
     except (NotAuthorized, Refused) as failure:
@@ -106,4 +106,4 @@ def _check(live: Live) -> TopicsChecked:
         return trouble
     if complaints:
         return TopicsChecked(False, WRONG_SETTINGS, "; ".join(complaints))
-    return TopicsChecked(True, USABLE, f"topics {control} and {acks_topic(control)} are there as they have to be")
+    return TopicsChecked(True, USABLE, f"topics {control} and {acks} are there as they have to be")

@@ -156,6 +156,7 @@ def _connection(spec: KafkaConnectionSpec, file_of: FileOf, bundle: Path | None)
         authentication=Authentication() if auth is None else _authentication(auth, file_of),
         properties=dict(spec.properties),
         control_topic=spec.control_topic.name,
+        ack_topic=spec.control_topic.ack_topic,
         control_replication_factor=spec.control_topic.replication_factor,
     )
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-ACKS_SUFFIX: Final = "_acks"
-
 _DELETE_RETENTION: Final = "delete.retention.ms"
 
 REREAD_AFTER_S: Final = 3600.0
@@ -26,11 +24,6 @@ EXTRA_CONFIG: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 """What a topic gets when Tidegate creates it; others may be chosen."""
-
-
-def acks_topic(control_topic: str) -> str:
-    """The ack topic that belongs to a control topic."""
-    return control_topic + ACKS_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
-from tidegate.inject.environment import CONTROL_TOPIC, Injection
+from tidegate.inject.environment import AgentTopics, Injection
 from tidegate.inject.patch import AgentImage, patch_for
 from tidegate.kube.ports import EventType, KubeEvent
 
@@ -41,14 +41,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``outcome``: for the metric. ``notice`` and ``obeys``, the control topic that the pod's agent is told of: never
+    """``outcome``: for the metric. ``notice`` and ``topics``, those that the pod's agent is told of: never
     for a dry run, which must leave no trace.
     """
 
     response: Mapping[str, Any]
     outcome: str
     notice: Notice | None = None
-    obeys: str | None = None
+    topics: AgentTopics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Outcome:
     warnings: tuple[str, ...] = ()
     refusal: PodRefusal | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
-    obeys: str | None = None
+    topics: AgentTopics | None = None
 
 
 def answer(review: Any, around: Callable[[str], Surroundings | None], agent: AgentImage) -> Answer:
@@ -108,7 +108,7 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
         patch.operations,
         _conflicts(wish),
         annotations={"setting": wish.setting},
-        obeys=wish.environment.get(CONTROL_TOPIC),
+        topics=wish.topics,
     )
 
 
@@ -131,7 +131,7 @@ def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | No
     if outcome.annotations:
         response["auditAnnotations"] = dict(outcome.annotations)
     answered = Answer({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}, outcome.name)
-    return answered if request.get("dryRun") else replace(answered, notice=notice, obeys=outcome.obeys)
+    return answered if request.get("dryRun") else replace(answered, notice=notice, topics=outcome.topics)
 
 
 def _cut(text: str) -> str:

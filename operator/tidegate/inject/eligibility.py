@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from tidegate.inject.environment import Injection, NamedPolicy, agent_environment, injection_for, injection_of
+from tidegate.inject.environment import (
+    AgentTopics,
+    Injection,
+    NamedPolicy,
+    agent_environment,
+    injection_for,
+    injection_of,
+)
 from tidegate.resources.features import ConsumerFormat
 
 INJECT: Final = "tidegate.io/inject"
@@ -30,12 +37,10 @@ _FORMATS: Final = {wanted.value.lower(): wanted for wanted in ConsumerFormat}
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A namespace's valid policies, each with the control topic of its connection, and the connections' control topics
-    by name.
-    """
+    """A namespace's valid policies, each with its connection's topics, and ``topics``: of each connection, by name."""
 
     policies: tuple[NamedPolicy, ...] = ()
-    control_topics: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, AgentTopics] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +99,14 @@ def _selected(
             NO_POLICY,
             f"no OffsetResetPolicy says what {wanted.value} consumers are to have: name one by annotation {POLICY}",
         )
-    topics = sorted(set(around.control_topics.values()))
+    topics = sorted(set(around.topics.values()))
     if len(topics) != 1:
-        why = "has no KafkaConnection" if not topics else f"has KafkaConnections with {len(topics)} control topics"
+        why = (
+            "has no KafkaConnection"
+            if not topics
+            else f"has KafkaConnections with {len(topics)} different control or ack topics"
+        )
         return PodRefusal(
-            NO_CONNECTION, f"the namespace {why}, so which one the agent obeys is not known: name a policy by {POLICY}"
+            NO_CONNECTION, f"the namespace {why}, so which ones are the agent's is not known: name a policy by {POLICY}"
         )
     return Injection(MappingProxyType(agent_environment(topics[0])))

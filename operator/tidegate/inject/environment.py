@@ -15,11 +15,12 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from tidegate.resources.connection import KafkaConnectionSpec
 from tidegate.resources.features import ConsumerFormat, NewPartitions, Selector, SelectorOperator, SelectorRequirement
 from tidegate.resources.policy import OffsetResetPolicySpec
 
-CONTROL_TOPIC: Final = "TIDEGATE_CONTROL_TOPIC"
-"""Of the agent's environment: whose holds it obeys."""
+_CONTROL_TOPIC: Final = "TIDEGATE_CONTROL_TOPIC"
+_ACK_TOPIC: Final = "TIDEGATE_ACK_TOPIC"
 _MAX_AGE: Final = "auto.offset.reset.latest.max.age"
 """KIP-1327, as drafted: milliseconds."""
 _NEW_PARTITIONS: Final = "auto.offset.reset.new.partitions"
@@ -36,13 +37,26 @@ _PREFIXES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class AgentTopics:
+    """Whose holds an agent obeys, and where it writes its acks; empty: where the control topic's name says."""
+
+    control: str
+    acks: str = ""
+
+
+def agent_topics(spec: KafkaConnectionSpec) -> AgentTopics:
+    """Those of a connection."""
+    return AgentTopics(spec.control_topic.name, spec.control_topic.ack_topic or "")
+
+
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy as far as this is concerned. ``control_topic``: of its connection."""
+    """A policy as far as this is concerned. ``topics``: of its connection."""
 
     name: str
     spec: OffsetResetPolicySpec
-    control_topic: str
+    topics: AgentTopics
 
     @property
     def format(self) -> ConsumerFormat:
@@ -65,6 +79,12 @@ class Injection:
     containers: tuple[str, ...] = ()
 
     @property
+    def topics(self) -> AgentTopics | None:
+        """Those of the agent that this starts; ``None``: it starts none."""
+        control = self.environment.get(_CONTROL_TOPIC)
+        return None if control is None else AgentTopics(control, self.environment.get(_ACK_TOPIC, ""))
+
+    @property
     def setting(self) -> str:
         """What a pod has when it has this: equal for the same environment, format and containers, and for no other."""
         told = json.dumps(
@@ -75,9 +95,10 @@ class Injection:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def agent_environment(control_topic: str) -> dict[str, str]:
+def agent_environment(topics: AgentTopics) -> dict[str, str]:
     """What starts the agent, and nothing else: gates are obeyed, in every group of the process."""
-    return {"TIDEGATE_AGENT": "1", CONTROL_TOPIC: control_topic}
+    acks = {_ACK_TOPIC: topics.acks} if topics.acks else {}
+    return {"TIDEGATE_AGENT": "1", _CONTROL_TOPIC: topics.control, **acks}
 
 
 def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) -> dict[str, str]:
@@ -90,7 +111,7 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
     new = spec.discovery.new_partitions if spec.discovery is not None and spec.discovery.interval else None
     begin = new.value if new in (NewPartitions.EARLIEST, NewPartitions.LATEST) else None
     if chosen is ConsumerFormat.PYTHON:
-        found = agent_environment(policy.control_topic) | {"TIDEGATE_GROUP": spec.only_group}
+        found = agent_environment(policy.topics) | {"TIDEGATE_GROUP": spec.only_group}
         names: tuple[tuple[str, str], ...] = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
     else:
         found = {}
@@ -143,11 +164,13 @@ def injection_for(
 
 def _clashes(found: Injection, other: Injection) -> tuple[str, ...]:
     names = [n for n, value in other.environment.items() if found.environment.get(n, value) != value]
+    if found.topics is not None and other.topics is not None and found.topics.acks != other.topics.acks:
+        names.append(_ACK_TOPIC)
     if other.format is not found.format:
         names.append("format")
     if other.containers != found.containers:
         names.append("containers")
-    return tuple(sorted(names))
+    return tuple(sorted(set(names)))
 
 
 def _variable(setting: str) -> str:

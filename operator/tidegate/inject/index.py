@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from tidegate.inject.eligibility import Surroundings
-from tidegate.inject.environment import NamedPolicy
+from tidegate.inject.environment import NamedPolicy, agent_topics
 from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.connection import KafkaConnectionSpec
@@ -47,7 +47,7 @@ class PolicyIndex:
             return None
         first_policies, first_connections = self._listed
         topics = {
-            name_of(body): spec.control_topic.name
+            name_of(body): agent_topics(spec)
             for body in _of(namespace, first_connections, self._connections())
             if isinstance(spec := self._spec(KafkaConnectionSpec, body), KafkaConnectionSpec)
         }

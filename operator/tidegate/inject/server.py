@@ -137,11 +137,11 @@ class WebhookServer:
 
     def _answer(self, review: Any) -> Answer:
         found = answer(review, self._parts.index.around, self._parts.agent)
-        if found.obeys is not None:
+        if found.topics is not None:
             namespace = str(review["request"]["namespace"])
             around = self._parts.index.around(namespace)
-            for name, topic in around.control_topics.items() if around is not None else ():
-                if topic == found.obeys:
+            for name, topics in around.topics.items() if around is not None else ():
+                if topics == found.topics:
                     self._parts.obeyed(namespace, name)
         if found.notice is not None and self._may_tell():
             task = asyncio.get_running_loop().create_task(self._tell(found.notice))

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
+
+ACKS_SUFFIX: Final = "_acks"
+
+
+def acks_topic(control_topic: str) -> str:
+    """The ack topic that belongs to a control topic, where none is named."""
+    return control_topic + ACKS_SUFFIX
 
 
 class AuthenticationType(StrEnum):
@@ -36,7 +44,8 @@ class Authentication:
 class Connection:
     """Where the cluster is. ``ca_file``: PEM of trusted certificates; ``tls`` without it trusts the system's.
 
-    ``control_topic``: where holds are written; ``control_replication_factor``: what it gets when it has to be created,
+    ``control_topic``: where holds are written; ``ack_topic``: where the agents' acks are read, absent: the control
+    topic's name followed by ``_acks``; ``control_replication_factor``: what the two get when they have to be created,
     absent: 3, or the number of brokers where there are fewer.
     """
 
@@ -46,4 +55,10 @@ class Connection:
     authentication: Authentication = field(default_factory=Authentication)
     properties: Mapping[str, str] = field(default_factory=dict)
     control_topic: str = "__tidegate"
+    ack_topic: str | None = None
     control_replication_factor: int | None = None
+
+    @property
+    def acks_topic(self) -> str:
+        """The ack topic, whether it was named or not."""
+        return self.ack_topic or acks_topic(self.control_topic)

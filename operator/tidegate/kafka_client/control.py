@@ -22,7 +22,7 @@ from tidegate.control.records import (
     Run,
     RunKey,
 )
-from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, acks_topic, complaints
+from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, complaints
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.rights import on_topics
@@ -58,7 +58,7 @@ class KafkaControlTopics:
         ``process``: which of them this is; without it one of its own."""
         self._connection = connection
         self._wire = wire
-        self._names = (connection.control_topic, acks_topic(connection.control_topic))
+        self._names = (connection.control_topic, connection.acks_topic)
         self._lock = threading.Lock()
         # Apart from the other: a write that waits for a broker must not hold up those who only look.
         self._write_lock = threading.Lock()

@@ -49,6 +49,11 @@ ControlTopicName = Annotated[
     ),
 ]
 
+AckTopicName = Annotated[
+    str,
+    topic(r"[a-zA-Z0-9._-]+", "must be a topic name: letters, digits, '.', '_' and '-', 1 to 249 characters", most=249),
+]
+
 # --- properties -------------------------------------------------------------------------------------------------------
 
 _CHOICES: Final = {
@@ -118,13 +123,25 @@ Properties = Annotated[
 
 
 class ControlTopicSpec(ResourceModel):
-    """The control topic."""
+    """The control topic, and the ack topic in which agents answer."""
 
     name: ControlTopicName = "__tidegate"
     """The topic's name."""
 
+    ack_topic: AckTopicName | None = None
+    """The name of the ack topic, to which this connection's managed consumers write and from which it reads. By default
+    the control topic's name followed by _acks. Tenants that share a control topic should each have their own, because
+    Kafka lets whoever may write a topic write any record of it."""
+
     replication_factor: Annotated[StrictInt, Field(ge=1, le=32767)] | None = None
-    """The replication factor of the topic. By default three, or the number of brokers if there are fewer."""
+    """The replication factor of both topics. By default three, or the number of brokers if there are fewer."""
+
+    @rule(
+        "!has(self.ackTopic) || self.ackTopic != self.name",
+        "ackTopic must not be the control topic: acks in it have no effect",
+    )
+    def _two_topics(self) -> bool:
+        return self.ack_topic != self.name
 
 
 class AllowSpec(ResourceModel):
@@ -183,8 +200,7 @@ class KafkaConnectionSpec(SpecModel):
     values are strings, times are whole milliseconds."""
 
     control_topic: ControlTopicSpec = ControlTopicSpec()
-    """The topic through which Tidegate controls managed consumers. The ack topic has the same name with the suffix
-    _acks."""
+    """The topics through which Tidegate controls managed consumers."""
 
     allow: AllowSpec | None = None
     """What the resources of this namespace may use through this connection. Without this field, every group and every

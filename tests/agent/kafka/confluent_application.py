@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from queue import Queue
 from typing import Any, Self
 
-from confluent_kafka import DeserializingConsumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import DeserializingConsumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack.processes import eventually
 from support.limits import write_limit
@@ -277,6 +277,24 @@ class Scene:
         self._writer.send_offsets_to_transaction([TopicPartition(self.topic, partition, offset)], metadata, 10)
         self._writer.commit_transaction(10)
         assert eventually(lambda: self.committed(partition) == offset, 90)
+
+    def recreate_topic(self) -> None:
+        """Deleted with its records, and created again with others; its name and its partitions stay."""
+        self._production.__exit__()
+        self.admin.delete_topics([self.topic], operation_timeout=20)[self.topic].result(20)
+
+        def created() -> bool:
+            """False while the old one is still on its way out."""
+            error = self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].exception(20)
+            if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            if error is not None:
+                raise error
+            return True
+
+        assert eventually(created, 60), "the old topic does not go away"
+        self._production = Production(self.bootstrap, self.topic)
+        self._production.__enter__()
 
     def close(self) -> None:
         for application in self.applications:

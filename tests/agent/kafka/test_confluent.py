@@ -569,6 +569,18 @@ def test_the_control_topic_deleted_under_way_leaves_gates_as_they_are_until_ther
     assert ack.member == application.member
 
 
+def test_a_topic_that_is_deleted_and_created_again_stays_held_until_the_release(scene: Scene) -> None:
+    application = scene.application()
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    scene.recreate_topic()
+    application.wait_flowing(1, since=(again := time.time()), timeout=90)
+    assert not application.offsets(0, again)
+    assert list(scene.control.read([]).holds) == [scene.key(0)]
+    scene.release(0)
+    application.wait_flowing(0, since=again, timeout=90)
+
+
 def test_a_closed_or_forgotten_consumer_leaves_no_thread_behind(scene: Scene) -> None:
     def drivers() -> int:
         return sum(thread.name == "tidegate-agent-consumer" for thread in threading.enumerate())

@@ -26,6 +26,8 @@ def test_what_is_said_is_taken() -> None:
     options = Options(3_600_000, Start.EARLIEST)
     assert found == Settings("ops.gates", True, 2.5, new_partitions=options, log_level="INFO")
     assert found.acks_topic == "ops.gates_acks"
+    assert read_settings({"TIDEGATE_ACK_TOPIC": " ops.acks "}).acks_topic == "ops.acks"
+    assert read_settings({"TIDEGATE_ACK_TOPIC": " "}).acks_topic == "__tidegate_acks"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,17 @@ def test_the_env_of_a_container(resources: str, capsys: pytest.CaptureFixture[st
     assert {"name": "TIDEGATE_LATEST_MAX_AGE", "value": "3600000"} in yaml.safe_load(capsys.readouterr().out)
 
 
+def test_the_ack_topic_is_told_where_the_connection_names_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "resources.yaml"
+    path.write_text(RESOURCES.replace("{name: __gates}", "{name: __gates, ackTopic: __acks.payments}"))
+
+    assert main(["env", "keep", "-f", str(path)]) == 0
+
+    assert "TIDEGATE_ACK_TOPIC=__acks.payments" in capsys.readouterr().out.splitlines()
+
+
 def test_what_is_not_there_is_named(resources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(RESOURCES.replace("1h", "soon"))

@@ -18,12 +18,14 @@ def _parse(text: str) -> Options:
 
 def test_a_pause_has_all_it_needs() -> None:
     options = _parse(
-        "--group g --group h --topic t:0,1 --topic=u --pause --reason why --drain-timeout 90s --control-topic __c"
+        "--group g --group h --topic t:0,1 --topic=u --pause --reason why --drain-timeout 90s --control-topic __c "
+        "--ack-topic __a"
     )
 
     assert (options.action, options.groups) == (Action.PAUSE, ("g", "h"))
     assert options.topics == (TopicArgument("t", (0, 1)), TopicArgument("u"))
     assert (options.reason, options.drain_timeout, options.control_topic) == ("why", timedelta(seconds=90), "__c")
+    assert options.ack_topic == "__a"
     assert options.timeout_ms is None
 
 

@@ -7,22 +7,31 @@ from typing import Any
 
 import pytest
 
-from tidegate.inject.environment import NamedPolicy, environment_of, injection_for, selector_text, selects
+from tidegate.inject.environment import (
+    AgentTopics,
+    NamedPolicy,
+    environment_of,
+    injection_for,
+    selector_text,
+    selects,
+)
 from tidegate.resources.base import parse_spec
 from tidegate.resources.features import Selector
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate_agent.settings import is_on, read_settings
 from tidegate_agent.start import Start
 
+OURS = AgentTopics("__tidegate")
 
-def policy(name: str = "p", group: str = "payments", **spec: Any) -> NamedPolicy:
+
+def policy(name: str = "p", group: str = "payments", topics: AgentTopics = OURS, **spec: Any) -> NamedPolicy:
     body = {
         "apiVersion": "tidegate.io/v1alpha1",
         "kind": "OffsetResetPolicy",
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": group, **spec},
     }
-    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), "__tidegate")
+    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), topics)
 
 
 APP = {"selector": {"matchLabels": {"app": "payments"}}}
@@ -87,6 +96,21 @@ def test_of_two_policies_that_differ_the_first_is_obeyed_and_the_other_named() -
 
     assert found.policies == ("a",)
     assert found.conflicts == ("m: TIDEGATE_LATEST_MAX_AGE", "z: TIDEGATE_GROUP")
+
+
+@pytest.mark.parametrize(("first", "second"), [("", "__acks"), ("__acks", ""), ("__a", "__b")])
+def test_policies_with_different_ack_topics_do_not_mix(first: str, second: str) -> None:
+    """Where one names none, the other one's would take the acks that it waits for."""
+    policies = [
+        policy("a", topics=AgentTopics("__tidegate", first), consumers=APP),
+        policy("b", topics=AgentTopics("__tidegate", second), consumers=APP),
+    ]
+
+    found = injection_for({"app": "payments"}, policies)
+
+    assert (found.policies, found.conflicts) == (("a",), ("b: TIDEGATE_ACK_TOPIC",))
+    assert found.topics == AgentTopics("__tidegate", first)
+    assert read_settings(found.environment).acks_topic == (first or "__tidegate_acks")
 
 
 @pytest.mark.parametrize(

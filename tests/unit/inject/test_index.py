@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from tidegate.inject.environment import AgentTopics
 from tidegate.inject.index import PolicyIndex
 
 
@@ -75,5 +76,5 @@ def test_what_is_going_invalid_or_without_its_connection_does_not_count() -> Non
 
     assert names(index) == ["p"]
     assert around is not None
-    assert around.control_topics == {"kafka": "__kafka"}
-    assert around.policies[0].control_topic == "__kafka"
+    assert around.topics == {"kafka": AgentTopics("__kafka")}
+    assert around.policies[0].topics == AgentTopics("__kafka")

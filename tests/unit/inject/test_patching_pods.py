@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.inject.admission import Answer, BadReview, answer
 from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
-from tidegate.inject.environment import NamedPolicy
+from tidegate.inject.environment import AgentTopics, NamedPolicy
 from tidegate.inject.patch import AgentImage, Patch, patch_for
 from tidegate.resources.base import parse_spec
 from tidegate.resources.policy import OffsetResetPolicySpec
@@ -28,10 +28,10 @@ def policy(name: str = "p", **spec: Any) -> NamedPolicy:
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": "payments", "consumers": SELECTS, **spec},
     }
-    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), "__tidegate")
+    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), AgentTopics("__tidegate"))
 
 
-AROUND = Surroundings((policy(latest={"maxAge": "1h"}),), {"kafka": "__tidegate"})
+AROUND = Surroundings((policy(latest={"maxAge": "1h"}),), {"kafka": AgentTopics("__tidegate")})
 
 
 def pod(
@@ -263,9 +263,9 @@ def test_pods_that_nobody_selected_or_that_say_no_are_left_alone(body: dict[str,
 
 def test_a_label_alone_brings_the_agent_for_the_namespaces_control_topic() -> None:
     body = pod(labels={"tidegate.io/inject": "python"})
-    two = Surroundings((), {"a": "__a", "b": "__b"})
+    two = Surroundings((), {"a": AgentTopics("__a"), "b": AgentTopics("__b")})
 
-    after = injected(body, Surroundings((), {"a": "__gates", "b": "__gates"}))
+    after = injected(body, Surroundings((), {"a": AgentTopics("__gates"), "b": AgentTopics("__gates")}))
 
     found = env(after["spec"]["containers"][0])
     assert found == {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": "__gates", "PYTHONPATH": "/tidegate/python"}
@@ -315,8 +315,8 @@ def test_the_answer_carries_the_patch() -> None:
     operations = json.loads(base64.b64decode(response["patch"]))
     assert response["patchType"] == "JSONPatch"
     assert applied(pod(), tuple(operations)) == injected(pod())
-    assert (found.outcome, found.notice, found.obeys) == ("Injected", None, "__tidegate")
-    assert answered(pod(), dryRun=True).obeys is None
+    assert (found.outcome, found.notice, found.topics) == ("Injected", None, AgentTopics("__tidegate"))
+    assert answered(pod(), dryRun=True).topics is None
 
 
 @pytest.mark.parametrize(

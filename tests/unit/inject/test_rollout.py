@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.inject.eligibility import Surroundings
-from tidegate.inject.environment import NamedPolicy, injection_for
+from tidegate.inject.environment import AgentTopics, NamedPolicy, injection_for
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decide, desired_pods, seen_pod, to_ask
 from tidegate.kube.injection import Evicted
@@ -162,8 +162,8 @@ SPEC = {
     "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
 }
 BODY = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "metadata": {"name": "p"}, "spec": SPEC}
-POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), "__tidegate")
-AROUND = Surroundings((POLICY,), {"kafka": "__tidegate"})
+POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), AgentTopics("__tidegate"))
+AROUND = Surroundings((POLICY,), {"kafka": AgentTopics("__tidegate")})
 SETTING = injection_for({"app": "payments"}, AROUND.policies).setting
 OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
 
@@ -206,7 +206,7 @@ def test_pods_that_have_ended_do_not_count() -> None:
 
 
 def test_of_two_policies_one_rolls_and_the_other_is_told() -> None:
-    other = replace(POLICY, name="q", control_topic="__other")
+    other = replace(POLICY, name="q", topics=AgentTopics("__other"))
     around = replace(AROUND, policies=(POLICY, other))
 
     first, second = (seen_pod(running(), name, around, AgentImage("a", "Always")) for name in ("p", "q"))
