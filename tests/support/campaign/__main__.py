@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from devstack import KafkaCluster
+from support.campaign import writer
 from support.campaign.outcome import CHANGED, Outcome, Results, Truth
 from support.campaign.page import page
 from support.campaign.schedule import BROKERS, Schedule, draw
@@ -27,8 +28,13 @@ from support.clients.node import has_node
 PROJECT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = PROJECT / "docs" / "benchmarks" / "campaign.md"
 RESULTS: Final = PAGE.with_suffix(".jsonl")
-TRIED: Final = ("operator", "agents", "dev", "tests/support")
-"""Whose last commit a trial is of: what is tried, and what it is tried with."""
+BESIDES: Final = (
+    "agents",
+    "dev",
+    "operator/tidegate/kafka_client",
+    *(f"tests/support/{name}" for name in ("clients", "go", "java", "node")),
+)
+"""What trials use besides the modules that they import: the clients' programs, brokers, protocol schemas."""
 AT_ONCE: Final = 3
 
 
@@ -43,11 +49,19 @@ def seeds(text: str) -> list[int]:
     return sorted(set(found))
 
 
+def tried_files() -> list[str]:
+    """What is tried, and what it is tried with, as far as this repository has it: paths from its root."""
+    modules = {writer, *sys.modules.values()}
+    files = {Path(file) for module in modules if (file := getattr(module, "__file__", None)) is not None}
+    own = {file.relative_to(PROJECT) for file in files if file.is_relative_to(PROJECT)}
+    return sorted({*BESIDES, *(str(file) for file in own if not file.parts[0].startswith("."))})
+
+
 def tried_commit() -> str:
-    """The last commit of `TRIED`, and whether the tree differs from it there."""
+    """The last commit of `tried_files`, and whether the tree differs from it there."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(PROJECT), *arguments, "--", *TRIED]
+        command = ["git", "-C", str(PROJECT), *arguments, "--", *tried_files()]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     return git("log", "-1", "--format=%h") + (CHANGED if git("status", "--porcelain") else "")
