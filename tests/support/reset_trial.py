@@ -267,7 +267,14 @@ def judge(
     for delivery in deliveries:
         by_partition[delivery.topic, delivery.partition].append(delivery)
     seen = [
-        _of_target(by_partition[p], began, targets[p], acked[p], partial(_given_before, events, released))
+        _of_target(
+            by_partition[p],
+            began,
+            targets[p],
+            acked[p],
+            partial(_given_before, events, released),
+            partial(_given_since, events),
+        )
         if p in targets
         else _of_other(by_partition[p], began, acked[p])
         for p in sorted(partitions)
@@ -320,18 +327,32 @@ def _given_before(events: Sequence[Event], released: float | None, delivery: Del
     return released is not None and bool(given) and given[-1] < released
 
 
+def _given_since(events: Sequence[Event], since: float, delivery: Delivery) -> bool:
+    """Whether the member was given the partition anew after ``since``, so that it went on from the group's offset."""
+    partition = (delivery.topic, delivery.partition)
+    return any(
+        e.kind is EventKind.ASSIGN
+        and e.member == delivery.member
+        and partition in e.partitions
+        and since < e.t <= delivery.t
+        for e in events
+    )
+
+
 def _of_target(
     deliveries: Sequence[Delivery],
     began: float,
     target: int,
     acked: Collection[int],
     given_before: Callable[[Delivery], bool],
+    given_since: Callable[[float, Delivery], bool],
 ) -> _Seen:
     """Follow the positions of all members that read the partition: an *old* position leads on from before the reset,
     a *new* one from the target."""
     seen = _Seen(is_target=True)
     # Only who read it last: what others read long ago is no position that they could go on from.
-    position = {d.member: d.offset + 1 for d in [d for d in deliveries if d.t <= began][-1:]}
+    last = [d for d in deliveries if d.t <= began][-1:]
+    position, read_at = {d.member: d.offset + 1 for d in last}, {d.member: d.t for d in last}
     is_new = dict.fromkeys(position, False)
     stood = max(position.values(), default=None)
     last_old: float | None = max((d.t for d in deliveries if d.t <= began), default=None)
@@ -348,7 +369,10 @@ def _of_target(
                 seen.wrong_starts += 1
                 seen.faults.append(f"{d.member} started at {d.offset}, target {target}")
             is_new[d.member] = from_target
-        position[d.member] = d.offset + 1
+        elif not is_new[d.member] and read and d.offset <= max(read) + 1 and given_since(read_at[d.member], d):
+            # Its successor had come to the very place at which it had stopped itself, and it follows that one now.
+            is_new[d.member] = True
+        position[d.member], read_at[d.member] = d.offset + 1, d.t
         if is_new[d.member]:
             if not read:
                 seen.gap = d.t - last_old if last_old is not None else 0.0

@@ -76,6 +76,17 @@ def test_an_old_owner_that_has_not_noticed_yet() -> None:
     assert (found.exact, found.stale, found.missing) == (1, 3, 0)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["given anew", "never given again"])
+def test_an_old_owner_that_follows_its_successor_where_both_had_come_to(*, told: bool) -> None:
+    """It had read on to 13 unaware, its successor came to 13 as well; whether it has the target's lineage then tells
+    only that it was given the partition anew."""
+    deliveries = given((0.0, "a", range(13)), (1.55, "b", range(3, 13)), (3.0, "a", range(13, 20)))
+    events = [Event(2.9, "a", EventKind.ASSIGN, (P,))] if told else []
+    found = judge(sorted(deliveries), 1.0, [P], {P: 3}, {P: range(20)}, events)
+    assert (found.exact, found.wrong_starts) == (1, 0)
+    assert found.missing == (0 if told else 7)
+
+
 def test_records_left_out_after_the_target() -> None:
     found = verdict(given((0.0, "a", range(10)), (2.0, "b", [3, 4, 5, 8, 9]), (3.0, "b", range(10, 20))))
     assert found.missing == 17 - 3
