@@ -213,6 +213,13 @@ def test_the_operator_is_told_whether_approver_and_requester_have_to_differ() ->
         assert Settings.from_environment({"TIDEGATE_SEPARATE_APPROVER": text}).separate_approver is separate
 
 
+@pytest.mark.parametrize("observe", [True, False])
+def test_the_operator_is_told_whether_it_only_observes(*, observe: bool) -> None:
+    told = environment(render({"operator": {"observe": observe}}))["TIDEGATE_OBSERVE"]
+
+    assert Settings.from_environment({"TIDEGATE_OBSERVE": told}).observe is observe
+
+
 def test_what_nothing_would_enforce_is_refused_and_what_is_a_claim_is_told() -> None:
     required = helm("template", "tidegate", str(CHART), values={"approval": {"required": True}})
     assert required.code != 0

@@ -308,8 +308,8 @@ class FakeKafka:
         brokers = tuple(Broker(n, "127.0.0.1", 9092 + n) for n in range(self._brokers))
         return Cluster("fake-cluster", brokers, Features(consumer_protocol=True, streams_protocol=True))
 
-    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
-        self._called("capabilities")
+    def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
+        self._called("capabilities" if probe else "capabilities without a probe")
         if self.told_support is not None:
             return {kind: Capability(self.told_support, PROBE_FAILED, "as the test says") for kind in kinds}
         refused = Capability(Support.UNSUPPORTED, PROBE_REFUSED, self.refusal)

@@ -56,11 +56,12 @@ class TopicsOfConnections:
     async def checked(self, live: Live, snapshot: Snapshot) -> TopicsChecked:
         """What was found: now, where they are not known, not there, or were wrong a while ago; else before.
 
-        Makes topics that are missing. Raises ``KafkaFailure`` where Kafka does not answer.
+        Makes topics that are missing, so whoever asks has looked whether the connection observes. Raises
+        ``KafkaFailure`` where Kafka does not answer.
         """
         known = self._known.get(live.uid)
-        if known is None or known.control is not live.kafka.control:
-            known = self._known[live.uid] = _Known(live.kafka.control)
+        if known is None or known.control is not live.finishing.control:
+            known = self._known[live.uid] = _Known(live.finishing.control)
         async with known.lock:
             if known.checked is None or self._is_due(known, known.checked, snapshot):
                 loop = asyncio.get_running_loop()
@@ -98,7 +99,7 @@ def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
 def _check(live: Live) -> TopicsChecked:
     control, acks = live.connection.control_topic, live.connection.acks_topic
     try:
-        complaints = live.kafka.control.ensure()
+        complaints = live.finishing.control.ensure()
     except (NotAuthorized, Refused) as failure:
         trouble = trouble_of(live, failure)
         if trouble is None:

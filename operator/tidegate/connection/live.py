@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.cluster import Kafka
+from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
 from tidegate.resources.connection import AllowSpec
@@ -16,6 +17,7 @@ class Live:
     """An open connection. ``kafka`` belongs to this process; ``connection`` says how a job of this machine connects,
     ``mounted`` how a job in a pod does, with ``secrets`` (name → keys) mounted.
 
+    ``observes``: nothing is begun through it that changes anything (:mod:`tidegate.connection.read_only`).
     ``trouble``: reason and message while the connection is not ready. ``cluster_id`` is empty until it once was.
     ``topics``: about the control and ack topics, once somebody needed them.
     """
@@ -29,9 +31,15 @@ class Live:
     secrets: Mapping[str, tuple[str, ...]]
     allow: AllowSpec
     kafka: Kafka
+    observes: bool = False
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None
+
+    @property
+    def finishing(self) -> Kafka:
+        """To end what was begun: as ``kafka``, and more than that where the connection ``observes`` meanwhile."""
+        return self.kafka.beneath if isinstance(self.kafka, ReadOnlyKafka) else self.kafka
 
 
 def unmounted(connections: Iterable[Live]) -> list[str]:

@@ -24,6 +24,7 @@ from tidegate.connection.credentials import (
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
+from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.status import Trouble
 from tidegate.jobs.mounts import secret_file
 from tidegate.kafka.capabilities import Capabilities
@@ -77,6 +78,8 @@ class Parts:
     clock: Clock
     metrics: Metrics
     idle_tick_s: float
+    observe: bool = False
+    """Whether every connection is taken as one with ``spec.observe``."""
 
 
 class ConnectionReconciler:
@@ -133,7 +136,7 @@ class ConnectionReconciler:
         live = self._live(body)
         if live is not None:
             await self._confirm(live)
-        if live is not None and self._parts.topics.wanted(live.namespace, live.name):
+        if live is not None and not live.observes and self._parts.topics.wanted(live.namespace, live.name):
             try:
                 await self._parts.topics.checked(live, snapshot)
             except KafkaFailure as failure:
@@ -183,7 +186,9 @@ class ConnectionReconciler:
             return
         folder = await in_thread(self._parts.executor, parts.files.put, uid, contents)
         connection = connection_in(spec, folder)
-        kafka = await in_thread(self._parts.executor, parts.open_kafka, connection, uid)
+        kafka, observes = await in_thread(self._parts.executor, parts.open_kafka, connection, uid), self._observes(spec)
+        if observes:
+            kafka = ReadOnlyKafka(kafka, name)
         parts.live.put(
             Live(
                 uid=uid,
@@ -195,6 +200,7 @@ class ConnectionReconciler:
                 secrets=keys_by_secret(spec),
                 allow=spec.allow or AllowSpec(),
                 kafka=kafka,
+                observes=observes,
             )
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)
@@ -203,6 +209,9 @@ class ConnectionReconciler:
             if open_now.uid != uid:
                 parts.observer.disconnect(open_now.uid)
             await in_thread(self._parts.executor, open_now.kafka.close)
+
+    def _observes(self, spec: KafkaConnectionSpec) -> bool:
+        return spec.observe or self._parts.observe
 
     # --- say ----------------------------------------------------------------------------------------------------------
 

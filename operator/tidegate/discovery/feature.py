@@ -77,6 +77,10 @@ class DiscoveryFeature:
         if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", group) is not None:
             await self.forget(uid)
             return FeatureOutcome(policy.status.model_copy(update={"discovery": None}))
+        if live.observes:
+            # What the status knows stays, so that partitions that come meanwhile are new when that ends.
+            await self.forget(uid)
+            return FeatureOutcome(policy.status)
         wish = wish_of(policy.spec, discovery, live.allow.topics)
         snapshot = await self._parts.observer.newest(live.uid, group=wish.group, gates=wish.tells_agents)
         if snapshot.failure is not None:

@@ -102,7 +102,7 @@ def _selected(
     topics = sorted(set(around.topics.values()))
     if len(topics) != 1:
         why = (
-            "has no KafkaConnection"
+            "has no KafkaConnection without spec.observe"
             if not topics
             else f"has KafkaConnections with {len(topics)} different control or ack topics"
         )

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from tidegate.clock import Clock
+from tidegate.connection.read_only import observes
 from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.environment import NamedPolicy, injection_of, selector_text
 from tidegate.inject.index import PolicyIndex
@@ -19,7 +20,7 @@ from tidegate.inject.rollout import PODS_NOT_READ, Decision, Seen, after, decide
 from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.resources.conditions import INJECTED, ConditionStatus, without_condition
+from tidegate.resources.conditions import INJECTED, OBSERVING, ConditionStatus, without_condition
 from tidegate.resources.features import ConsumersSpec, InjectionStatus
 from tidegate.threads import in_thread
 
@@ -69,6 +70,10 @@ class InjectionFeature:
             conditions = without_condition(policy.status.conditions, INJECTED)
             status = policy.status.model_copy(update={"injection": None, "conditions": conditions})
             return FeatureOutcome(status, again_after_s=_NEVER_S)
+        if policy.live.observes:
+            await self.forget(uid)
+            told = (ConditionStatus.FALSE, OBSERVING, observes(policy.live.name))
+            return FeatureOutcome(policy.told(INJECTED, told, injection=None), again_after_s=_AGAIN_S)
         now_s, generation = self._parts.clock.monotonic(), int(policy.body["metadata"]["generation"])
         looked = self._looked.get(uid)
         if looked is not None and looked.generation == generation and now_s - looked.at_s < looked.again_after_s * 0.9:

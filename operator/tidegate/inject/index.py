@@ -25,8 +25,12 @@ class PolicyIndex:
     of its own.
     """
 
-    def __init__(self, policies: Objects, connections: Objects, namespaces: Collection[str] = ()) -> None:
+    def __init__(
+        self, policies: Objects, connections: Objects, namespaces: Collection[str] = (), *, observe: bool = False
+    ) -> None:
+        """``observe``: every connection is one with ``spec.observe``, for whose consumers nothing is injected."""
         self._policies, self._connections, self._namespaces = policies, connections, frozenset(namespaces)
+        self._observe = observe
         self._listed: tuple[Mapping[str, Object], Mapping[str, Object]] | None = None
         self._parsed: dict[tuple[str, object], OffsetResetPolicySpec | KafkaConnectionSpec | None] = {}
 
@@ -50,6 +54,7 @@ class PolicyIndex:
             name_of(body): agent_topics(spec)
             for body in _of(namespace, first_connections, self._connections())
             if isinstance(spec := self._spec(KafkaConnectionSpec, body), KafkaConnectionSpec)
+            and not (spec.observe or self._observe)
         }
         policies = [
             NamedPolicy(name_of(body), spec, topics[spec.connection_ref.name])

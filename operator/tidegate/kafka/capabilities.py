@@ -37,6 +37,7 @@ PROBE_REFUSED: Final = "ProbeRefused"
 PROBE_FAILED: Final = "ProbeFailed"
 NOT_AUTHORIZED: Final = "NotAuthorized"
 NO_TOPIC: Final = "NoTopic"
+NOT_TRIED: Final = "NotTried"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,13 @@ class ClusterReader(Protocol):
 
     def cluster(self) -> Cluster: ...
 
-    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
+    def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
         """Whether a producer from outside may commit offsets of such groups, for each of ``kinds``.
 
         By what the brokers say of themselves, which is asked anew every few minutes; where that decides nothing, by
         trying it with a group that is made for it, which needs rights on ``tidegate.probe/``, commits nothing and is
-        gone afterwards. What is found out is remembered. Without those rights it is ``UNKNOWN``.
+        gone afterwards. What is found out is remembered. It is ``UNKNOWN`` without those rights, and where it must not
+        be tried (``probe``).
         """
         ...
 

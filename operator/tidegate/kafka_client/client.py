@@ -122,8 +122,8 @@ class KafkaClient:
             ),
         )
 
-    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
-        return self._capabilities.of(kinds)
+    def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
+        return self._capabilities.of(kinds, probe=probe)
 
     def topics(self) -> Mapping[str, Topic]:
         answer = all_topics_metadata(self._wire)

@@ -13,6 +13,7 @@ from tidegate.kafka.capabilities import (
     NO_SUCH_GROUPS,
     NO_TOPIC,
     NOT_AUTHORIZED,
+    NOT_TRIED,
     PROBE_FAILED,
     PROBE_REFUSED,
     PROBED,
@@ -57,6 +58,10 @@ _LOOK_EVERY_S: Final = 0.02
 _ASSIGNOR: Final = "range"
 _REBALANCE_MS: Final = 30_000
 
+_NOT_TRIED: Final = Capability(
+    Support.UNKNOWN, NOT_TRIED, "it takes a try to find out, and nothing may be changed in this cluster now"
+)
+
 Leave = Callable[[], bool]
 """Leaves; whether the coordinator still knew the member."""
 
@@ -85,11 +90,11 @@ class KafkaCapabilities:
         self._asked_s: float | None = None
         self._found: dict[GroupKind, tuple[float, Capability]] = {}
 
-    def of(self, kinds: Collection[GroupKind]) -> Capabilities:
-        """Raises ``KafkaFailure`` where the brokers do not tell their versions."""
+    def of(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
+        """``probe``: whether it may be tried. Raises ``KafkaFailure`` where the brokers do not tell their versions."""
         with self._lock:
             self._look()
-            return {kind: self._capability(kind) for kind in kinds}
+            return {kind: self._capability(kind, probe=probe) for kind in kinds}
 
     def _look(self) -> None:
         if self._asked_s is not None and self._now_s() - self._asked_s < LOOK_AGAIN_S:
@@ -100,11 +105,13 @@ class KafkaCapabilities:
             self._found.clear()
         self._apis, self._asked_s = apis, self._now_s()
 
-    def _capability(self, kind: GroupKind) -> Capability:
+    def _capability(self, kind: GroupKind, *, probe: bool) -> Capability:
         said = told(kind, self._apis)
         if said is not None:
             return said
         at_s, found = self._found.get(kind, (0.0, None))
+        if not probe:
+            return found or _NOT_TRIED
         if found is None or (found.support is not Support.SUPPORTED and self._now_s() - at_s >= TRY_AGAIN_S):
             found = self._probe(kind)
             self._found[kind] = (self._now_s(), found)

@@ -13,6 +13,7 @@ from tidegate.connection.allow import (
     topic_not_allowed,
 )
 from tidegate.connection.live import Live, unmounted
+from tidegate.connection.read_only import observes
 from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_pattern
@@ -49,7 +50,7 @@ from tidegate.reset.runs.request import (
 )
 from tidegate.reset.runs.seen import Start, is_settled
 from tidegate.reset.store import ForeignRun, ForgedRun
-from tidegate.resources.conditions import Refusal
+from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
@@ -143,11 +144,13 @@ class Beginning:
             target=target,
             started_at=started_at,
             fleet=fleet,
+            observed=live.observes,
         )
         return Start(engine=engine, request=request)
 
-    async def ahead_of(self, body: Object, spec: OffsetResetSpec | None) -> Refusal | None:
-        """Why a plan that is approved has to wait for its turn, or for its connection."""
+    async def ahead_of(self, body: Object, spec: OffsetResetSpec | None, *, observed: bool) -> Refusal | None:
+        """Why a plan that is approved has to wait for its turn, or for its connection. ``observed``: it was made while
+        that only observed, so that nobody has written down yet that its id is executed."""
         if spec is None:
             return None
         suspended = _suspended(body)
@@ -156,7 +159,10 @@ class Beginning:
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         if live is None:
             return _connection_to_wait_for(spec.connection_ref.name, live)
-        return await self._turns.in_the_way(body, spec, live)
+        if live.observes:
+            return Refusal(OBSERVING, f"{observes(live.name)}: its plan is not applied before that ends")
+        ran = await self._once.ran_before(body, live) if observed else None
+        return ran or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
         if spec.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidegate.connection.live import Live
+from tidegate.connection.read_only import observes
 from tidegate.control.records import Run, RunKey
 from tidegate.control.run_records import executed, of_reset
 from tidegate.jobs.errors import RunnerFailure
@@ -77,6 +78,9 @@ class Kept:
         live = parts.live.get(namespace, name)
         if live is None or live.uid != uid_of(connection):
             raise RunnerFailure(f"KafkaConnection {name} is not open")
+        if live.observes:
+            _log.info("%s: %s; it can't be undone once it is deleted", label_of(body), observes(name))
+            return
         groups = await self._groups(body)
 
         def keep() -> None:

@@ -87,7 +87,8 @@ class Once:
         return _is_its_own(await in_thread(self._parts.patient_executor, begin_it), body)
 
     async def note_end(self, body: Object, status: OffsetResetStatus, now: datetime) -> None:
-        """Say how it ended. That it began is enough to keep it from running again, so this may fail."""
+        """Say how it ended. That it began is enough to keep it from running again, so this may fail, and is not done
+        through a connection that only observes."""
         policy, control = policy_of(body), self._control(body)
         if policy is None or control is None or status.started_at is None or status.phase is None:
             return

@@ -208,11 +208,12 @@ class ResetPasses:
         """With the approval of a plan that waits for one, and why it has to wait all the same."""
         if seen.run is None or current.approved_digest is not None or not plan_awaits_approval(seen.run):
             return seen
+        observed = seen.run.request.observed
         chosen = await self._approvals.chosen(body, seen.run.digest)
         seen = replace(seen, approval=chosen.approval, no_effect=chosen.no_effect)
         if chosen.approval is None:
             return seen
-        return replace(seen, behind=await self._beginning.ahead_of(body, spec))
+        return replace(seen, behind=await self._beginning.ahead_of(body, spec, observed=observed))
 
     # --- say ----------------------------------------------------------------------------------------------------------
 
@@ -271,13 +272,17 @@ class ResetPasses:
                     )
                 return body
             case CreateRun(request):
-                if not await self._once.begins(body, decision.status):
+                # What is only planned for now is written down once it goes ahead.
+                if not request.observed and not await self._once.begins(body, decision.status):
                     return body  # the next pass sees why
                 store = self._runs.open_store(body, self._runs.binding(body), owner_reference(body))
                 await in_thread(self._parts.executor, store.create, request)
             case actions.Launch(name):
                 await self._supervision.start(body, seen, decision, name)
             case Approve():
+                observed = seen.run is not None and seen.run.request.observed
+                if observed and not await self._once.begins(body, decision.status):
+                    return body
                 await in_thread(self._parts.executor, self._runs.store(body).approve)
             case Fence(number):
                 await self._supervision.fence(body, seen, number)

@@ -188,7 +188,7 @@ class Runs:
             self.confines(body),
             seen.run.request.fleet.undoes,
             lambda document: self._parts.open_store(namespace_of(body), document, owner),
-            live.kafka,
+            live.finishing,
             self._parts.clock,
             SideBySide(
                 lambda: closing(self._parts.open_kafka(live.connection)), self._parts.clock, threads=FLEET_THREADS

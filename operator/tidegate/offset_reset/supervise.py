@@ -87,9 +87,9 @@ class Supervision:
         store = self._runs.store(body)
         fleet = self._runs.fleet_parts(body, seen, live)
         if fleet is None:
-            await in_thread(self._parts.patient_executor, job.fence, store, live.kafka, self._parts.clock)
+            await in_thread(self._parts.patient_executor, job.fence, store, live.finishing, self._parts.clock)
         else:
-            await in_thread(self._parts.patient_executor, fleet_job.fence, store, fleet, live.kafka)
+            await in_thread(self._parts.patient_executor, fleet_job.fence, store, fleet, live.finishing)
         self._memories.of(body).fenced = number
         if seen.runner is not None:
             self._parts.metrics.job_died(seen.runner.engine.value)
@@ -137,7 +137,7 @@ class Supervision:
             if confines.patterns is not None:
                 groups = [g for g in sorted(live.kafka.group_ids()) if not confines.outside(g)]
                 runs = {g: group_run_uid(uid, g) for g in groups}
-            job.halt(live.kafka, self._parts.clock, uid, runs)
+            job.halt(live.finishing, self._parts.clock, uid, runs)
 
         async with asyncio.timeout(limit_s):
             await in_thread(self._parts.patient_executor, halt)
@@ -171,7 +171,7 @@ class Supervision:
         store, fleet = self._runs.store(body), self._runs.fleet_parts(body, seen, live)
         if fleet is not None:
             return fleet_job.settle(store, fleet, reason=reason, message=message)
-        return job.settle(store, live.kafka, self._parts.clock, reason=reason, message=message)
+        return job.settle(store, live.finishing, self._parts.clock, reason=reason, message=message)
 
     async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> Found | None:
         """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files. So that is

@@ -56,10 +56,13 @@ def decide(seen: Seen) -> Decision:
     if refusal is not None:
         status = status.model_copy(update={"phase": PausePhase.DEGRADED})
         return _stuck(seen, status, refusal, seen.tick.idle_s)
+    if seen.observing is not None:
+        return _wait(seen, status, seen.observing, seen.tick.idle_s)
     if seen.observed is None and seen.unusable is not None:
         return _stuck(seen, status, seen.unusable, seen.tick.idle_s)
     if seen.waiting is not None or seen.observed is None:
-        return _wait(seen, status, seen.waiting or Refusal(WAITING_FOR_CONNECTION, "Kafka was not looked at yet"))
+        why = seen.waiting or Refusal(WAITING_FOR_CONNECTION, "Kafka was not looked at yet")
+        return _wait(seen, status, why, seen.tick.active_s)
     if over is not None:
         return resume(seen, status, seen.observed, over.reason, over.message)
     if by_scale.is_by_scale(seen.spec, status):
@@ -91,13 +94,13 @@ def _stuck(seen: Seen, status: PauseStatus, refusal: Refusal, again_after_s: flo
     return Decision(status, None, (warning(seen, refusal),), again_after_s, seen.waits)
 
 
-def _wait(seen: Seen, status: PauseStatus, why: Refusal) -> Decision:
+def _wait(seen: Seen, status: PauseStatus, why: Refusal, again_after_s: float) -> Decision:
     """Agents keep the gates as they know them, and replicas stay 0; whether all stand still can't be seen."""
     conditions = reconciling(status.conditions, reason=why.reason, message=why.message, **stamp(seen))
     conditions = paused_is(seen, conditions, None, why)
     phase = status.phase or PausePhase.PENDING
     status = status.model_copy(update={"conditions": conditions, "phase": phase})
-    return Decision(status, None, (), seen.tick.active_s, seen.waits)
+    return Decision(status, None, (), again_after_s, seen.waits)
 
 
 def _with_deadline(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus) -> PauseStatus:

@@ -12,6 +12,7 @@ from typing import Final
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Snapshot
+from tidegate.connection.read_only import observes
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure
@@ -26,7 +27,7 @@ from tidegate.pause.release import ABANDON
 from tidegate.pause.scaler import Scaler
 from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.conditions import Refusal
+from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PauseMethod,
@@ -103,6 +104,8 @@ class Reader:
             return replace(seen, waiting=_not_ready(f"there is no usable KafkaConnection {name} in this namespace"))
         if live.trouble is not None:
             return replace(seen, waiting=_not_ready(f"KafkaConnection {name} is not ready ({live.trouble[0]})"))
+        if live.observes and not seen.has_finalizer:
+            return replace(seen, observing=Refusal(OBSERVING, f"{observes(name)}: nothing is paused"))
         by_scale = is_by_scale(spec, seen.status)
         needs_topics = not (deleting or spec.suspend or by_scale)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.

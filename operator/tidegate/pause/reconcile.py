@@ -157,13 +157,13 @@ class PauseReconciler:
         began_s = loop.time()
         try:
             if changes.write:
-                await in_thread(self._parts.patient_executor, live.kafka.control.hold, changes.write)
+                await in_thread(self._parts.patient_executor, live.finishing.control.hold, changes.write)
                 memory.held_s |= {key.topic_partition: began_s for key in changes.write}
                 if memory.refused is not None:
                     memory.refused = None
                     self._topics.forget(live.uid)  # to be told of anew
             if changes.release:
-                await in_thread(self._parts.patient_executor, live.kafka.control.release, changes.release)
+                await in_thread(self._parts.patient_executor, live.finishing.control.release, changes.release)
                 for key in changes.release:
                     memory.held_s.pop(key.topic_partition, None)
         except (NotAuthorized, Refused) as failure:

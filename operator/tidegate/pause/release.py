@@ -101,7 +101,8 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     if seen.observed is not None or _holds_nothing(seen):
         text = "it is deleted: nothing is held"
         return _let_go(seen, *warnings, *told(seen, PausePhase.RESUMED, text))
-    why = seen.waiting.message if seen.waiting is not None else "Kafka was not looked at yet"
+    waits = seen.observing or seen.waiting
+    why = waits.message if waits is not None else "Kafka was not looked at yet"
     if is_over:
         text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it goes without that"
         return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))

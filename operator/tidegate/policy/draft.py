@@ -9,6 +9,7 @@ from typing import TypedDict
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
+    OBSERVING,
     RESET,
     Condition,
     ConditionStatus,
@@ -53,6 +54,16 @@ class Draft:
 
     def reset_is(self, value: ConditionStatus | bool | None, reason: str, message: str) -> None:
         self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+
+    def observing_is(self, message: str | None) -> None:
+        """Why nothing is kept for the policy; ``None``: it is."""
+        if message is None:
+            self._set(without_condition(self.status.conditions, OBSERVING))
+        else:
+            told = with_condition(
+                self.status.conditions, OBSERVING, True, reason=OBSERVING, message=message, **self._stamp()
+            )
+            self._set(told)
 
     def show(self, reset: RequestedReset | None) -> None:
         self.status = self.status.model_copy(update={"reset": reset})

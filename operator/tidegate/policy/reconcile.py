@@ -8,6 +8,7 @@ from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
+from tidegate.connection.read_only import observes
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
@@ -100,9 +101,11 @@ class PolicyReconciler:
 
     async def _keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Ask each feature. One that fails does not hold up the others."""
+        uid, live = uid_of(body), self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        if live is not None:
+            draft.observing_is(observes(live.name) if live.observes else None)
         if spec.groups is not None:
             return
-        uid, live = uid_of(body), self._parts.live.get(namespace_of(body), spec.connection_ref.name)
         if live is None:
             for feature in self._features:
                 await feature.disconnected(uid)

@@ -32,6 +32,7 @@ INJECTED: Final = "Injected"
 BACKED_UP: Final = "BackedUp"
 EFFECTIVE: Final = "Effective"
 CONTROL_TOPICS: Final = "ControlTopics"
+OBSERVING: Final = "Observing"
 
 MAX_MESSAGE: Final = 32_768
 """The longest message that ``metav1.Condition`` takes; a longer one is cut."""

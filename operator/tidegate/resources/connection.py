@@ -202,6 +202,10 @@ class KafkaConnectionSpec(SpecModel):
     control_topic: ControlTopicSpec = ControlTopicSpec()
     """The topics through which Tidegate controls managed consumers."""
 
+    observe: StrictBool = False
+    """Whether Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn
+    but keep, restore and inject nothing. What was begun before is finished."""
+
     allow: AllowSpec | None = None
     """What the resources of this namespace may use through this connection. Without this field, every group and every
     topic that the broker's own ACLs allow."""

@@ -90,6 +90,8 @@ class RetentionFeature:
         if spec is None:
             await self.forget(uid)
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
+        if policy.live.observes:
+            spec = spec.model_copy(update={"guard": False})
         message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
         if message is not None:
             await self.forget(uid)

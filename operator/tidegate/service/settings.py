@@ -164,6 +164,10 @@ class Settings(BaseModel):
     deletion_limit_s: Seconds = 120.0
     """How long a deletion in mid-run may wait for the offsets to be put back, and that of a pause for Kafka."""
 
+    observe: bool = False
+    """Whether every KafkaConnection is taken as one with ``spec.observe``, which changes nothing in Kafka: ``true`` or
+    ``false``."""
+
     separate_approver: bool = False
     """Whether a plan has to be approved by somebody else than ``spec.requester``: ``true`` or ``false``."""
 

@@ -78,7 +78,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     direct, runners = _runners(shared, wake)
     giving_way = GivingWay()
     connections = _connections(shared, WriterProcess(giving_way.lost))
-    index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces)
+    index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
     discovery = _discovery(shared, wake)
@@ -154,6 +154,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         clock=shared.clock,
         metrics=shared.metrics,
         idle_tick_s=shared.settings.idle_tick_s,
+        observe=shared.settings.observe,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 

@@ -32,7 +32,7 @@ NAME = "ns/kafka"
 class World:
     """A KafkaConnection and a reconciler."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, observe: bool = False) -> None:
         self.kube = FakeKube()
         self.clock = FakeClock()
         self.kafka = FakeKafka(self.clock)
@@ -55,6 +55,7 @@ class World:
                 clock=self.clock,
                 metrics=self.metrics,
                 idle_tick_s=10,
+                observe=observe,
             )
         )
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
@@ -262,3 +263,31 @@ def test_no_series_outlives_its_connection(world: World) -> None:
     asyncio.run(world.reconciler.forget(body))
 
     assert world.series() == set()
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_a_connection_that_only_observes_makes_no_topics_and_tries_nothing(
+    tmp_path: Path, *, by_operator: bool
+) -> None:
+    world = World(tmp_path, observe=by_operator)
+    spec = {"bootstrapServers": "127.0.0.1:9092", "observe": not by_operator}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.topics.want("ns", "kafka")
+
+    world.look()
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    assert live.observes
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS) is None
+    assert world.metric("tidegate_connection_up") == 1
+    world.kafka.control.read()
+    assert not world.kafka.control.exist
+    assert "capabilities" not in world.kafka.calls
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092", "observe": False})
+    world.look()
+    now = world.live.get("ns", "kafka")
+    assert now is not None
+    assert now.observes is by_operator
+    world.executor.shutdown()

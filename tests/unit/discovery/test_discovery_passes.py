@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -461,3 +462,20 @@ def test_a_streams_application_of_the_classic_protocol_is_told_by_its_assignor()
     assert is_refused(Group(GROUP, GroupState.STABLE, GroupType.CLASSIC, "stream"))
     assert not is_refused(Group(GROUP, GroupState.STABLE, GroupType.CLASSIC, "range"))
     assert not is_refused(Group(GROUP, GroupState.DEAD, GroupType.UNKNOWN))
+
+
+def test_what_comes_while_the_connection_only_observes_is_new_when_that_ends(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        operator.live = replace(operator.live, observes=True)
+        world.kafka.add_partitions("orders", 4)
+        world.clock.sleep(60)
+        for _ in range(3):
+            operator.run(operator.keep())
+        assert world.kafka.committed(GROUP) == {}
+
+        operator.live = replace(operator.live, observes=False)
+        status = operator.settled("orders", 4)
+
+    assert status.starts_committed == 2
+    assert set(world.kafka.committed(GROUP)) == set(new(2, 3))

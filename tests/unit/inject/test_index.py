@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from tidegate.inject.environment import AgentTopics
 from tidegate.inject.index import PolicyIndex
 
@@ -78,3 +80,16 @@ def test_what_is_going_invalid_or_without_its_connection_does_not_count() -> Non
     assert around is not None
     assert around.topics == {"kafka": AgentTopics("__kafka")}
     assert around.policies[0].topics == AgentTopics("__kafka")
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_for_connections_that_only_observe_nothing_is_injected(*, by_operator: bool) -> None:
+    observing = connection()
+    observing["spec"]["observe"] = not by_operator
+    index = PolicyIndex(lambda: [policy()], lambda: [observing], observe=by_operator)
+    index.listed([], [])
+
+    around = index.around("ns")
+
+    assert around is not None
+    assert (around.policies, around.topics) == ((), {})

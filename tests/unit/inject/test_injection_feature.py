@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import cast
 
 from prometheus_client import CollectorRegistry
@@ -80,10 +81,13 @@ def feature(pods: FakePods, clock: StillClock | None = None, *, webhook: bool = 
     )
 
 
-def kept(feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None) -> FeatureOutcome:
+def kept(
+    feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None, observes: bool = False
+) -> FeatureOutcome:
     spec = parse_spec(OffsetResetPolicySpec, POLICY)
-    # Nothing of the connection is looked at here.
-    policy = PolicyView(POLICY, spec, status or PolicyStatus(), cast("Live", None), NOW, resetting)
+    # Nothing else of the connection is looked at here.
+    live = cast("Live", SimpleNamespace(name="kafka", observes=observes))
+    policy = PolicyView(POLICY, spec, status or PolicyStatus(), live, NOW, resetting)
     return asyncio.run(feature.reconcile(policy))
 
 
@@ -123,6 +127,15 @@ def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:
 
     assert pods.asked == []
     assert found.status == PolicyStatus()
+
+
+def test_nobody_is_evicted_through_a_connection_that_only_observes() -> None:
+    pods = one_ready_pod()
+
+    found = kept(feature(pods), observes=True)
+
+    assert pods.asked == []
+    assert reason(found) == "Observing"
 
 
 def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:

@@ -121,6 +121,16 @@ def test_brokers_of_known_versions_are_asked_every_few_minutes_and_nothing_is_tr
     assert (asked.looks, asked.probes) == (2, [])
 
 
+def test_what_must_not_be_tried_is_unknown_unless_it_was_tried_before() -> None:
+    asked = Asked(broker(4, K848))
+
+    found = asked.capabilities.of([CLASSIC], probe=False)[CLASSIC]
+    assert (found.support, found.reason, asked.probes) == (UNKNOWN, known.NOT_TRIED, [])
+
+    asked.support(CLASSIC)
+    assert asked.capabilities.of([CLASSIC], probe=False)[CLASSIC].support is YES
+
+
 def test_what_a_probe_found_to_work_is_not_tried_again() -> None:
     asked = Asked(broker(4, K848))
     for _ in range(100):

@@ -10,6 +10,7 @@ import pytest
 from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
+from support.observed import observe
 from support.pause_world import CREATED, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -188,3 +189,35 @@ def test_a_finalizer_of_ours_is_the_only_one_that_is_touched(world: World) -> No
     world.passes()
     assert world.body is not None
     assert world.body["metadata"]["finalizers"] == ["others/theirs"]
+
+
+def test_through_a_connection_that_only_observes_nothing_is_paused_and_the_status_says_so(world: World) -> None:
+    observe(world.live, world.kafka)
+    world.ask()
+
+    world.passes()
+
+    assert world.steps.log == ["status Pending"]
+    assert world.held == []
+    assert world.body is not None
+    told = {c["type"]: c for c in world.body["status"]["conditions"]}
+    assert (told["Paused"]["status"], told["Paused"]["reason"]) == ("Unknown", "Observing")
+    assert "KafkaConnection kafka only observes" in told["Paused"]["message"]
+
+    observe(world.live, world.kafka, only=False)
+    world.passes()
+    assert (world.phase, len(world.held)) == ("Paused", 2)
+
+
+def test_a_pause_that_holds_when_its_connection_begins_to_observe_ends_as_before(world: World) -> None:
+    world.ask()
+    world.passes()
+    observe(world.live, world.kafka)
+    world.passes()
+    assert (world.phase, len(world.held)) == ("Paused", 2)
+
+    world.kube.delete(PAUSES, "ns", "p", CREATED)
+    world.passes()
+
+    assert world.body is None
+    assert world.held == []

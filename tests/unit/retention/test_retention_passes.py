@@ -19,6 +19,7 @@ from support.fake_kube import FakeKube
 from support.killed import Killed
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
+from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
@@ -780,3 +781,17 @@ def test_a_log_that_cannot_be_read_is_no_reason_not_to_keep_offsets(world: World
     world.sleep(30 * DAY)
 
     assert world.committed == PLACE
+
+
+def test_through_a_connection_that_only_observes_offsets_are_not_kept_and_their_end_is_announced(world: World) -> None:
+    world.retention(warnBefore="48h")
+    world.join_and_leave(PLACE)
+    world.live = replace(world.live, kafka=ReadOnlyKafka(world.kafka, "kafka"), observes=True)
+
+    world.sleep(timedelta(days=8))
+
+    assert world.commits_made() == 0
+    assert world.committed == {}
+    assert "ExpiresSoon" in world.told
+    assert "OffsetsExpired" in world.told
+    assert not world.said.guarded

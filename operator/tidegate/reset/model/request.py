@@ -77,7 +77,8 @@ class RunRequest:
 
     ``fleet``: it is of many groups; then ``group_id`` is empty, and each has a run of its own. ``asked_by``: who asked
     for it, for whoever finds what it holds. ``connection_uid``: of the KafkaConnection that it goes through; empty
-    where no operator asked for it.
+    where no operator asked for it. ``observed``: its connection only observes, so its plan is not applied unless it is
+    approved later (``manual_approval``), and planning changes nothing, not even in groups of Tidegate's own.
     """
 
     run_uid: str
@@ -94,3 +95,4 @@ class RunRequest:
     fleet: FleetRequest | None = None
     asked_by: str = ""
     connection_uid: str = ""
+    observed: bool = False

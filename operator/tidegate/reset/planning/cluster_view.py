@@ -51,8 +51,8 @@ class Snapshot:
     def cluster(self) -> Cluster:
         return self._live().cluster()
 
-    def capabilities(self, kinds: Collection[GroupKind]) -> Capabilities:
-        return self._live().capabilities(kinds)
+    def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
+        return self._live().capabilities(kinds, probe=probe)
 
     def topics(self) -> Mapping[str, Topic]:
         return self._topics

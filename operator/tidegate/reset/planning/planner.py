@@ -63,7 +63,7 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     asked = Asked(request, topics, group, scope, other, managed)
     check(asked)
     # Last, as it may have to be tried with a group of its own.
-    asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group)))
+    asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group), probe=not request.observed))
     check(asked)
     return asked, committed
 

@@ -123,7 +123,7 @@ def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) ->
         return ApprovalEffect(
             None, INVALID_SPEC, f"the spec of OffsetReset {name} can't be used, as its conditions say"
         )
-    if reset.spec.approval is not ApprovalMode.MANUAL:
+    if reset.spec.approval is not ApprovalMode.MANUAL and status.phase is not ResetPhase.AWAITING_APPROVAL:
         message = f"OffsetReset {name} does not wait for an approval: its spec.approval is not Manual"
         return ApprovalEffect(False, APPROVAL_NOT_NEEDED, message)
     if status.phase is not ResetPhase.AWAITING_APPROVAL:

@@ -156,8 +156,9 @@ def make_request(
     target: Target,
     started_at: datetime,
     fleet: FleetRequest | None = None,
+    observed: bool = False,
 ) -> RunRequest:
-    """All the job needs to know. The deadline counts from ``started_at``."""
+    """All the job needs to know. The deadline counts from ``started_at``. ``observed``: see ``RunRequest``."""
     return RunRequest(
         run_uid=run_uid(uid_of(requester), name_of(requester)),
         run_id=name_of(requester),
@@ -172,11 +173,12 @@ def make_request(
             deadline=started_at + spec.deadline,
         ),
         allowed_topics=allowed_topics,
-        manual_approval=spec.approval is ApprovalMode.MANUAL,
+        manual_approval=observed or spec.approval is ApprovalMode.MANUAL,
         evidence=evidence_settings(spec),
         fleet=fleet,
         asked_by=f"{requester['kind']} {label_of(requester)}",
         connection_uid=connection_uid,
+        observed=observed,
     )
 
 
