@@ -18,7 +18,7 @@ from support import fake_kafka
 from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
 from support.killed import Killed
 from tidegate.kafka.errors import Fenced
-from tidegate.kafka.model import GroupState, GroupType
+from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.resources.reset import ResetPhase, Way
@@ -85,6 +85,9 @@ class ExactlyOnce:
     consumer: FakeConsumer
     habit: Habit
     names_member: bool = True
+    hands_in: bool = False
+    """Whether it also sends, in its next transaction, what it was given before it lost the partition."""
+    in_hand: dict[TopicPartition, int] = field(default_factory=dict)
     producer: FakeProducer = field(init=False)
     dead: bool = False
     sent: int = 0
@@ -95,6 +98,12 @@ class ExactlyOnce:
 
     def start(self, after_s: float) -> None:
         self.consumer.kafka.clock.after(after_s, self._begin)
+        self._take()
+
+    def _take(self) -> None:
+        """Records come while a transaction is open; their offsets go with the next one."""
+        self.in_hand.update(self.consumer.positions)
+        self.consumer.kafka.clock.after(0.1, self._take)
 
     def die(self) -> None:
         """Its transaction stays open until it times out."""
@@ -110,10 +119,13 @@ class ExactlyOnce:
     def _send(self) -> None:
         consumer = self.consumer
         # One thread polls and commits: it does neither while it rejoins.
-        if self.dead or not consumer.positions or consumer._rejoining or consumer._joining:
+        waits = not consumer.positions or consumer._rejoining or consumer._joining
+        if self.dead or (waits and not self.hands_in):
             return
+        offsets = {**self.in_hand, **consumer.positions} if self.hands_in else consumer.positions
+        self.in_hand.clear()
         self.sent += self.producer.send_offsets(
-            consumer.group_id, consumer.positions, consumer.metadata() if self.names_member else None
+            consumer.group_id, offsets, consumer.metadata() if self.names_member else None
         )
 
     def _end(self) -> None:
@@ -157,6 +169,30 @@ def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
         assert all(a.sent for a in applications)
         world.settle(80)
         world.check_reset(at_most=result.rounds + 1)
+
+
+@pytest.mark.parametrize("open_s", [0.6, 2.0, 5.0])
+def test_what_an_owner_that_names_no_member_has_in_hand_is_found(open_s: float, tmp_path: Path) -> None:
+    """It goes to the transaction after the one that was open as it was made to leave, when it has rejoined and another
+    one has the partition, which has read nothing yet: by a rebalance after that it would begin there."""
+    kind = next(k for k in KINDS if k.name == "before-kip-429")
+    for number in range(6):
+        habit = Habit("hands in", 0.0, open_s, 0.02)
+        world, applications = a_world(kind, tmp_path / str(number), habit, 0.137 * number)
+        old = applications[0]
+        old.hands_in = True
+        # Who is given its partitions next reads and commits nothing for a while.
+        applications[2].habit, world.consumers[2].records_per_poll = Habit("seldom", 0.0, 40.0, 0.02), 0
+        for consumer, name in zip(world.consumers, reversed([c.client_id for c in world.consumers]), strict=True):
+            consumer.client_id = name
+        result = executed(world)
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert result.rounds > 1
+        world.clock.sleep(2 * open_s)
+        given = [p for p in world.targets if p in world.consumers[2].positions]
+        assert given
+        committed = world.kafka.committed(GROUP)
+        assert {p: committed[p] for p in given} == {p: world.targets[p] for p in given}
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.name in ("eager", "static")], ids=lambda k: k.name)

@@ -97,7 +97,10 @@ class Handover:
             if hold is not None and keeps and emptied:
                 # An Empty group waits for no pending member, and letting go of it later would begin a rebalance.
                 hold.release()
-            self._wait_until_known([m for m in gone if m.member_id in old], group, hold)
+            unnamed = [m for m in gone if m.member_id in old]
+            self._wait_until_known(unnamed, group, hold)
+            theirs = frozenset(p for m in unnamed for p in m.assignment & round_.pending)
+            sending = self._kafka.pending(self._group_id, theirs) if theirs else NO_PARTITIONS
             overwritten = self._steps.commit_over_transactions(round_, hold, but=unsure | not_tried)
             waits = bool(self._kafka.pending(self._group_id, group.assigned))
         kept = NO_PARTITIONS
@@ -107,7 +110,9 @@ class Handover:
             self._wait_until_back(rejoins)
             kept = rejoins.kept()
             self._kept_at = self._pace.clock.monotonic() if kept else None
-        return Outcome(overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept, left=gone)
+        return Outcome(
+            overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept, left=gone, sending=sending
+        )
 
     def wait_for_heartbeat(self) -> bool:
         """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.

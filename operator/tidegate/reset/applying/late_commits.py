@@ -17,6 +17,9 @@ from tidegate.resources.reset import Way
 MOST_LATE_ROUNDS: Final = 2
 """How often commits that come just after a join, and may be progress, are taken for old."""
 
+_OLD_TRANSACTIONS: Final = 2
+"""In how many an owner that names no member may send old offsets: the one that is open, and the next."""
+
 BEGINS_S: Final = 0.3
 """By then an owner that was given a partition has asked where to begin."""
 
@@ -25,6 +28,8 @@ class LateCommits:
     """Of one run on one group."""
 
     def __init__(self, context: RunContext) -> None:
+        self._kafka = context.kafka
+        self._group_id = context.group_id
         self._clock = context.pace.clock
         self._tuning = context.pace.tuning
         self._hold_s = context.hold_s
@@ -38,9 +43,14 @@ class LateCommits:
         self._journal = context.journal
         self._late_rounds = 0
 
-    def may_come(self, way: Way | None, group: Group) -> bool:
-        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
-        return way in (Way.BARRIER, Way.HANDOVER) and (keeps_commits_back(group) or self.may_come_on_return(way, group))
+    def may_come(self, way: Way | None, group: Group, sending: Partitions) -> bool:
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
+
+        ``sending``: as in ``Outcome``.
+        """
+        if way not in (Way.BARRIER, Way.HANDOVER):
+            return False
+        return keeps_commits_back(group) or self.may_come_on_return(way, group) or bool(sending)
 
     def may_come_on_return(self, way: Way | None, group: Group) -> bool:
         """Whether an application that commits late may do so after its client has rejoined and before its partitions'
@@ -56,15 +66,15 @@ class LateCommits:
         """Take up that a round was cut off, which may have made members leave."""
         self._all_left_known = False
 
-    def look(self, pending: Partitions, way: Way, group: Group) -> Partitions:
+    def look(self, pending: Partitions, way: Way, group: Group, sending: Partitions) -> Partitions:
         """Look until what may come late has come; which partitions are to be done again, as old offsets were committed.
 
-        ``group``: as it was before the round.
+        ``group``: as it was before the round. ``sending``: as in ``Outcome``.
         """
         if self.may_come_on_return(way, group):
             surely, maybe = self._sent_on_return(pending)
         else:
-            surely, maybe = NO_PARTITIONS, self._kept_back(pending)
+            surely, maybe = NO_PARTITIONS, self._kept_back(pending, sending & pending)
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
@@ -78,21 +88,31 @@ class LateCommits:
             self._state.kept_after_leaving = True
         return old
 
-    def _kept_back(self, pending: Partitions) -> Partitions:
+    def _kept_back(self, pending: Partitions, sending: Partitions) -> Partitions:
         """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next
         has nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led
         with it could not be told from progress any more.
+
+        Of ``sending`` the transaction that is open is looked at, and one after it: it has what its application had in
+        hand when it lost the partition.
         """
         clock, tuning = self._clock, self._tuning
-        limit = clock.monotonic() + self._joins.standstill_s
+        began = clock.monotonic()
+        limit = began + self._joins.standstill_s
+        transactions = {p: _Transactions() for p in sending}
         joined_at: float | None = None
         old = NO_PARTITIONS
         while old != pending:
             self._claim.check()
+            opened = self._kafka.pending(self._group_id, sending) if sending else NO_PARTITIONS
             seen = self._view.committed(pending)
             old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
             now = clock.monotonic()
-            if joined_at is None and (self._joins.is_over() or now > limit):
+            for partition, seen_of in transactions.items():
+                seen_of.take_up(partition in opened)
+            if now < began + tuning.others_limit_s and any(one.is_awaited for one in transactions.values()):
+                joined_at = None
+            elif joined_at is None and (self._joins.is_over() or now > limit):
                 joined_at = now
             if joined_at is not None and now >= joined_at + tuning.kept_back_s:
                 break
@@ -152,6 +172,22 @@ class LateCommits:
         """Ahead of where the group stood, an old position that has passed the target is not told from progress."""
         before, target = self._state.replaced.get(partition), self._state.targets[partition]
         return Watched(before, target, offset).overwritten_before_release
+
+
+@dataclass(slots=True)
+class _Transactions:
+    """Of one partition, which had one open to begin with."""
+
+    ended: int = 0
+    _is_open: bool = True
+
+    def take_up(self, is_open: bool) -> None:
+        self.ended += self._is_open and not is_open
+        self._is_open = is_open
+
+    @property
+    def is_awaited(self) -> bool:
+        return self._is_open and self.ended < _OLD_TRANSACTIONS
 
 
 @dataclass(slots=True)

@@ -100,7 +100,7 @@ class RoundRunner:
             return outcome
         self._state.not_held = outcome.not_held
         # A successor takes what is committed by then for progress: what may come late has to be seen before.
-        may_come_late = self._late_commits.may_come(choice.way, group)
+        may_come_late = self._late_commits.may_come(choice.way, group, outcome.sending)
         known_at_once = outcome.emptied is None and not may_come_late
         if known_at_once and not outcome.not_held:
             self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
@@ -108,7 +108,7 @@ class RoundRunner:
         held = pending - outcome.not_held - overwritten
         if may_come_late and held:
             # Also where others are done again: by the next round an owner may have gone on to beyond the target.
-            late = self._late_commits.look(held, choice.way, group)
+            late = self._late_commits.look(held, choice.way, group, outcome.sending)
             self._state.kept_position |= bool(late) and choice.way is Way.BARRIER
             overwritten |= late
         if not (outcome.not_held | overwritten):

@@ -68,7 +68,8 @@ class Outcome:
 
     Why: ``kept`` are those of ``unsure`` that owners kept, or may have, although they were made to leave;
     ``left_open`` those for which an owner may have sent an older offset to a transaction that outlasts the join.
-    ``left``: the owners that were made to leave.
+    ``left``: the owners that were made to leave. ``sending``: partitions for which those of them had a transaction open
+    that name no member as they send offsets, so that an older one may yet come in their next transaction.
     """
 
     overwritten: Partitions = NO_PARTITIONS
@@ -78,6 +79,7 @@ class Outcome:
     left_open: Partitions = NO_PARTITIONS
     emptied: Emptied | None = None
     left: tuple[Member, ...] = ()
+    sending: Partitions = NO_PARTITIONS
 
     @property
     def not_held(self) -> Partitions:
