@@ -14,6 +14,7 @@ from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
+from tidegate.election.elector import Told
 from tidegate.inject.feature import InjectionFeature
 from tidegate.inject.feature import Parts as InjectionParts
 from tidegate.inject.index import PolicyIndex
@@ -60,9 +61,10 @@ from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
+from tidegate.wiring.electing import elector
 from tidegate.wiring.serving import servers, webhook
 from tidegate.wiring.shared import Shared, share
-from tidegate.wiring.waking import GivingWay, Wake
+from tidegate.wiring.waking import Turns, Wake
 
 _log = logging.getLogger("tidegate")
 
@@ -76,8 +78,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     shared = share(settings, open_kube)
     wake = Wake()
     direct, runners = _runners(shared, wake)
-    giving_way = GivingWay()
-    connections = _connections(shared, WriterProcess(giving_way.lost))
+    turns = Turns()
+    process = WriterProcess(turns.lost)
+    connections = _connections(shared, process)
+    shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
@@ -91,10 +95,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
-    giving_way.operator = Operator(
+    turns.operator = Operator(
         settings=settings,
         metrics=shared.metrics,
-        servers=servers(settings, freshness, shared.metrics, TokenAccess(shared.kube, shared.clock.monotonic)),
+        servers=servers(settings, freshness, shared.metrics, TokenAccess(shared.serving_kube, shared.clock.monotonic)),
         files=shared.files,
         live=shared.live,
         direct=direct,
@@ -112,8 +116,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         executor=shared.executor,
         patient_executor=shared.patient_executor,
         freshness=freshness,
+        # Whose term is over writes nothing to the control topic either.
+        elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
     )
-    return giving_way.operator
+    return turns.operator
 
 
 def _runners(shared: Shared, wake: Wake) -> tuple[DirectRunner, dict[Engine, Runner]]:
@@ -154,6 +160,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         clock=shared.clock,
         metrics=shared.metrics,
         idle_tick_s=shared.settings.idle_tick_s,
+        looks=shared.looks,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 

@@ -33,7 +33,7 @@ def webhook(
         if shared.topics.want(namespace, connection) and open_now is not None:
             connections.wake(open_now.uid)
 
-    parts = WebhookParts(index, agent, shared.kube.record, shared.executor, metrics, obeyed)
+    parts = WebhookParts(index, agent, shared.serving_kube.record, shared.executor, metrics, obeyed)
     mounted = settings.webhook_certificates
     server = WebhookServer(address, mounted or files.folder(WEBHOOK_FILES), parts)
     if mounted is not None:
@@ -46,7 +46,7 @@ def webhook(
         configuration=settings.webhook_configuration,
         names=names if address.is_any else (*names, address.host),
     )
-    objects = WebhookClient(shared.api_client)
+    objects = WebhookClient(shared.serving_client)
     trust = WebhookTrust(place, objects, files, shared.executor, shared.clock.now, metrics)
     return Webhook(server, trust, settings.idle_tick_s)
 
