@@ -62,7 +62,7 @@ from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
 from tidegate.wiring.electing import elector
-from tidegate.wiring.serving import servers, webhook
+from tidegate.wiring.serving import servers, wanting_topics, webhook
 from tidegate.wiring.shared import Shared, share
 from tidegate.wiring.waking import Turns, Wake
 
@@ -85,11 +85,12 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
+    obeyed = wanting_topics(shared, connections)
     discovery = _discovery(shared, wake)
     features = (
         discovery,
         _retention(shared),
-        _injection(shared, index, agent, injecting),
+        _injection(shared, index, agent, injecting, obeyed),
     )
     approvals = _approvals(shared)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
@@ -110,7 +111,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         pauses=_pauses(shared),
         backups=_backups(shared, runners.get(Engine.SPARK)),
         sweeper=_sweeper(shared, discovery),
-        webhook=webhook(shared, connections, index, agent, injecting),
+        webhook=webhook(shared, index, agent, injecting, obeyed),
         index=index,
         kube=shared.kube,
         executor=shared.executor,
@@ -180,7 +181,13 @@ def _retention(shared: Shared) -> RetentionFeature:
     )
 
 
-def _injection(shared: Shared, index: PolicyIndex, agent: AgentImage, metrics: InjectionMetrics) -> InjectionFeature:
+def _injection(
+    shared: Shared,
+    index: PolicyIndex,
+    agent: AgentImage,
+    metrics: InjectionMetrics,
+    obeyed: Callable[[str, str], None],
+) -> InjectionFeature:
     return InjectionFeature(
         InjectionParts(
             pods=PodsClient(shared.api_client),
@@ -191,6 +198,7 @@ def _injection(shared: Shared, index: PolicyIndex, agent: AgentImage, metrics: I
             clock=shared.clock,
             metrics=metrics,
             rolling_s=2 * shared.settings.active_tick_s,
+            obeyed=obeyed,
         )
     )
 
