@@ -79,7 +79,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     wake = Wake()
     direct, runners = _runners(shared, wake)
     turns = Turns()
-    process = WriterProcess(turns.lost)
+    process = WriterProcess(turns.lost, shared.may_write)
     connections = _connections(shared, process)
     shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces)
@@ -134,6 +134,7 @@ def _runners(shared: Shared, wake: Wake) -> tuple[DirectRunner, dict[Engine, Run
         shared.clock,
         ended=wake.owner,
         open_owned=open_owned,
+        is_our_turn=shared.may_write,
     )
     runners: dict[Engine, Runner] = {Engine.DIRECT: direct}
     match spark.runner:

@@ -71,6 +71,10 @@ class Shared:
     files: ConnectionFiles
     topics: TopicsOfConnections
 
+    def may_write(self) -> bool:
+        """Whether it is this process's turn; from any thread."""
+        return self.term is None or self.term.holds()
+
     @property
     def in_pods(self) -> bool:
         """Spark's jobs run in pods, not on this machine."""
