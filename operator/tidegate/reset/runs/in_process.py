@@ -85,8 +85,8 @@ class _Work:
 class DirectRunner:
     """Implements ``tidegate.jobs.runner.Runner``. ``ended`` is told, in the job's thread, of every launch that ended.
 
-    ``open_owned``: opens what a fleet's job creates, at a location and with an owner reference. ``is_our_turn``: whether
-    this process leads; a job that was frozen with it ends before it does anything more.
+    ``open_owned``: opens what a fleet's job creates, at a location and with an owner reference. ``is_our_turn``:
+    whether this process leads; a job that was frozen with it ends before it does anything more.
 
     Jobs end with their process; what they left is finished by the next launch.
     """
