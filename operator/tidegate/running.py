@@ -118,7 +118,8 @@ class Operator:
         """Begin to watch; what is there is worked on once this process leads."""
         for loop in self.loops.values():
             loop.stand_by()
-        self.freshness.stand_by(lambda kind, body: self.loops[kind].knows(body))
+        if self.elector is not None:
+            self.freshness.stand_by(lambda kind, body: self.loops[kind].knows(body))
         self.servers.start()
         if self.webhook is not None:
             _log.info("webhook on port %d", self.webhook.open())

@@ -92,6 +92,7 @@ class ConnectionReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         if body["metadata"].get("deletionTimestamp"):
+            self._parts.looks.looked(uid_of(body))
             return Pass(body, self._parts.idle_tick_s)
         seen = await self._see(body)
         self._remember(body, seen)

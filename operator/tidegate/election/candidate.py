@@ -80,14 +80,34 @@ class GiveUp:
 Step = Look | Create | Update | Wait | GiveUp
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a process is in the record: ``<replica>_<process>``.
+
+    ``is_alone``: there is never more than one process of this replica, as in a pod. Then a holder of the same replica
+    is an earlier process of it, which is over.
+    """
+
+    replica: str
+    process: str
+    is_alone: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.replica}_{self.process}"
+
+    def is_predecessor(self, holder: str) -> bool:
+        return self.is_alone and holder.startswith(f"{self.replica}_") and holder != str(self)
+
+
 class Candidate:
     """One process that wants to lead. ``now_s``: a monotonic clock, which also counts while the process is frozen.
 
     ``step`` says what to do; whoever does it reports by ``looked``, ``wrote`` or ``failed``.
     """
 
-    def __init__(self, identity: str, timing: Timing) -> None:
-        self.identity = identity
+    def __init__(self, identity: Identity, timing: Timing) -> None:
+        self._identity = identity
+        self.identity = str(identity)
         self.timing = timing
         self._seen: LeaseRecord | None = None
         self._seen_s = 0.0
@@ -129,6 +149,8 @@ class Candidate:
             self._seen_s = now_s
         self._seen, self._is_fresh, self._due_s = found, True, None
         if found is None or found.holder in ("", self.identity) or self._renewed_s is not None:
+            return
+        if self._identity.is_predecessor(found.holder):
             return
         left_s = self._seen_s + found.duration_s - now_s
         if left_s > 0:

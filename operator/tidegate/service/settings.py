@@ -140,6 +140,10 @@ class Settings(BaseModel):
     """The Lease, in ``namespace``, by which one of several replicas leads and the others stand by; empty: there is only
     one process, which always leads."""
 
+    replica: Annotated[str, Field(max_length=253)] = ""
+    """This replica's name in the Lease, of which there is one process at a time: in a pod its name, from the downward
+    API. A process that is started again then takes over from the one before it at once. Unset: the host's name."""
+
     lease_duration_s: Annotated[int, Field(ge=1, le=3600)] = 10
     """How long a leader that is not heard of any more keeps the others waiting, in whole seconds."""
 

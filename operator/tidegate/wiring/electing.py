@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 
-from tidegate.election.candidate import Candidate
+from tidegate.election.candidate import Candidate, Identity
 from tidegate.election.elector import Elector, Told
 from tidegate.kube.lease_client import LeaseClient
 from tidegate.wiring.shared import Shared
@@ -17,6 +17,5 @@ def elector(shared: Shared, told: Told) -> Elector | None:
         return None
     timing = settings.election
     leases = LeaseClient(shared.serving_client, shared.clock, settings.namespace, settings.lease, timing.call_s)
-    # A container that is started again has the same name, and is another process.
-    identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+    identity = Identity(settings.replica or socket.gethostname(), secrets.token_hex(4), is_alone=bool(settings.replica))
     return Elector(Candidate(identity, timing), leases, shared.clock, term, told)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.election.candidate import Candidate, Create, GiveUp, Look, Step, Timing, Update, Wait
+from tidegate.election.candidate import Candidate, Create, GiveUp, Identity, Look, Step, Timing, Update, Wait
 from tidegate.kube.lease import LeaseRecord
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ class One:
     """A candidate, and the time as it sees it."""
 
     def __init__(self, name: str = "me") -> None:
-        self.candidate = Candidate(name, TIMING)
+        self.candidate = Candidate(Identity(name, "1"), TIMING)
         self.at_s = 1000.0
 
     @property
@@ -65,7 +65,7 @@ def leader(me: One) -> One:
 def test_where_there_is_no_lease_it_is_created(me: One) -> None:
     step = me.looks(None)
     assert isinstance(step, Create)
-    assert (step.record.holder, step.record.duration_s, step.record.transitions) == ("me", 10, 0)
+    assert (step.record.holder, step.record.duration_s, step.record.transitions) == ("me_1", 10, 0)
 
 
 def test_one_that_was_released_is_taken_at_once(me: One) -> None:
@@ -73,7 +73,7 @@ def test_one_that_was_released_is_taken_at_once(me: One) -> None:
     step = me.looks(released)
     assert isinstance(step, Update)
     assert step.over is released
-    assert (step.record.holder, step.record.transitions, step.record.duration_s) == ("me", 4, 10)
+    assert (step.record.holder, step.record.transitions, step.record.duration_s) == ("me_1", 4, 10)
 
 
 def test_one_that_another_holds_is_looked_at_again_and_again(me: One) -> None:
@@ -151,7 +151,7 @@ def test_a_leader_leads_from_when_it_sent_what_was_answered(leader: One) -> None
 
 def test_a_leader_that_cannot_renew_gives_up_before_its_lease_can_be_taken(leader: One) -> None:
     other = One("other")
-    other.looks(of("me"))
+    other.looks(of("me_1"))
     while not isinstance(leader.step, GiveUp):
         if isinstance(leader.step, Wait):
             leader.waits()
@@ -159,7 +159,7 @@ def test_a_leader_that_cannot_renew_gives_up_before_its_lease_can_be_taken(leade
             leader.candidate.failed(leader.at_s, at_once=False)
     while isinstance(other.step, Wait):
         other.waits()
-        other.looks(of("me"))
+        other.looks(of("me_1"))
 
     assert leader.at_s == 1007
     assert other.at_s == 1010
@@ -216,7 +216,7 @@ def test_only_who_leads_releases(me: One, leader: One) -> None:
     assert released is not None
     assert (released.record.holder, released.record.duration_s) == ("", 1)
     other = One("other")
-    other.looks(of("me"))
+    other.looks(of("me_1"))
     assert other.candidate.release(NOW) is None
     assert isinstance(One("third").looks(released.record), Update)
 
@@ -225,3 +225,18 @@ def test_only_who_leads_releases(me: One, leader: One) -> None:
 def test_times_by_which_nobody_gives_up_in_time_are_refused(lease_s: int, renew_s: float, retry_s: float) -> None:
     with pytest.raises(ValueError, match="a leader has to"):
         Timing(lease_s, renew_s, retry_s)
+
+
+def test_a_container_that_was_started_again_takes_over_from_itself_at_once() -> None:
+    def of_pod(name: str, *, is_alone: bool = True) -> One:
+        made = One()
+        made.candidate = Candidate(Identity(name, "2", is_alone), TIMING)
+        return made
+
+    again = of_pod("pod-a").looks(of("pod-a_1"))
+    assert isinstance(again, Update)
+    assert (again.record.holder, again.record.transitions) == ("pod-a_2", 4)
+    assert isinstance(of_pod("pod-a").looks(of("pod-ab_1")), Wait)
+    assert isinstance(of_pod("pod-a").looks(of("pod-b_1")), Wait)
+    # On one machine there may be several of the same name.
+    assert isinstance(of_pod("pod-a", is_alone=False).looks(of("pod-a_1")), Wait)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from support.fake_leases import FakeLeases
 from tidegate.clock import SystemClock
-from tidegate.election.candidate import Candidate, Timing
+from tidegate.election.candidate import Candidate, Identity, Timing
 from tidegate.election.elector import Elector, Term, Told
 from tidegate.kube.lease import LeaseRecord
 from tidegate.kube.ports import KubeFailure, KubeUnavailable
@@ -32,7 +32,7 @@ class Process:
     def __post_init__(self) -> None:
         self.term = Term(CLOCK.monotonic)
         told = Told(self.elected.set, self.lost.append, self.troubles.append)
-        self.elector = Elector(Candidate(self.name, QUICK), self.leases, CLOCK, self.term, told)
+        self.elector = Elector(Candidate(Identity(self.name, "1"), QUICK), self.leases, CLOCK, self.term, told)
         self.running = asyncio.create_task(self.elector.run())
 
     async def stop(self, *, release: bool = True) -> None:
@@ -66,7 +66,7 @@ def test_one_of_them_leads_and_the_next_one_once_that_has_released_it() -> None:
         assert not first.term.holds()
         await reached(second.elected.is_set)
         assert second.term.holds()
-        await reached(lambda: leases.told == ["first became leader", "second became leader"])
+        await reached(lambda: leases.told == ["first_1 became leader", "second_1 became leader"])
         await second.stop()
 
     asyncio.run(story())
