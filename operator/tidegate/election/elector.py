@@ -92,15 +92,24 @@ class Elector:
         Nothing may be done as the leader any more. Failing is harmless: the Lease ends by itself.
         """
         self._term.end()
-        step = self._candidate.release(self._clock.now())
-        if step is not None:
-            try:
-                async with asyncio.timeout(self._candidate.timing.call_s):
-                    await in_thread(self._executor, self._leases.update, step.record, step.over)
-                _log.info("released the %s", self._leases)
-            except (KubeFailure, TimeoutError) as failure:
-                _log.warning("the %s was not released, and ends by itself: %s", self._leases, failure)
+        try:
+            async with asyncio.timeout(self._candidate.timing.call_s):
+                await self._release()
+        except (KubeFailure, TimeoutError) as failure:
+            _log.warning("the %s was not released, and ends by itself: %s", self._leases, failure)
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _release(self) -> None:
+        candidate, leases = self._candidate, self._leases
+        while (step := candidate.release(self._clock.now())) is not None:
+            try:
+                await in_thread(self._executor, leases.update, step.record, step.over)
+            except Conflict:
+                # A renewal was on its way, or another one has it.
+                candidate.looked(await in_thread(self._executor, leases.read), self._clock.monotonic())
+            else:
+                _log.info("released the %s", leases)
+                return
 
     async def _try(self, step: Look | Create | Update) -> None:
         candidate, sent_s = self._candidate, self._clock.monotonic()

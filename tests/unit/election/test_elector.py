@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from support.fake_leases import FakeLeases
 from tidegate.clock import SystemClock
@@ -68,6 +68,42 @@ def test_one_of_them_leads_and_the_next_one_once_that_has_released_it() -> None:
         assert second.term.holds()
         await reached(lambda: leases.told == ["first_1 became leader", "second_1 became leader"])
         await second.stop()
+
+    asyncio.run(story())
+
+
+def test_one_releases_also_what_a_renewal_on_its_way_has_changed() -> None:
+    async def story() -> None:
+        leases = FakeLeases()
+        process = Process(leases, "one")
+        await reached(process.elected.is_set)
+        process.running.cancel()
+        await asyncio.wait([process.running])
+        there = leases.read()
+        assert there is not None
+        leases.update(replace(there, renewed=CLOCK.now()), there)
+
+        await process.elector.release()
+        released = leases.read()
+        assert released is not None
+        assert released.holder == ""
+
+    asyncio.run(story())
+
+
+def test_one_leaves_alone_what_is_anothers_by_now() -> None:
+    async def story() -> None:
+        leases = FakeLeases()
+        process = Process(leases, "one")
+        await reached(process.elected.is_set)
+        process.running.cancel()
+        await asyncio.wait([process.running])
+        there = leases.read()
+        assert there is not None
+        taken = leases.update(replace(there, holder="other"), there)
+
+        await process.elector.release()
+        assert leases.read() == taken
 
     asyncio.run(story())
 
