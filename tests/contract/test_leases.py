@@ -13,7 +13,7 @@ from support.fake_leases import FakeLeases
 from tidegate.clock import SystemClock
 from tidegate.kube.lease import LeaseRecord, Leases
 from tidegate.kube.lease_client import LeaseClient
-from tidegate.kube.ports import Conflict, NotFound
+from tidegate.kube.ports import Conflict
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, 123456, tzinfo=UTC)
 MINE = LeaseRecord("me", 10, 0, NOW, NOW)
@@ -63,7 +63,7 @@ def test_it_is_written_only_over_what_was_read(world: World) -> None:
 def test_one_that_is_gone_is_not_written(world: World) -> None:
     first = world.leases.create(MINE)
     world.delete()
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict):
         world.leases.update(MINE, first)
     assert world.leases.read() is None
     world.leases.create(MINE)

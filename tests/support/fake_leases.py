@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from tidegate.kube.lease import LeaseRecord
-from tidegate.kube.ports import Conflict, KubeFailure, NotFound
+from tidegate.kube.ports import Conflict, KubeFailure
 
 
 class FakeLeases:
@@ -34,9 +34,7 @@ class FakeLeases:
     def update(self, record: LeaseRecord, over: LeaseRecord) -> LeaseRecord:
         with self._lock:
             self._fail()
-            if self._record is None:
-                raise NotFound("write Lease: there is none")
-            if self._record.lease != over.lease:
+            if self._record is None or self._record.lease != over.lease:
                 raise Conflict("write Lease: it was changed")
             return self._put(record)
 

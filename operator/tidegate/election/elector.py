@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from tidegate.clock import Clock
 from tidegate.election.candidate import Candidate, Create, GiveUp, Look, Update, Wait
 from tidegate.kube.lease import LeaseRecord, Leases
-from tidegate.kube.ports import Conflict, KubeFailure, NotFound
+from tidegate.kube.ports import Conflict, KubeFailure
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class Elector:
                         self._holds(await in_thread(self._executor, self._leases.create, record), sent_s)
                     case Update(record, over):
                         self._holds(await in_thread(self._executor, self._leases.update, record, over), sent_s)
-        except (Conflict, NotFound):
+        except Conflict:
             candidate.failed(self._clock.monotonic(), at_once=True)
         except (KubeFailure, TimeoutError) as failure:
             candidate.failed(self._clock.monotonic(), at_once=False)

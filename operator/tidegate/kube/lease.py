@@ -38,7 +38,7 @@ class Leases(Protocol):
     def update(self, record: LeaseRecord, over: LeaseRecord) -> LeaseRecord:
         """Write ``record`` where the Lease is still as ``over`` was read; as it is now.
 
-        Raises ``Conflict`` where it was changed, and ``NotFound``.
+        Raises ``Conflict`` where it was changed, or is gone.
         """
         ...
 
