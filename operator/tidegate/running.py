@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
 from tidegate.discovery.feature import DiscoveryFeature
+from tidegate.election.elector import Elector
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import WebhookTrust
@@ -78,7 +80,7 @@ class Webhook:
 
 @dataclass(slots=True)
 class Operator:
-    """All parts of one running operator."""
+    """All parts of one running operator. ``elector``: ``None`` for the only process there is, which always leads."""
 
     settings: Settings
     metrics: Metrics
@@ -100,6 +102,10 @@ class Operator:
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
     freshness: health.Freshness
+    elector: Elector | None = None
+    warm: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once what is there was listed: before that this process knows nothing that it could go by."""
+    leading: asyncio.Task[None] | None = None
     watchdog: asyncio.Task[None] | None = None
     sweeping: asyncio.Task[None] | None = None
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,6 +115,11 @@ class Operator:
     _stopping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
+        """Begin to watch; what is there is worked on once this process leads."""
+        for loop in self.loops.values():
+            loop.stand_by()
+        if self.elector is not None:
+            self.freshness.stand_by(lambda kind, body: self.loops[kind].knows(body))
         self.servers.start()
         if self.webhook is not None:
             _log.info("webhook on port %d", self.webhook.open())
@@ -116,7 +127,8 @@ class Operator:
             health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
             name="freshness",
         )
-        self.sweeping = asyncio.create_task(self.sweeper.run(), name="sweep")
+        self.leading = asyncio.create_task(self._lead_in_turn(), name="election")
+        self.leading.add_done_callback(self._election_ended)
         where = ", ".join(self.settings.namespaces) or "the whole cluster"
         _log.info(
             "serving %s; health on port %d, metrics on port %d (authentication: %s)",
@@ -126,11 +138,46 @@ class Operator:
             self.settings.metrics_access,
         )
 
+    @property
+    def loops(self) -> Mapping[Kind, LevelLoop]:
+        return {
+            CONNECTIONS: self.connections,
+            POLICIES: self.policies,
+            RESETS: self.resets,
+            APPROVALS: self.approvals,
+            PAUSES: self.pauses,
+            BACKUPS: self.backups,
+        }
+
+    async def _lead_in_turn(self) -> None:
+        await self.warm.wait()
+        if self.elector is None:
+            self.lead()
+        else:
+            await self.elector.run()
+
+    def _election_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("the election ended with an unexpected error", exc_info=error)
+            self.give_way("this process takes no part in the election any more")
+
+    def lead(self) -> None:
+        """It is this process's turn: work on everything that is there. On the event loop. Idempotent."""
+        if self.replaced.is_set() or self.stopped or self.sweeping is not None:
+            return
+        self.freshness.lead()
+        self.metrics.leads(True)
+        for loop in self.loops.values():
+            loop.begin()
+        self.sweeping = asyncio.create_task(self.sweeper.run(), name="sweep")
+
     def give_way(self, why: str) -> None:
         """Another process has taken this one's place: take no further step, fail the health check, and have
         ``replaced`` waited for. On the event loop. What is under way in threads is stopped by ``stop``."""
         _log.error("%s; this process stops its work and ends", why)
         self.freshness.replaced(why)
+        self.metrics.leads(False)
         self.why_replaced = why
         for loop in (self.pauses, self.backups, self.policies, self.approvals, self.resets, self.connections):
             loop.halt()
@@ -161,6 +208,7 @@ class Operator:
         await self.connections.stop()
         await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
+        await self._leave_election()
         for live in self.live:
             live.kafka.close()
         self.executor.shutdown(wait=False, cancel_futures=True)
@@ -169,26 +217,30 @@ class Operator:
         self.servers.stop()
         _log.info("stopped")
 
+    async def _leave_election(self) -> None:
+        """Only now that nothing is done any more: another process begins at once."""
+        self.metrics.leads(False)
+        if self.leading is not None:
+            self.leading.cancel()
+            # What it ended with was seen to.
+            await asyncio.wait([self.leading])
+        if self.elector is not None:
+            await self.elector.release()
+
     async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
         loop = asyncio.get_running_loop()
-        return [
-            (kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind)))
-            for kind in (CONNECTIONS, POLICIES, RESETS, APPROVALS, PAUSES, BACKUPS)
-        ]
+        return [(kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind))) for kind in self.loops]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
         self.metrics.unobserved(unobserved)
         listed = dict(found)
         self.index.listed(listed[POLICIES], listed[CONNECTIONS])
+        if not self.warm.is_set():
+            # What goes through a connection waits for the first look at it, for which it has to be known.
+            for body in listed[CONNECTIONS]:
+                self.connections.notice(None, body)
+            self.warm.set()
         if self.webhook is not None:
             await self.webhook.start()
-        loops = {
-            CONNECTIONS: self.connections,
-            POLICIES: self.policies,
-            RESETS: self.resets,
-            APPROVALS: self.approvals,
-            PAUSES: self.pauses,
-            BACKUPS: self.backups,
-        }
         for kind, objects in found:
-            await loops[kind].retain({uid_of(body) for body in objects})
+            await self.loops[kind].retain({uid_of(body) for body in objects})

@@ -101,7 +101,8 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
 
     if leave.deployment is not None:
         await _end_operator(_Client(default_api_client(), clock, settings.namespaces, since), leave)
-    operator = build(settings, open_kube)
+    # It takes no part in an election: it is the only one, or fences whoever is not.
+    operator = build(settings.model_copy(update={"lease": ""}), open_kube)
     (kube,) = clients
     operator.servers.start()
     try:

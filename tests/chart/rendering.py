@@ -22,6 +22,7 @@ SPARK = "sparkoperator.k8s.io/v1beta2"
 
 EVERYTHING: Values = {
     "watchNamespaces": ["orders", "payments"],
+    "replicas": 2,
     "imagePullSecrets": [{"name": "registry"}],
     "commonLabels": {"team": "streams"},
     "podLabels": {"team": "streams"},

@@ -104,8 +104,7 @@ def test_an_upgrade_leaves_what_the_operator_wrote_and_nothing_of_it_stays(
 SCORE_EXCEPTIONS = {
     "pod-probes-identical": "both ask whether the operator does its work; a restart mends a dead watch",
     "container-image-pull-policy": "a release's tag never changes; a digest can be given",
-    "deployment-replicas": "there is one operator: all its state is in the API server and in Kafka",
-    "deployment-strategy": "Recreate, so that there are never two",
+    "deployment-replicas": "one is enough where a new pod may take its time: all its state is elsewhere",
     "pod-networkpolicy": "brokers may be anywhere, see networkPolicy.egress; pods of hooks take in nothing",
 }
 """What kube-score asks for and the chart does not do by default. A CPU limit would only slow the operator down."""

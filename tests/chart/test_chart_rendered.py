@@ -47,6 +47,8 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"watchNamespaces": ["Not_One"]}, r"/watchNamespaces/0.*pattern"),
         ({"image": {"tag": 1.2}}, r"/image/tag.*want string"),
         ({"image": {"digest": "sha256:1"}}, r"/image/digest.*pattern"),
+        ({"replicas": 0}, r"/replicas.*minimum"),
+        ({"leaderElection": {"leaseDurationSeconds": "10s"}}, r"/leaderElection/leaseDurationSeconds.*want integer"),
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, r"/podDisruptionBudget/maxUnavailable"),
         ({"webhook": {"failurePolicy": "ignore"}}, r"/webhook/failurePolicy.*'Ignore', 'Fail'"),
         ({"webhook": {"timeoutSeconds": 31}}, r"/webhook/timeoutSeconds.*maximum"),
@@ -115,9 +117,56 @@ def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
     }
     other = one(render(EVERYTHING), "Deployment")["spec"]
     assert other["selector"] == spec["selector"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
     for service in of_kind(render(), "Service"):
         assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
+
+
+def test_replicas_elect_a_leader_and_are_replaced_one_by_one() -> None:
+    spec = one(render(), "Deployment")["spec"]
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert (spec["replicas"], spec["strategy"]) == (1, rolling)
+    assert "topologySpreadConstraints" not in spec["template"]["spec"]
+
+    two = one(render({"replicas": 2}), "Deployment")["spec"]
+    assert (two["replicas"], two["strategy"]) == (2, rolling)
+    spread = two["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    for each in spread:
+        assert each["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert each["labelSelector"]["matchLabels"] == two["selector"]["matchLabels"]
+
+
+def test_only_its_own_lease_is_read_and_changed() -> None:
+    manifests = render({"watchNamespaces": ["a"]})
+    told = environment(manifests)
+    role = one(manifests, "Role", "tidegate-leader-election")
+    assert role["metadata"]["namespace"] == NAMESPACE
+    leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+    assert [(rule["verbs"], rule.get("resourceNames")) for rule in leases] == [
+        (["get", "update"], [told["TIDEGATE_LEASE"]]),
+        (["create"], None),
+    ]
+    elsewhere = [rule for m in of_kind(manifests, "Role", "ClusterRole") for rule in m["rules"] if m is not role]
+    assert not [rule for rule in elsewhere if "leases" in rule.get("resources", ())]
+
+
+def test_without_an_election_there_is_one_pod_at_a_time() -> None:
+    without = {"leaderElection": {"enabled": False}}
+    manifests = render(without)
+    spec = one(manifests, "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert not [name for name in environment(manifests) if "LEASE" in name]
+    assert not [m for m in of_kind(manifests, "Role") if m["metadata"]["name"] == "tidegate-leader-election"]
+    done = helm("template", "tidegate", str(CHART), values={**without, "replicas": 2})
+    assert done.code != 0
+    assert "replicas above 1 need leaderElection.enabled" in done.complaint
+
+
+def test_uninstalling_takes_no_part_in_the_election() -> None:
+    hooks = [m for m in render() if m["kind"] == "Job"]
+    told = {entry["name"] for entry in one(hooks, "Job")["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert "TIDEGATE_HEALTH_ADDRESS" in told
+    assert not [name for name in told if "LEASE" in name]
 
 
 def _variables_of_settings() -> set[str]:
@@ -235,8 +284,15 @@ def test_nobody_makes_rights_where_they_are_not_wanted() -> None:
     assert not list(of_kind(manifests, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
 
 
-def test_the_webhooks_address_is_known_before_the_operator_is_ready() -> None:
+def test_the_webhooks_address_is_known_before_the_only_operator_is_ready() -> None:
     assert one(render(), "Service", "tidegate-webhook")["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_of_several_replicas_only_those_are_called_that_answer_and_they_do_so_for_a_moment_longer() -> None:
+    manifests = render({"replicas": 2})
+    assert "publishNotReadyAddresses" not in one(manifests, "Service", "tidegate-webhook")["spec"]
+    (container,) = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "3"]
 
 
 def test_the_webhook_never_looks_at_its_own_pods_nor_at_the_systems() -> None:

@@ -435,6 +435,22 @@ def test_a_process_that_was_replaced_takes_nothing_over_by_a_connection_that_it_
     assert len(told) == 1
 
 
+def test_a_process_whose_turn_is_over_takes_nothing_over_and_writes_nothing(real: RealWorld) -> None:
+    """It was frozen, say, before it had written anything: it must not fence its successor."""
+    turn = True
+    earlier = real.process_of("uid-1", WriterProcess(may_write=lambda: turn))
+    earlier.ensure()
+    other = real.process_of("uid-2", WriterProcess(may_write=lambda: turn))
+    later = real.process_of("uid-2")
+    later.ensure()
+
+    turn = False
+    for write in (other.ensure, lambda: other.hold({key(P0): Hold()}), lambda: earlier.release([key(P0)])):
+        with pytest.raises(Unavailable, match="this process does not hold the Lease"):
+            write()
+    later.hold({key(P0): Hold()})
+
+
 def test_processes_of_other_operators_and_runs_go_on(world: World) -> None:
     first, second = world.process_of("uid-1"), world.process_of("uid-2")
     first.ensure()

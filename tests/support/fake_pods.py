@@ -33,9 +33,14 @@ class FakePods:
         self._uids = (f"uid-{number}" for number in itertools.count(1))
 
     def add_pod(
-        self, namespace: str, name: str, labels: Mapping[str, str], owner: Mapping[str, Any] | None = None
+        self,
+        namespace: str,
+        name: str,
+        labels: Mapping[str, str],
+        owner: Mapping[str, Any] | None = None,
+        injected: str | None = None,
     ) -> str:
-        """Returns its uid."""
+        """Returns its uid. ``injected``: the setting with which the agent was injected into it."""
         metadata = {
             "name": name,
             "namespace": namespace,
@@ -43,11 +48,13 @@ class FakePods:
             "labels": dict(labels),
             "creationTimestamp": "2026-11-21T11:00:00Z",
             **({"ownerReferences": [dict(owner)]} if owner is not None else {}),
+            **({"annotations": {"tidegate.io/injected": injected}} if injected is not None else {}),
         }
+        agent = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self._pods[namespace, name] = {
             "metadata": metadata,
-            "spec": {"containers": [{"name": "app"}]},
+            "spec": {"containers": [{"name": "app"}], "initContainers": [agent] if injected is not None else []},
             "status": status,
         }
         return str(metadata["uid"])

@@ -93,6 +93,11 @@ class OperatorProcess:
         """As a pod is stopped; returns the exit code."""
         return self._end(signal.SIGTERM)
 
+    def ask_to_stop(self) -> None:
+        """As `stop`, without waiting for it; `ended` does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
     def _end(self, signum: int) -> int:
         assert self._process is not None
         self._process.send_signal(signum)

@@ -11,11 +11,12 @@ from tidegate.running import Operator
 
 def test_all_loops_are_halted_and_the_health_check_fails() -> None:
     loops = {f.name: Mock() for f in dataclasses.fields(Operator) if f.type == "LevelLoop"}
-    operator: Any = SimpleNamespace(freshness=Mock(), sweeping=None, replaced=asyncio.Event(), **loops)
+    operator: Any = SimpleNamespace(freshness=Mock(), metrics=Mock(), sweeping=None, replaced=asyncio.Event(), **loops)
 
     Operator.give_way(cast("Operator", operator), "another process writes")
 
     assert len(loops) == 6
     assert [name for name, loop in loops.items() if not loop.halt.called] == []
+    operator.metrics.leads.assert_called_once_with(False)
     operator.freshness.replaced.assert_called_once_with("another process writes")
     assert operator.replaced.is_set()

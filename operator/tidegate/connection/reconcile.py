@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tidegate.clock import Clock
@@ -22,6 +22,7 @@ from tidegate.connection.credentials import (
     keys_by_secret,
 )
 from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.first_looks import FirstLooks
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.read_only import ReadOnlyKafka
@@ -80,6 +81,7 @@ class Parts:
     idle_tick_s: float
     observe: bool = False
     """Whether every connection is taken as one with ``spec.observe``."""
+    looks: FirstLooks = field(default_factory=FirstLooks)
 
 
 class ConnectionReconciler:
@@ -93,9 +95,11 @@ class ConnectionReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         if body["metadata"].get("deletionTimestamp"):
+            self._parts.looks.looked(uid_of(body))
             return Pass(body, self._parts.idle_tick_s)
         seen = await self._see(body)
         self._remember(body, seen)
+        self._parts.looks.looked(uid_of(body))
         capabilities = await self._capabilities(body) if isinstance(seen, Cluster) else None
         body = await self._say(body, seen, capabilities)
         return Pass(body, self._again_after(uid_of(body), seen))
@@ -104,6 +108,7 @@ class ConnectionReconciler:
         parts, uid = self._parts, uid_of(body)
         live = parts.live.drop(namespace_of(body), name_of(body), uid=uid)
         parts.observer.disconnect(uid)
+        parts.looks.forget(uid)
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         self._confirmed_s.pop(uid, None)

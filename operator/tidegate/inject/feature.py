@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +16,17 @@ from tidegate.inject.environment import NamedPolicy, injection_of, selector_text
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.inject.rollout import PODS_NOT_READ, Decision, Seen, after, decide, desired_pods, seen_pod, to_ask
+from tidegate.inject.rollout import (
+    PODS_NOT_READ,
+    Decision,
+    PodState,
+    Seen,
+    after,
+    decide,
+    desired_pods,
+    seen_pod,
+    to_ask,
+)
 from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
@@ -36,7 +46,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the feature acts through. ``webhook``: whether pods are injected at all; ``rolling_s``: between two looks
-    while pods are replaced.
+    while pods are replaced. ``obeyed``: learns of each connection, by namespace and name, whose control topic the
+    agents of running pods were told of: it may have been another replica that told them.
     """
 
     pods: Pods
@@ -47,6 +58,7 @@ class Parts:
     clock: Clock
     metrics: InjectionMetrics
     rolling_s: float
+    obeyed: Callable[[str, str], None] = lambda _namespace, _name: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,8 @@ class InjectionFeature:
             pods=tuple(pod for pod in found if pod is not None),
             before=policy.status.injection or InjectionStatus(),
         )
+        if seen.of(PodState.INJECTED) and injection_of(named).topics is not None:
+            parts.obeyed(namespace, policy.spec.connection_ref.name)
         desired: dict[str, int] = {}
         for owner in to_ask(seen):
             try:

@@ -74,8 +74,9 @@ class KafkaClient:
         self._joiner = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
         self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
+        process = process or WriterProcess()
         self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator, process)
-        self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets)
+        self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets, process.refuse)
         probe = KafkaProbe(
             connection.control_topic,
             self._wire,

@@ -92,17 +92,26 @@ class WriterProcess:
     and takes over nothing more. Thread-safe.
     """
 
-    def __init__(self, replaced: Callable[[str], None] = lambda _why: None) -> None:
-        """``replaced`` is told why, once, by the thread that finds out and before its call raises ``Fenced``."""
+    def __init__(
+        self, replaced: Callable[[str], None] = lambda _why: None, may_write: Callable[[], bool] = lambda: True
+    ) -> None:
+        """``replaced`` is told why, once, by the thread that finds out and before its call raises ``Fenced``.
+
+        ``may_write``: whether it is this process's turn, asked before each write. Brokers refuse what a successor has
+        fenced; this keeps a process that comes back from fencing its successor.
+        """
         self._told = replaced
+        self._may_write = may_write
         self._lock = threading.Lock()
         self._taken: dict[tuple[str, str], _Taken] = {}
         self._why = ""
 
-    @property
-    def why_replaced(self) -> str:
-        """Empty while nothing is known of another process."""
-        return self._why
+    def refuse(self, what: str) -> None:
+        """Raise what keeps this process from writing at all: ``Fenced`` for good, or ``Unavailable``."""
+        if self._why:
+            raise Fenced(f"{what}: {self._why}")
+        if not self._may_write():
+            raise Unavailable(f"{what}: this process does not hold the Lease")
 
     def taken(self, cluster_id: str, transactional_id: str) -> _Taken:
         with self._lock:
@@ -195,8 +204,7 @@ class FencedWriter:
         """Raise what keeps this writer from writing at all."""
         if self._closed:
             raise Unavailable(f"write to topic {self._name}: the connection was closed")
-        if self._process.why_replaced:
-            raise Fenced(f"write to topic {self._name}: {self._process.why_replaced}")
+        self._process.refuse(f"write to topic {self._name}")
 
     def _ready(self, taken: _Taken, deadline: float) -> Producer:
         """The producer, with nothing open. Raises ``Fenced`` where another process has taken over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -43,8 +43,12 @@ _POLL_S: Final = 0.1
 class KafkaOffsetRetention:
     """Implements ``tidegate.kafka.offset_retention.OffsetRetention``. Connects on first use; thread-safe."""
 
-    def __init__(self, connection: Connection, wire: Wire, log_offsets: LogOffsets) -> None:
+    def __init__(
+        self, connection: Connection, wire: Wire, log_offsets: LogOffsets, refuse: Callable[[str], None]
+    ) -> None:
+        """``refuse``: raises what keeps this process from committing."""
         self._connection = connection
+        self._refuse = refuse
         self._wire = wire
         self._log_offsets = log_offsets
 
@@ -174,6 +178,7 @@ class KafkaOffsetRetention:
         still = {p: c for p, c in wanted.items() if p not in now.pending and now.offsets.get(p) == found.get(p)}
         if not still:
             return frozenset()
+        self._refuse(what)
         # Only the coordinator's door is between these two. Whatever was committed after the look above and before our
         # commit is in the first answer; what is committed later comes after us.
         fetched, answer = self._wire.exchange(

@@ -280,18 +280,33 @@ class KubeClient:
         return bounded_call(what, method, *arguments, **options)
 
 
-def bounded_object(what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
+def bounded_object(
+    what: str,
+    method: Callable[..., Any],
+    *arguments: Any,
+    timeout_s: tuple[float, float] = _TIMEOUT_S,
+    **options: Any,
+) -> dict[str, Any]:
     """The same for an answer that is an object as JSON."""
-    answer = bounded_call(what, method, *arguments, **options)
+    answer = bounded_call(what, method, *arguments, timeout_s=timeout_s, **options)
     if not isinstance(answer, dict):
         raise KubeFailure(f"{what}: the API server answered with {type(answer).__name__}")
     return answer
 
 
-def bounded_call(what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """The client's answer, within bounded time. ``what`` is done begins the message of a ``KubeFailure``."""
+def bounded_call(
+    what: str,
+    method: Callable[..., Any],
+    *arguments: Any,
+    timeout_s: tuple[float, float] = _TIMEOUT_S,
+    **options: Any,
+) -> Any:
+    """The client's answer, within bounded time. ``what`` is done begins the message of a ``KubeFailure``.
+
+    ``timeout_s``: for connecting, and for reading.
+    """
     try:
-        return method(*arguments, _request_timeout=_TIMEOUT_S, **options)
+        return method(*arguments, _request_timeout=timeout_s, **options)
     except ApiException as error:
         raise _failure(what, error) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -57,12 +57,19 @@ class _Item:
     task: asyncio.Task[None] | None = None
 
 
+async def _at_once(_body: Object) -> None:
+    return
+
+
 class LevelLoop:
     """One kind's workers. All methods belong to the event loop's thread.
 
     ``expected``: failures that a later pass may not meet again, logged in one line and retried with backoff. Anything
     else is a defect of the code: logged with its traceback, and the worker starts anew, so one resource can't stop
-    the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed.
+    the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed. ``before_first``: what an
+    object's first pass waits for.
+
+    A loop that stands by takes in what is told of its objects, and makes no pass over them until it begins.
     """
 
     def __init__(
@@ -71,12 +78,27 @@ class LevelLoop:
         *,
         expected: tuple[type[Exception], ...],
         observe_pass: Callable[[float, bool], None] = lambda _seconds, _failed: None,
+        before_first: Callable[[Object], Awaitable[None]] = _at_once,
     ) -> None:
         self._reconciler = reconciler
         self._expected = expected
         self._observe_pass = observe_pass
+        self._before_first = before_first
         self._items: dict[str, _Item] = {}
+        self._standing_by = False
         self._stopping = False
+
+    def stand_by(self) -> None:
+        """Before anything is told of."""
+        self._standing_by = True
+
+    def begin(self) -> None:
+        """Make passes over all objects that are known, and over those still to come. Idempotent."""
+        if not self._standing_by or self._stopping:
+            return
+        self._standing_by = False
+        for uid, item in self._items.items():
+            self._start(uid, item)
 
     def notice(self, event_type: str | None, body: Object) -> None:
         """Take in a watch event. ``event_type`` is ``None`` for the listing at the start."""
@@ -86,12 +108,13 @@ class LevelLoop:
         item = self._items.get(uid)
         if event_type == "DELETED":
             if item is not None:
-                item.body, item.gone = body, True
-                item.woken.set()
+                item.body = body
+                self._is_gone(uid, item)
             return
         if item is None:
             item = self._items[uid] = _Item(body)
-            self._start(uid, item)
+            if not self._standing_by:
+                self._start(uid, item)
         elif _version(body) >= _version(item.body):
             item.body = body
         item.woken.set()
@@ -116,8 +139,12 @@ class LevelLoop:
         """Let go of objects that a listing no longer has, unless they are there when looked for one by one."""
         for uid, item in tuple(self._items.items()):
             if uid not in uids and not item.gone and await self._reconciler.refresh(item.body) is None:
-                item.gone = True
-                item.woken.set()
+                self._is_gone(uid, item)
+
+    def knows(self, body: Object) -> bool:
+        """Whether this generation of the object was told of."""
+        item = self._items.get(uid_of(body))
+        return item is not None and item.body["metadata"].get("generation") == body["metadata"].get("generation")
 
     @property
     def size(self) -> int:
@@ -141,6 +168,13 @@ class LevelLoop:
         tasks = self.halt()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._items.clear()
+
+    def _is_gone(self, uid: str, item: _Item) -> None:
+        if self._standing_by:
+            # Nothing is kept of it that a pass would have to let go of.
+            self._items.pop(uid, None)
+        item.gone = True
+        item.woken.set()
 
     def _start(self, uid: str, item: _Item) -> None:
         item.task = asyncio.create_task(self._work(uid, item), name=f"reconcile {namespace_of(item.body)}/{uid}")
@@ -169,6 +203,7 @@ class LevelLoop:
             self._start(uid, item)
 
     async def _work(self, uid: str, item: _Item) -> None:
+        await self._before_first(item.body)
         while not item.gone:
             item.woken.clear()
             delay = await self._pass(item)

@@ -57,7 +57,7 @@ class KubeWorkloads:
         what = f"scale {workload} in {namespace} to {replicas}"
         plural, (group, _, version) = self._plural(workload), workload.api_version.rpartition("/")
         body = {"metadata": {"resourceVersion": seen.version, "uid": seen.uid}, "spec": {"replicas": replicas}}
-        options = {"field_manager": _FIELD_MANAGER, "_content_type": _MERGE}
+        options: dict[str, Any] = {"field_manager": _FIELD_MANAGER, "_content_type": _MERGE}
         if not group:
             patch = self._core.patch_namespaced_replication_controller_scale
             bounded_call(what, patch, workload.name, namespace, body, **options)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
@@ -46,6 +48,8 @@ from tidegate.resources.pause import (
 WAITING_FOR_TOPICS: Final = "WaitingForTopics"
 UNMANAGED_MEMBERS: Final = "UnmanagedMembers"
 ACK_OVERDUE: Final = "AckOverdue"
+
+_MOMENT: Final = timedelta(milliseconds=1)
 
 
 def pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observed: Observed) -> Decision:
@@ -155,13 +159,22 @@ def _row(
             limit = spec.drain_timeout + seen.patience.overdue
             if standing.owner is None:
                 # It assigned the partition itself, and nobody can tell whether it still lives.
-                if waited > limit:
+                if waited > limit or _was_waited_for(seen, before):
+                    # What this process does not remember is not waited for again.
+                    wait = replace(wait, since=min(wait.since, seen.now - limit - _MOMENT))
                     return Row(partition, PausePhase.PAUSED, standing, wait)
             elif was_late or waited > limit:
                 return Row(partition, PausePhase.DEGRADED, standing, wait, ACK_OVERDUE)
         case _:
             pass
     return Row(partition, PausePhase.PAUSING, standing, wait)
+
+
+def _was_waited_for(seen: Seen, before: PausedPartition | None) -> bool:
+    """Whether an earlier process of the operator has waited for an owner that nobody can name, for as long as it is
+    waited for."""
+    is_first_pass = not seen.rows
+    return is_first_pass and before is not None and before.phase is PausePhase.PAUSED and before.member is None
 
 
 def _described(

@@ -39,8 +39,9 @@ from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
-_LAG_TICKS: Final = 3
-"""Lag changes all the time; the status tells it anew once in so many idle ticks."""
+_LAG_S: Final = 30.0
+"""Lag changes all the time, and each change of a status is a write that all who watch it are told of: the status tells
+it anew no more often than this, whatever the ticks are."""
 
 
 def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
@@ -181,12 +182,13 @@ class Reader:
         paused = [row for row in decision.status.partitions if row.phase is PausePhase.PAUSED]
         if not paused or decision.action is not None:
             return False
-        if memory.lag_s is None:
-            return True
-        waited_s = asyncio.get_running_loop().time() - memory.lag_s
-        tick = self._parts.tick
         untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in paused)
-        return waited_s >= (tick.active_s if untold else _LAG_TICKS * tick.idle_s)
+        now_s = asyncio.get_running_loop().time()
+        if memory.lag_s is None:
+            # What is told already an earlier process may have told just now.
+            memory.lag_s = now_s
+            return untold
+        return now_s - memory.lag_s >= (self._parts.tick.active_s if untold else _LAG_S)
 
     async def with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: Memory) -> Seen:
         """As it was seen, with the offsets that the lag of the paused partitions is told from."""

@@ -3,6 +3,9 @@
 A watch can die unseen (kopf with narrow rights; a stream that hangs): the operator looks alive and does nothing. So our
 resources are listed outside kopf, and one whose generation stays unobserved too long fails the check. So does a
 listing, or an event loop, that has not come round for as long; and a process that another one has replaced, for good.
+
+A process that stands by for another one observes nothing. Of it the same check asks whether its watches have told it of
+what is there: from that it answers the webhook, and begins when it is its turn.
 """
 
 from __future__ import annotations
@@ -40,6 +43,30 @@ class Freshness:
         self._failure = ""
         self._begun = False
         self._replaced = ""
+        self._knows: Callable[[Kind, Object], bool] | None = None
+        self._trouble: tuple[float, str] | None = None
+
+    def stand_by(self, knows: Callable[[Kind, Object], bool]) -> None:
+        """Others observe what is there; ``knows``: whether this process was told of a generation."""
+        with self._lock:
+            self._knows = knows
+
+    def lead(self) -> None:
+        """From now on this process observes what is there, and has its time for that."""
+        with self._lock:
+            self._knows, self._since = None, {}
+
+    @property
+    def leads(self) -> bool:
+        with self._lock:
+            return self._knows is None and not self._replaced
+
+    def troubled(self, trouble: str) -> None:
+        """What keeps the Lease from being read or written; empty: nothing does any more."""
+        now = self._monotonic()
+        with self._lock:
+            since = self._trouble[0] if self._trouble is not None else now
+            self._trouble = (since, trouble) if trouble else None
 
     @property
     def begun(self) -> bool:
@@ -58,13 +85,15 @@ class Freshness:
 
     def listed(self, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> int:
         """Take in a listing of all our resources; returns how many are unobserved."""
-        now = self._monotonic()
+        now, knows = self._monotonic(), self._knows
         unobserved: dict[tuple[str, int], tuple[float, str]] = {}
         for kind, objects in kinds:
             for body in objects:
                 generation = int(body["metadata"]["generation"])
+                if body["metadata"].get("deletionTimestamp"):
+                    continue
                 observed = (body.get("status") or {}).get("observedGeneration")
-                if observed == generation or body["metadata"].get("deletionTimestamp"):
+                if observed == generation if knows is None else knows(kind, body):
                     continue
                 key = (uid_of(body), generation)
                 since, _ = self._since.get(key, (now, ""))
@@ -85,9 +114,12 @@ class Freshness:
             stale = [name for since, name in self._since.values() if now - since > self._limit_s]
             quiet_s, failure = now - self._listed_at, self._failure
             problems = [self._replaced] if self._replaced else []
+            trouble = self._trouble
         problems += [f"{name} was not observed within {self._limit_s:.0f} s" for name in sorted(stale)[:_SHOWN]]
         if len(stale) > _SHOWN:
             problems.append(f"and {len(stale) - _SHOWN} more")
+        if trouble is not None and now - trouble[0] > self._limit_s:
+            problems.append(f"the Lease can't be used for {now - trouble[0]:.0f} s: {trouble[1]}")
         if quiet_s > self._limit_s:
             problems.append(f"our resources were not listed for {quiet_s:.0f} s" + (f": {failure}" if failure else ""))
         return problems
@@ -122,18 +154,20 @@ async def keep_fresh(
 
 
 def health_route(freshness: Freshness) -> Route:
-    """200, or 503 with how many problems there are. Anybody may ask, so names and failures are in the log only."""
+    """200, or 503 with how many problems there are, and whether this process leads. Anybody may ask, so names and
+    failures are in the log only.
+    """
 
     def route(_headers: Mapping[str, str]) -> Answer:
         problems = len(freshness.problems())
-        return _answer(not problems, {"healthy": not problems, "problems": problems})
+        return _answer(not problems, {"healthy": not problems, "problems": problems, "leader": freshness.leads})
 
     return route
 
 
 def ready_route(freshness: Freshness) -> Route:
-    """200 once the operator knows what is there, and so answers those who come to its webhook; 503 before, and while it
-    is not healthy.
+    """200 once the operator knows what is there, and so answers those who come to its webhook, whether or not it leads;
+    503 before, and while it is not healthy.
     """
 
     def route(_headers: Mapping[str, str]) -> Answer:

@@ -41,6 +41,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
+        self._leader = Gauge(
+            "tidegate_leader", "1 in the replica that leads, 0 in those that stand by for it.", registry=self.registry
+        )
         self._runs = Gauge("tidegate_runs", "Newest runs by phase.", ["phase"], registry=self.registry)
         self._waiting = Gauge(
             "tidegate_runs_waiting", "Resets that wait for another one of their group.", registry=self.registry
@@ -273,6 +276,9 @@ class Metrics:
 
     def wrote_status(self, kind: str) -> None:
         self._writes.labels(kind).inc()
+
+    def leads(self, leading: bool) -> None:
+        self._leader.set(leading)
 
     def unobserved(self, count: int) -> None:
         self._unobserved.set(count)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
+from tidegate.election.candidate import Timing
 from tidegate.jobs.settings import SparkSettings
 
 _PREFIX: Final = "TIDEGATE_"
@@ -91,6 +92,22 @@ def _has_certificates(address: Address, info: ValidationInfo) -> Address:
     return address
 
 
+def _needs_namespace(lease: str, info: ValidationInfo) -> str:
+    if lease and not info.data.get("namespace"):
+        raise ValueError(f"is the name of a Lease, whose namespace is not given: set {_PREFIX}NAMESPACE")
+    return lease
+
+
+def _in_time(retry_s: float, info: ValidationInfo) -> float:
+    lease_s, renew_s = info.data.get("lease_duration_s"), info.data.get("lease_renew_s")
+    if lease_s is not None and renew_s is not None:
+        try:
+            Timing(lease_s, renew_s, retry_s)
+        except ValueError as error:
+            raise ValueError(f"{error}: {_PREFIX}LEASE_RETRY_S < LEASE_RENEW_S < LEASE_DURATION_S") from None
+    return retry_s
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -118,6 +135,23 @@ class Settings(BaseModel):
 
     namespace: Annotated[str, Field(max_length=63)] = ""
     """The operator's own, from the downward API."""
+
+    lease: Annotated[str, Field(max_length=253), AfterValidator(_needs_namespace)] = ""
+    """The Lease, in ``namespace``, by which one of several replicas leads and the others stand by; empty: there is only
+    one process, which always leads."""
+
+    replica: Annotated[str, Field(max_length=253)] = ""
+    """This replica's name in the Lease, of which there is one process at a time: in a pod its name, from the downward
+    API. A process that is started again then takes over from the one before it at once. Unset: the host's name."""
+
+    lease_duration_s: Annotated[int, Field(ge=1, le=3600)] = 10
+    """How long a leader that is not heard of any more keeps the others waiting, in whole seconds."""
+
+    lease_renew_s: Seconds = 7.0
+    """How long a leader goes without renewing its Lease before it stops its work and ends."""
+
+    lease_retry_s: Annotated[Seconds, AfterValidator(_in_time), Field(validate_default=True)] = 2.0
+    """Between two renewals, and between two looks of those that stand by."""
 
     webhook_certificates: Path | None = None
     """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: the operator makes its own."""
@@ -184,6 +218,10 @@ class Settings(BaseModel):
     """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
 
     spark: SparkSettings = Field(default_factory=SparkSettings)
+
+    @property
+    def election(self) -> Timing:
+        return Timing(self.lease_duration_s, self.lease_renew_s, self.lease_retry_s)
 
     @property
     def metrics_access(self) -> MetricsAuthentication:

@@ -14,6 +14,7 @@ from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
+from tidegate.election.elector import Told
 from tidegate.inject.feature import InjectionFeature
 from tidegate.inject.feature import Parts as InjectionParts
 from tidegate.inject.index import PolicyIndex
@@ -60,9 +61,10 @@ from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
-from tidegate.wiring.serving import servers, webhook
+from tidegate.wiring.electing import elector
+from tidegate.wiring.serving import servers, wanting_topics, webhook
 from tidegate.wiring.shared import Shared, share
-from tidegate.wiring.waking import GivingWay, Wake
+from tidegate.wiring.waking import Turns, Wake
 
 _log = logging.getLogger("tidegate")
 
@@ -76,25 +78,28 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     shared = share(settings, open_kube)
     wake = Wake()
     direct, runners = _runners(shared, wake)
-    giving_way = GivingWay()
-    connections = _connections(shared, WriterProcess(giving_way.lost))
+    turns = Turns()
+    process = WriterProcess(turns.lost, shared.may_write)
+    connections = _connections(shared, process)
+    shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
+    obeyed = wanting_topics(shared, connections)
     discovery = _discovery(shared, wake)
     features = (
         discovery,
         _retention(shared),
-        _injection(shared, index, agent, injecting),
+        _injection(shared, index, agent, injecting, obeyed),
     )
     approvals = _approvals(shared)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
-    giving_way.operator = Operator(
+    turns.operator = Operator(
         settings=settings,
         metrics=shared.metrics,
-        servers=servers(settings, freshness, shared.metrics, TokenAccess(shared.kube, shared.clock.monotonic)),
+        servers=servers(settings, freshness, shared.metrics, TokenAccess(shared.serving_kube, shared.clock.monotonic)),
         files=shared.files,
         live=shared.live,
         direct=direct,
@@ -106,14 +111,16 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         pauses=_pauses(shared),
         backups=_backups(shared, runners.get(Engine.SPARK)),
         sweeper=_sweeper(shared, discovery),
-        webhook=webhook(shared, connections, index, agent, injecting),
+        webhook=webhook(shared, index, agent, injecting, obeyed),
         index=index,
         kube=shared.kube,
         executor=shared.executor,
         patient_executor=shared.patient_executor,
         freshness=freshness,
+        # Whose term is over writes nothing to the control topic either.
+        elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
     )
-    return giving_way.operator
+    return turns.operator
 
 
 def _runners(shared: Shared, wake: Wake) -> tuple[DirectRunner, dict[Engine, Runner]]:
@@ -127,6 +134,7 @@ def _runners(shared: Shared, wake: Wake) -> tuple[DirectRunner, dict[Engine, Run
         shared.clock,
         ended=wake.owner,
         open_owned=open_owned,
+        is_our_turn=shared.may_write,
     )
     runners: dict[Engine, Runner] = {Engine.DIRECT: direct}
     match spark.runner:
@@ -155,6 +163,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         metrics=shared.metrics,
         idle_tick_s=shared.settings.idle_tick_s,
         observe=shared.settings.observe,
+        looks=shared.looks,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 
@@ -174,7 +183,13 @@ def _retention(shared: Shared) -> RetentionFeature:
     )
 
 
-def _injection(shared: Shared, index: PolicyIndex, agent: AgentImage, metrics: InjectionMetrics) -> InjectionFeature:
+def _injection(
+    shared: Shared,
+    index: PolicyIndex,
+    agent: AgentImage,
+    metrics: InjectionMetrics,
+    obeyed: Callable[[str, str], None],
+) -> InjectionFeature:
     return InjectionFeature(
         InjectionParts(
             pods=PodsClient(shared.api_client),
@@ -185,6 +200,7 @@ def _injection(shared: Shared, index: PolicyIndex, agent: AgentImage, metrics: I
             clock=shared.clock,
             metrics=metrics,
             rolling_s=2 * shared.settings.active_tick_s,
+            obeyed=obeyed,
         )
     )
 

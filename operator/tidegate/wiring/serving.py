@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
@@ -20,20 +22,30 @@ from tidegate.service.settings import MetricsAuthentication, Settings
 from tidegate.wiring.shared import Shared
 
 
-def webhook(
-    shared: Shared, connections: LevelLoop, index: PolicyIndex, agent: AgentImage, metrics: InjectionMetrics
-) -> Webhook | None:
-    settings, files = shared.settings, shared.files
-    address = settings.webhook_address
-    if address is None:
-        return None
+def wanting_topics(shared: Shared, connections: LevelLoop) -> Callable[[str, str], None]:
+    """For whoever learns that agents were told of a connection's control topic."""
 
     def obeyed(namespace: str, connection: str) -> None:
         open_now = shared.live.get(namespace, connection)
         if shared.topics.want(namespace, connection) and open_now is not None:
             connections.wake(open_now.uid)
 
-    parts = WebhookParts(index, agent, shared.kube.record, shared.executor, metrics, obeyed)
+    return obeyed
+
+
+def webhook(
+    shared: Shared,
+    index: PolicyIndex,
+    agent: AgentImage,
+    metrics: InjectionMetrics,
+    obeyed: Callable[[str, str], None],
+) -> Webhook | None:
+    settings, files = shared.settings, shared.files
+    address = settings.webhook_address
+    if address is None:
+        return None
+
+    parts = WebhookParts(index, agent, shared.serving_kube.record, shared.executor, metrics, obeyed)
     mounted = settings.webhook_certificates
     server = WebhookServer(address, mounted or files.folder(WEBHOOK_FILES), parts)
     if mounted is not None:
@@ -46,7 +58,7 @@ def webhook(
         configuration=settings.webhook_configuration,
         names=names if address.is_any else (*names, address.host),
     )
-    objects = WebhookClient(shared.api_client)
+    objects = WebhookClient(shared.serving_client)
     trust = WebhookTrust(place, objects, files, shared.executor, shared.clock.now, metrics)
     return Webhook(server, trust, settings.idle_tick_s)
 

@@ -13,16 +13,19 @@ from kubernetes.client import ApiClient
 from tidegate.clock import Clock, SystemClock
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
+from tidegate.connection.first_looks import FirstLooks
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
+from tidegate.election.elector import Term
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
+from tidegate.kube.leaders_client import LeadersApiClient
 from tidegate.kube.loop import LevelLoop, Reconciler
-from tidegate.kube.ports import Kind, KubeFailure
+from tidegate.kube.ports import CONNECTIONS, Kind, KubeFailure
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
 from tidegate.service.metrics import Metrics
@@ -46,19 +49,31 @@ _EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What every feature is built with."""
+    """What every feature is built with.
+
+    ``api_client`` and ``kube`` write only while ``term`` holds; ``serving_client`` and ``serving_kube`` are for what
+    each replica does, whether or not it leads. ``term`` ``None``: there is one process only.
+    """
 
     settings: Settings
     clock: Clock
     metrics: Metrics
     api_client: ApiClient
     kube: KubeClient
+    serving_client: ApiClient
+    serving_kube: KubeClient
+    term: Term | None
+    looks: FirstLooks
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
     observer: Observer
     live: LiveConnections
     files: ConnectionFiles
     topics: TopicsOfConnections
+
+    def may_write(self) -> bool:
+        """Whether it is this process's turn; from any thread."""
+        return self.term is None or self.term.holds()
 
     @property
     def in_pods(self) -> bool:
@@ -71,13 +86,16 @@ class Shared:
             reconciler,
             expected=_EXPECTED,
             observe_pass=lambda seconds, failed: self.metrics.passed(kind.kind, seconds, failed=failed),
+            **({} if kind == CONNECTIONS else {"before_first": self.looks.wait}),
         )
 
 
 def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
     """The parts that all features share. Raises ``NoCluster``, ``FilesFailure``, ``OSError``."""
     clock, metrics = SystemClock(), Metrics()
-    api_client = default_api_client()
+    serving_client = default_api_client()
+    term = Term(clock.monotonic) if settings.lease else None
+    api_client = LeadersApiClient(serving_client, term.holds) if term is not None else serving_client
     executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     patient_executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="settle")
     live = LiveConnections()
@@ -87,6 +105,10 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
         metrics=metrics,
         api_client=api_client,
         kube=open_kube(api_client, clock, settings.namespaces),
+        serving_client=serving_client,
+        serving_kube=KubeClient(serving_client, clock, settings.namespaces),
+        term=term,
+        looks=FirstLooks(),
         executor=executor,
         patient_executor=patient_executor,
         observer=Observer(

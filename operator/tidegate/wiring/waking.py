@@ -11,13 +11,18 @@ from tidegate.kube.ports import Object
 from tidegate.running import Operator
 
 
-class GivingWay:
-    """Tells the operator, from any thread, that another process has taken its place: what finds that out is built
-    before it."""
+class Turns:
+    """Tells the operator that it is its turn to lead, and, from any thread, that another process has taken its place:
+    what finds that out is built before it."""
 
     def __init__(self) -> None:
         self.operator: Operator | None = None
         self._events = asyncio.get_running_loop()
+
+    def elected(self) -> None:
+        """On the event loop: it is this process's turn."""
+        if self.operator is not None:
+            self.operator.lead()
 
     def lost(self, why: str) -> None:
         if self.operator is not None and not self._events.is_closed():

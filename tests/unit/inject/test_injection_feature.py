@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from support.fake_pods import FakePods
 from tidegate.connection.live import Live
+from tidegate.inject.environment import injection_of
 from tidegate.inject.feature import InjectionFeature, Parts
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
@@ -64,19 +66,30 @@ class StillClock:
         self.seconds += seconds
 
 
-def feature(pods: FakePods, clock: StillClock | None = None, *, webhook: bool = True) -> InjectionFeature:
+def index_of_one() -> PolicyIndex:
     index = PolicyIndex(lambda: [POLICY], lambda: [CONNECTION])
     index.listed([], [])
+    return index
+
+
+def feature(
+    pods: FakePods,
+    clock: StillClock | None = None,
+    *,
+    webhook: bool = True,
+    obeyed: Callable[[str, str], None] = lambda _namespace, _name: None,
+) -> InjectionFeature:
     return InjectionFeature(
         Parts(
             pods=pods,
-            index=index,
+            index=index_of_one(),
             agent=AgentImage("agent:1", "Never"),
             webhook=webhook,
             executor=ThreadPoolExecutor(1),
             clock=clock or StillClock(),
             metrics=InjectionMetrics(CollectorRegistry()),
             rolling_s=2.0,
+            obeyed=obeyed,
         )
     )
 
@@ -152,3 +165,16 @@ def test_a_right_that_is_missing_is_said_in_the_condition() -> None:
     assert condition is not None
     assert (condition.reason, condition.message) == ("PodsNotRead", "list the pods of ns: 403 forbidden")
     assert found.again_after_s == 60.0
+
+
+def test_it_learns_from_the_pods_whose_control_topic_another_replica_has_told_agents_of() -> None:
+    obeyed: list[tuple[str, str]] = []
+    kept(feature(one_ready_pod(), obeyed=lambda *names: obeyed.append(names)))
+    assert obeyed == []
+
+    around = index_of_one().around("ns")
+    assert around is not None
+    pods = FakePods()
+    pods.add_pod("ns", "x", {"app": "payments"}, injected=injection_of(around.policies[0]).setting)
+    kept(feature(pods, obeyed=lambda *names: obeyed.append(names)))
+    assert obeyed == [("ns", "kafka")]

@@ -189,3 +189,70 @@ def test_a_deleted_object_is_forgotten_also_when_nobody_said_so() -> None:
         await loop.stop()
 
     asyncio.run(story())
+
+
+def test_a_loop_that_stands_by_knows_what_is_there_and_makes_its_first_pass_when_it_begins() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        loop.stand_by()
+        for uid in ("stays", "told", "listed"):
+            loop.notice(None, body_of(1, uid))
+        loop.notice("MODIFIED", body_of(2, "stays"))
+        loop.notice("DELETED", body_of(2, "told"))
+        await loop.retain({"stays"})
+        loop.wake_all()
+        await asyncio.sleep(0)
+        assert reconciler.seen == reconciler.forgotten == []
+        assert [body["metadata"]["uid"] for body in loop.bodies] == ["stays"]
+        assert loop.size == 1
+
+        loop.begin()
+        loop.begin()
+        await reached(lambda: reconciler.seen == ["2"])
+        loop.notice("ADDED", body_of(7, "new"))
+        await reached(lambda: reconciler.seen == ["2", "7"])
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_was_halted_before_its_turn_never_begins() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        loop.stand_by()
+        loop.notice(None, body_of(1))
+        loop.halt()
+        loop.begin()
+        await asyncio.sleep(0)
+        await loop.stop()
+        assert reconciler.seen == []
+
+    asyncio.run(story())
+
+
+def test_the_first_pass_waits_for_what_it_is_told_to_and_later_ones_do_not() -> None:
+    async def story() -> None:
+        waited: list[str] = []
+        settled = asyncio.Event()
+
+        async def before_first(body: Object) -> None:
+            waited.append(body["metadata"]["resourceVersion"])
+            await settled.wait()
+
+        reconciler = Scripted(rest)
+        loop = LevelLoop(reconciler, expected=(), before_first=before_first)
+        loop.notice(None, body_of(1))
+        await reached(lambda: waited == ["1"])
+        loop.notice("MODIFIED", body_of(2))
+        assert reconciler.seen == []
+
+        settled.set()
+        await reached(lambda: reconciler.seen == ["2"])
+        loop.notice("MODIFIED", body_of(3))
+        await reached(lambda: reconciler.seen == ["2", "3"])
+        assert waited == ["1"]
+        await loop.stop()
+
+    asyncio.run(story())

@@ -354,7 +354,16 @@ def test_a_consumer_outside_the_group_is_waited_for_but_not_for_ever() -> None:
     seen = seen_of(spec_of({"topic": "orders", "partitions": [0]}), group_of(), topics)
     first = decide(seen)
     assert first.status.phase is PausePhase.PAUSING
-    assert decide(later(seen, first, 46 * SECOND)).status.phase is PausePhase.PAUSED
+    paused = decide(later(seen, first, 46 * SECOND))
+    assert paused.status.phase is PausePhase.PAUSED
+
+    # The process before has waited for it: a new one does not do so again.
+    restarted = later(seen, paused, 50 * SECOND, waits={}, rows=())
+    again = decide(restarted)
+    assert again.status == paused.status
+    assert decide(later(restarted, again, SECOND)).status == paused.status
+    unwaited = later(seen, first, 50 * SECOND, waits={}, rows=())
+    assert decide(unwaited).status.phase is PausePhase.PAUSING
 
 
 # --- which partitions -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from support.observed import observe
 from support.pause_world import CREATED, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import PAUSES
 from tidegate.pause.plan import FINALIZER
 from tidegate.resources.pause import PausePhase
@@ -221,3 +222,23 @@ def test_a_pause_that_holds_when_its_connection_begins_to_observe_ends_as_before
 
     assert world.body is None
     assert world.held == []
+
+
+def test_a_process_that_takes_over_writes_nothing_where_nothing_has_changed(world: World) -> None:
+    world.kafka.commit_directly("payments", {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0})
+    world.ask()
+    world.passes()
+    world.passes()
+    before, written = world.body, world.kube.writes
+    assert world.phase == "Paused"
+    assert before is not None
+    assert [row["lag"] for row in before["status"]["partitions"]] == [0, 0]
+
+    # Its lag grows, and may have been told just before.
+    world.kafka.fill("orders", 3)
+    world.reconciler = world.fresh_reconciler()
+    for _ in range(3):
+        world.passes()
+
+    assert world.body == before
+    assert world.kube.writes == written

@@ -42,6 +42,7 @@ class Bench:
         store.create(RunRequest("u/one", "one", "g", Connection("127.0.0.1:9092"), (), ToOffset(1)))
         self.ended = threading.Event()
         self.executed = 0
+        self.our_turn = True
 
         def counted(run_store: RunStore, kafka: Kafka, clock: Clock) -> RunResult | None:
             self.executed += 1
@@ -53,6 +54,7 @@ class Bench:
             SystemClock(),
             execute=counted,
             ended=lambda _launch: self.ended.set(),
+            is_our_turn=lambda: self.our_turn,
         )
 
 
@@ -107,6 +109,24 @@ def test_a_job_that_waits_is_stopped_at_once_and_ends_its_transaction(tmp_path: 
         bench.runner.close()
 
     assert left.wait(5)
+    assert bench.runner.status(LAUNCH).message == "it was told to stop"
+    bench.runner.close()
+
+
+def test_a_job_that_was_frozen_with_its_process_ends_where_that_leads_no_more(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    def work(_store: RunStore, _kafka: Kafka, clock: Clock) -> RunResult | None:
+        while True:
+            clock.sleep(0.01)
+            begun.set()
+
+    bench = Bench(tmp_path, work)
+    bench.runner.start(LAUNCH)
+    assert begun.wait(5)
+    bench.our_turn = False
+
+    assert bench.ended.wait(5)
     assert bench.runner.status(LAUNCH).message == "it was told to stop"
     bench.runner.close()
 

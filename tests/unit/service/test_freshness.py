@@ -83,16 +83,62 @@ def test_a_process_that_was_replaced_fails_the_check_for_good_and_is_not_ready()
     assert health_route(freshness)({}).status == ready_route(freshness)({}).status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
+def test_who_stands_by_is_well_while_its_watches_tell_it_of_what_others_observe() -> None:
+    time, told = Time(), set[int]()
+    freshness = Freshness(30, time)
+    freshness.stand_by(lambda _kind, body: body["metadata"]["generation"] in told)
+    assert not freshness.leads
+
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    time.at += 31
+    assert freshness.problems()[:1] == ["OffsetResetPolicy ns/p generation 2 was not observed within 30 s"]
+    told.add(2)
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    assert freshness.problems() == []
+
+
+def test_who_begins_to_lead_has_its_time_for_what_the_one_before_has_left() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.stand_by(lambda _kind, _body: False)
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    time.at += 25
+
+    freshness.lead()
+    freshness.listed([(POLICIES, [policy(2, 1)])])
+    time.at += 25
+    assert freshness.leads
+    assert freshness.problems() == []
+    time.at += 6
+    assert freshness.problems()[:1] == ["OffsetResetPolicy ns/p generation 2 was not observed within 30 s"]
+
+
+def test_a_lease_that_cannot_be_used_fails_the_check_after_a_while() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+    freshness.listed([])
+    freshness.troubled("read Lease ns/tidegate: 403 forbidden")
+    time.at += 20
+    freshness.listed([])
+    freshness.troubled("read Lease ns/tidegate: 403 forbidden")
+    assert freshness.problems() == []
+    time.at += 11
+    assert freshness.problems() == ["the Lease can't be used for 31 s: read Lease ns/tidegate: 403 forbidden"]
+
+    freshness.troubled("")
+    assert freshness.problems() == []
+
+
 def test_the_check_is_open_to_anybody_and_names_nobody() -> None:
     time = Time()
     freshness = Freshness(30, time)
     server = HttpServer("TIDEGATE_HEALTH_ADDRESS", Address("127.0.0.1", 0), {"/healthz": health_route(freshness)})
     server.start()
     try:
-        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": 0})
+        assert _get(server.port, "/healthz") == (200, {"healthy": True, "problems": 0, "leader": True})
         freshness.listed([(POLICIES, [policy(2, 1)])])
         time.at += 31
-        assert _get(server.port, "/healthz") == (503, {"healthy": False, "problems": 2})
+        assert _get(server.port, "/healthz") == (503, {"healthy": False, "problems": 2, "leader": True})
         assert _get(server.port, "/") == (404, "there is /healthz\n")
     finally:
         server.stop()

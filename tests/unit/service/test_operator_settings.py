@@ -70,3 +70,15 @@ def test_what_cannot_be_used_is_named(name: str, value: str) -> None:
 )
 def test_metrics_are_open_to_the_network_only_where_that_was_said(environment: dict[str, str], expected: str) -> None:
     assert Settings.from_environment(environment).metrics_access is MetricsAuthentication(expected)
+
+
+def test_a_lease_needs_a_namespace_and_times_by_which_a_leader_gives_up_before_it_ends() -> None:
+    lease = {"TIDEGATE_LEASE": "tidegate", "TIDEGATE_NAMESPACE": "ops"}
+    election = Settings.from_environment(lease).election
+    assert (election.lease_s, election.renew_s, election.retry_s) == (10, 7.0, 2.0)
+
+    with pytest.raises(BadSettings, match=r"TIDEGATE_LEASE is .tidegate.*set TIDEGATE_NAMESPACE"):
+        Settings.from_environment({"TIDEGATE_LEASE": "tidegate"})
+    for short in ({"TIDEGATE_LEASE_DURATION_S": "7"}, {"TIDEGATE_LEASE_RENEW_S": "2"}, {"TIDEGATE_LEASE_RETRY_S": "7"}):
+        with pytest.raises(BadSettings, match=r"LEASE_RETRY_S < LEASE_RENEW_S < LEASE_DURATION_S"):
+            Settings.from_environment({**lease, **short})

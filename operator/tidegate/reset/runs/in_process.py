@@ -37,10 +37,12 @@ class Stopped(Exception):
 
 
 class _StoppableClock:
-    """A clock that ends the job at its next look at the time or at its next wait, once it is told to stop."""
+    """A clock that ends the job at its next look at the time or at its next wait, once it is told to stop, or once
+    it is not this process's turn any more."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_our_turn: Callable[[], bool]) -> None:
         self._clock = clock
+        self._is_our_turn = is_our_turn
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -55,14 +57,14 @@ class _StoppableClock:
         return self._clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
-            self._check()
+        self._stopped.wait(seconds)
+        self._check()
 
     def repeat(self, seconds: float, call: Callable[[], None]) -> AbstractContextManager[None]:
         return self._clock.repeat(seconds, call)
 
     def _check(self) -> None:
-        if self._stopped.is_set():
+        if self._stopped.is_set() or not self._is_our_turn():
             raise Stopped
 
 
@@ -83,7 +85,8 @@ class _Work:
 class DirectRunner:
     """Implements ``tidegate.jobs.runner.Runner``. ``ended`` is told, in the job's thread, of every launch that ended.
 
-    ``open_owned``: opens what a fleet's job creates, at a location and with an owner reference.
+    ``open_owned``: opens what a fleet's job creates, at a location and with an owner reference. ``is_our_turn``:
+    whether this process leads; a job that was frozen with it ends before it does anything more.
 
     Jobs end with their process; what they left is finished by the next launch.
     """
@@ -98,12 +101,14 @@ class DirectRunner:
         execute: Execute = job.execute,
         open_owned: Callable[[str, Mapping[str, Any]], RunStore] | None = None,
         ended: Callable[[Launch], None] = lambda _launch: None,
+        is_our_turn: Callable[[], bool] = lambda: True,
     ) -> None:
         self._open_store = open_store
         self._open_kafka = open_kafka
         self._clock = clock
         self._execute = execute
         self._ended = ended
+        self._is_our_turn = is_our_turn
         self._open_owned = open_owned or (lambda location, _owner: open_store(location))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reset")
         self._lock = threading.Lock()
@@ -117,7 +122,7 @@ class DirectRunner:
         with self._lock:
             if launch.name in self._work:
                 return
-            clock = _StoppableClock(self._clock)
+            clock = _StoppableClock(self._clock, self._is_our_turn)
             done = self._pool.submit(self._run, launch, clock)
             self._work[launch.name] = _Work(clock, done)
             ended = [name for name, work in self._work.items() if work.done.done()]
