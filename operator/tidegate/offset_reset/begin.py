@@ -75,14 +75,14 @@ class Beginning:
         self._turns = Turns(parts)
         self.admission = asyncio.Lock()
 
-    def want(self, body: Object, spec: OffsetResetSpec | None, *, active: bool) -> None:
-        """Tell the observer what of the cluster this resource needs to know from now on."""
+    def want(self, body: Object, spec: OffsetResetSpec | None) -> None:
+        """Tell the observer what of the cluster this resource needs to know from now on. ``None``: nothing."""
         uid = uid_of(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
             self._parts.observer.drop(uid)
         else:
-            self._parts.observer.want(uid, live.uid, spec.group, active=active)
+            self._parts.observer.want(uid, live.uid, spec.group, active=True)
 
     def begun(self) -> None:
         """A run goes ahead: what was listed of the others' is void."""
@@ -104,7 +104,7 @@ class Beginning:
         if waits is not None or live is None:
             return Start(waits_for=waits)
         # Again: the connection may have been opened while this pass waited for its turn.
-        self.want(body, spec, active=True)
+        self.want(body, spec)
         engine = self._engine(spec, live, other)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)

@@ -88,8 +88,9 @@ class ResetPasses:
             return Pass(body, _UNREADABLE_AGAIN_S)
         spec, invalid = read_spec(body)
         status = status_of(body)
-        self._beginning.want(body, spec, active=not is_settled(status))
         current = under_way(status)
+        rests = is_settled(status) or (current is not None and awaits_approval(current))
+        self._beginning.want(body, None if rests else spec)
         begins = spec is not None and current is None and not is_settled(status)
         may_go_ahead = current is not None and current.approved_digest is None and self._approvals.may_approve(body)
         if (begins or may_go_ahead) and not deleting:
