@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from tidegate.kube.objects import version_of
 from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class LevelLoop:
         if item is None:
             item = self._items[uid] = _Item(body)
             self._start(uid, item)
-        elif _version(body) >= _version(item.body):
+        elif version_of(body) >= version_of(item.body):
             item.body = body
         item.woken.set()
 
@@ -197,7 +198,7 @@ class LevelLoop:
         finally:
             self._observe_pass(asyncio.get_running_loop().time() - started, failed)
         item.failures = 0
-        if _version(done.body) >= _version(item.body):
+        if version_of(done.body) >= version_of(item.body):
             item.body = done.body
         return done.again_after_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - not a secret
 
@@ -224,9 +225,3 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 def _backoff(failures: int) -> float:
     return float(min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** min(failures - 1, 10)))
-
-
-def _version(body: Object) -> int:
-    """resourceVersions of one kind are comparable integers (KEP-5504); anything else counts as oldest."""
-    text = str(body["metadata"].get("resourceVersion", ""))
-    return int(text) if text.isdigit() else -1
