@@ -14,7 +14,8 @@ from tidegate.clock import Clock, SystemClock
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.connection.live import LiveConnections
-from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
+from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.connection.watched import Snapshot
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka.errors import KafkaFailure
