@@ -113,7 +113,9 @@ class Operator:
         if self.webhook is not None:
             _log.info("webhook on port %d", self.webhook.open())
         self.watchdog = asyncio.create_task(
-            health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
+            health.keep_fresh(
+                self.freshness, self._list_all, self.settings.health_interval_s, self._listed, self._is_busy
+            ),
             name="freshness",
         )
         self.sweeping = asyncio.create_task(self.sweeper.run(), name="sweep")
@@ -182,7 +184,15 @@ class Operator:
         self.index.listed(listed[POLICIES], listed[CONNECTIONS])
         if self.webhook is not None:
             await self.webhook.start()
-        loops = {
+        for kind, objects in found:
+            await self._loops[kind].retain({uid_of(body) for body in objects})
+
+    def _is_busy(self, kind: Kind, body: Object, within_s: float) -> bool:
+        return self._loops[kind].is_busy(body, within_s)
+
+    @property
+    def _loops(self) -> dict[Kind, LevelLoop]:
+        return {
             CONNECTIONS: self.connections,
             POLICIES: self.policies,
             RESETS: self.resets,
@@ -190,5 +200,3 @@ class Operator:
             PAUSES: self.pauses,
             BACKUPS: self.backups,
         }
-        for kind, objects in found:
-            await loops[kind].retain({uid_of(body) for body in objects})

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -77,6 +78,10 @@ class LevelLoop:
         self._expected = expected
         self._observe_pass = observe_pass
         self._items: dict[str, _Item] = {}
+        self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """By namespace and name. For a moment there may be one that was deleted and one that was made anew."""
+        self._passed_s: float | None = None
+        """When a pass over any object ended last."""
         self._stopping = False
 
     def notice(self, event_type: str | None, body: Object) -> None:
@@ -92,6 +97,7 @@ class LevelLoop:
             return
         if item is None:
             item = self._items[uid] = _Item(body)
+            self._uids[namespace_of(body), name_of(body)].add(uid)
             self._start(uid, item)
         elif version_of(body) >= version_of(item.body):
             item.body = body
@@ -105,9 +111,17 @@ class LevelLoop:
 
     def wake_named(self, namespace: str, name: str) -> None:
         """Look at the object of this name now, where it is known."""
-        for item in self._items.values():
-            if (namespace_of(item.body), name_of(item.body)) == (namespace, name):
-                item.woken.set()
+        for uid in self._uids.get((namespace, name), ()):
+            self.wake(uid)
+
+    def is_busy(self, body: Object, within_s: float) -> bool:
+        """Whether it is only a matter of time until a pass is over this object, as it is here: it is known, its own
+        passes do not fail, and some pass has ended within that time."""
+        item = self._items.get(uid_of(body))
+        if item is None or item.failures or self._passed_s is None:
+            return False
+        is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
+        return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
 
     def wake_all(self) -> None:
         for item in self._items.values():
@@ -142,6 +156,7 @@ class LevelLoop:
         tasks = self.halt()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._items.clear()
+        self._uids.clear()
 
     def _start(self, uid: str, item: _Item) -> None:
         item.task = asyncio.create_task(self._work(uid, item), name=f"reconcile {namespace_of(item.body)}/{uid}")
@@ -177,6 +192,10 @@ class LevelLoop:
                 await _wait(item.woken, delay)
         await self._reconciler.forget(item.body)
         self._items.pop(uid, None)
+        named = (namespace_of(item.body), name_of(item.body))
+        self._uids[named].discard(uid)
+        if not self._uids[named]:
+            del self._uids[named]
 
     async def _pass(self, item: _Item) -> float:
         """One pass; seconds until the next."""
@@ -196,7 +215,8 @@ class LevelLoop:
             _log.warning("%s/%s: %s; again in %.1f s", namespace_of(item.body), name_of(item.body), error, delay)
             return delay
         finally:
-            self._observe_pass(asyncio.get_running_loop().time() - started, failed)
+            self._passed_s = asyncio.get_running_loop().time()
+            self._observe_pass(self._passed_s - started, failed)
         item.failures = 0
         if version_of(done.body) >= version_of(item.body):
             item.body = done.body
