@@ -185,7 +185,7 @@ def _requests_a_second(crowd: Crowd, seconds: float) -> float:
 
 
 def _one_more_reset(rung: Rung, number: int) -> float | None:
-    spec = {"connectionRef": {"name": "kafka"}, "group": spare(number), "to": {"earliest": True}, "engine": "Direct"}
+    spec = {"connectionRef": {"name": "kafka"}, "group": spare(number), "to": {"earliest": {}}, "engine": "Direct"}
     rung.create(RESETS, "OffsetReset", f"more-{number}", spec)
     return rung.wait(lambda: rung.get(RESETS, f"more-{number}").get("status", {}).get("phase") == "Succeeded", 300)
 

@@ -25,6 +25,7 @@ from kubernetes import client as kube
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import Body, OperatorProcess, condition_of
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 
@@ -33,7 +34,7 @@ SPARES = 10
 """Groups that no resource of the ladder names: those of one more reset, and of one more pause."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_CREATED_AT_ONCE = 500
+_CREATED_AT_ONCE = 50
 _CREATORS = 4
 _SET_UP_S = 900.0
 _REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*"
@@ -91,10 +92,10 @@ def _asked(kind: str, number: int, size: Size) -> Asked:
             spec = {**of, "topics": [named], "discovery": {}}
             return Asked(POLICIES, "OffsetResetPolicy", f"discovery-{number}", spec, _is_guarded)
         case "finished":
-            spec = {**of, "reset": {"id": "once", "to": {"earliest": True}, "engine": "Direct"}}
+            spec = {**of, "reset": {"id": "once", "to": {"earliest": {}}, "engine": "Direct"}}
             return Asked(POLICIES, "OffsetResetPolicy", f"finished-{number}", spec, _has_phase("Succeeded"))
         case "waiting":
-            reset = {"id": "once", "to": {"earliest": True}, "engine": "Direct", "approval": "Manual"}
+            reset = {"id": "once", "to": {"earliest": {}}, "engine": "Direct", "approval": "Manual"}
             spec = {**of, "reset": reset}
             return Asked(POLICIES, "OffsetResetPolicy", f"waiting-{number}", spec, _has_phase("AwaitingApproval"))
         case "named":
@@ -148,7 +149,8 @@ class Crowd:
     def close(self) -> None:
         self._over.set()
         for member in self._members:
-            member.join(10)
+            if member.is_alive():
+                member.join(10)
 
     def requests(self) -> int:
         """All that the broker was ever asked, by whomever."""
@@ -181,9 +183,22 @@ class Crowd:
             for name, number in named:
                 partitions = range(self.size.partitions)
                 offsets = {TopicPartition(topic(number % self.size.topics), p): 0 for p in partitions}
-                client.writer(name, transaction_timeout_s=60).alter(name, offsets)
+                self._alter(client, name, offsets)
         finally:
             client.close()
+
+    def _alter(self, client: KafkaClient, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """A broker that has just made its offsets topic takes its time before it is any group's coordinator."""
+        deadline = time.monotonic() + _SET_UP_S
+        while True:
+            try:
+                client.writer(name, transaction_timeout_s=60).alter(name, offsets)
+            except KafkaFailure:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+            else:
+                return
 
     def _member(self, number: int) -> threading.Thread:
         def poll() -> None:

@@ -13,6 +13,7 @@ from support.killed import Killed
 from support.pause_world import CREATED, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import PAUSES
 from tidegate.pause.plan import FINALIZER
 from tidegate.resources.pause import PausePhase
@@ -188,3 +189,24 @@ def test_a_finalizer_of_ours_is_the_only_one_that_is_touched(world: World) -> No
     world.passes()
     assert world.body is not None
     assert world.body["metadata"]["finalizers"] == ["others/theirs"]
+
+
+def test_many_pauses_at_once_ask_kafka_for_all_of_them_together(world: World) -> None:
+    """Half of them name a topic, half stand for all that their group reads."""
+    world.reconciler = world.fresh_reconciler(tick_s=60)
+    names = [f"p{number}" for number in range(40)]
+    for number, name in enumerate(names):
+        world.kafka.commit_directly(f"g{number}", {TopicPartition("orders", 0): 0})
+        asked = {"partitions": [{"topic": "orders"}]} if number % 2 else {}
+        spec = {"connectionRef": {"name": "kafka"}, "group": f"g{number}", **asked}
+        world.kube.create(PAUSES, "ns", name, spec, CREATED)
+
+    async def pass_over_each() -> None:
+        bodies = [body for name in names if (body := world.body_of(name)) is not None]
+        await asyncio.gather(*(world.reconciler.reconcile(body) for body in bodies))
+
+    for _ in range(5):
+        asyncio.run(pass_over_each())
+
+    assert {world.phase_of(name) for name in names} == {"Paused"}
+    assert len(world.kafka.calls) < len(names), world.kafka.calls
