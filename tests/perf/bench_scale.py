@@ -252,6 +252,7 @@ def _document(rows: list[dict[str, Any]]) -> str:
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     meanings = "\n".join(f"* {measure}: {meaning}." for measure, meaning in MEASURES.items())
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    loads = ", ".join(f"{row['load']:g}" for row in rows)
     days = ", ".join(dict.fromkeys(row["at"][:10] for row in rows))
     return f"""# What very many resources cost
 
@@ -265,8 +266,10 @@ fresh operator.
 
 {meanings}
 
-A dash: not within ten minutes. Broker, API server and operator ran on one machine with {os.cpu_count()} cores
-({platform.machine()}, {platform.system()}), on which other work ran at the same time; {days}, commit {commits}.
+A dash: not within the limit of the run (ten minutes unless it was told otherwise); then the other figures of the row
+are of an operator that was still at work. Broker, API server and operator ran on one machine with {os.cpu_count()}
+cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load average {loads});
+{days}, commit {commits}.
 """
 
 
