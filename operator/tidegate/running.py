@@ -124,7 +124,9 @@ class Operator:
         if self.webhook is not None:
             _log.info("webhook on port %d", self.webhook.open())
         self.watchdog = asyncio.create_task(
-            health.keep_fresh(self.freshness, self._list_all, self.settings.health_interval_s, self._listed),
+            health.keep_fresh(
+                self.freshness, self._list_all, self.settings.health_interval_s, self._listed, self._is_busy
+            ),
             name="freshness",
         )
         self.leading = asyncio.create_task(self._lead_in_turn(), name="election")
@@ -244,3 +246,6 @@ class Operator:
             await self.webhook.start()
         for kind, objects in found:
             await self.loops[kind].retain({uid_of(body) for body in objects})
+
+    def _is_busy(self, kind: Kind, body: Object, within_s: float) -> bool:
+        return self.loops[kind].is_busy(body, within_s)

@@ -91,6 +91,14 @@ def test_topics_have_their_partitions_and_internal_ones_are_left_out(world: Worl
     assert not any(t.startswith("__") for t in topics)
 
 
+def test_topics_are_told_by_name_and_those_that_are_not_there_left_out(world: World) -> None:
+    name, other = world.create_topic(3), world.create_topic(1)
+    topics = world.kafka.topics([name, "nobody-has-made-it", "__consumer_offsets"])
+    assert topics == {name: world.kafka.topics()[name]}
+    assert other not in topics
+    assert world.kafka.topics([]) == {}
+
+
 def test_a_recreated_topic_has_another_id(world: World) -> None:
     name = world.create_topic(1)
     before = world.kafka.topics()[name].topic_id

@@ -316,9 +316,9 @@ class FakeKafka:
         taken = Capability(Support.SUPPORTED, KNOWN_VERSIONS, "the brokers were tested")
         return {kind: refused if kind in self.refuses else taken for kind in kinds}
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
         self._called("topics")
-        return self._public_topics()
+        return {n: t for n, t in self._public_topics().items() if names is None or n in names}
 
     def _public_topics(self) -> dict[str, Topic]:
         return {

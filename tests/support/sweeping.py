@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import timedelta
 
 from support.fake_kafka import FakeKafka
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
-from tidegate.kube.ports import Kube
+from tidegate.kube.ports import Kube, Object
 from tidegate.service.metrics import Metrics
 from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
@@ -20,7 +21,8 @@ LATER_S = 1e-9
 
 
 class Sweeping:
-    """``looks`` is what it does; ``backfills`` are the runs of discovery in this process."""
+    """``looks`` is what it does; ``backfills`` are the runs of discovery in this process, ``pauses`` those known by
+    its watch."""
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Sweeping:
         undo_kept: timedelta = timedelta(0),
     ) -> None:
         self.backfills: frozenset[str] = frozenset()
+        self.pauses: Collection[Object] = ()
         self.metrics = metrics or Metrics()
         observer = Observer(executor, active_tick_s=100, idle_tick_s=100)
         for each in live:
@@ -47,6 +50,7 @@ class Sweeping:
                 metrics=self.metrics,
                 interval_s=0.01,
                 kept=KeptRuns(KeptParts(kube, executor, executor, kafka.clock, undo_kept)),
+                pauses=lambda: self.pauses,
             )
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.connection.live import Live
-from tidegate.connection.observer import Snapshot
+from tidegate.connection.watched import Snapshot
 from tidegate.control.ports import ControlTopics
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
@@ -76,7 +76,8 @@ class TopicsOfConnections:
     def _is_due(self, known: _Known, checked: TopicsChecked, snapshot: Snapshot) -> bool:
         if not checked.usable:
             return asyncio.get_running_loop().time() - known.at_s >= self._again_after_s
-        return not snapshot.control_topics_exist and snapshot.began_s > known.at_s
+        looked_s = snapshot.gates_began_s if snapshot.has_gates else snapshot.began_s
+        return not snapshot.control_topics_exist and looked_s > known.at_s
 
 
 def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:

@@ -73,8 +73,8 @@ class ReadOnlyKafka:
     def cluster(self) -> Cluster:
         return self._kafka.cluster()
 
-    def topics(self) -> Mapping[str, Topic]:
-        return self._kafka.topics()
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
+        return self._kafka.topics(names)
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         return self._kafka.groups(group_ids)

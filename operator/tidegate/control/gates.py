@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.control.claims import Claims
 from tidegate.control.records import (
@@ -71,10 +71,16 @@ class Gates:
     heard: bool = False
     clock_ms: int | None = None
     claims: Claims = field(default_factory=Claims)
-    _by_gate: dict[AckKey, dict[HoldKey, Held]] = field(default_factory=lambda: defaultdict(dict))
+    _by_gate: dict[AckKey, Mapping[HoldKey, Held]] = field(default_factory=dict)
+    _by_tail: dict[str, dict[HoldKey, Held]] = field(default_factory=dict)
+    """``holds`` by the last part of their holders' names, once somebody has asked for that."""
+    _acks_by_group: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
+    """The same for ``acks``, by group."""
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
     _lent: bool = False
-    """Whether ``_partitions`` is a copy's as well: there may be tens of thousands, and they hardly ever change."""
+    """Whether what is held, limited and run is a copy's as well: at rest nothing changes from look to look."""
+    _lent_partitions: bool = False
+    """The same for ``_partitions``: there may be tens of thousands, and they hardly ever change."""
 
     @property
     def partitions(self) -> Mapping[PartitionKey, PartitionSeen]:
@@ -91,15 +97,9 @@ class Gates:
             case ClaimKey():
                 self.claims.take(key, value if isinstance(value, Claim) else None, offset, at_ms)
             case HoldKey():
-                gate = AckKey(key.group, key.topic, key.partition)
-                if isinstance(value, Hold):
-                    self.holds[key] = self._by_gate[gate][key] = Held(offset, value, at_ms)
-                else:
-                    self.holds.pop(key, None)
-                    self._by_gate[gate].pop(key, None)
-                    if not self._by_gate[gate]:
-                        del self._by_gate[gate]
+                self._take_hold(key, Held(offset, value, at_ms) if isinstance(value, Hold) else None)
             case LimitKey():
+                self._make_own()
                 if isinstance(value, Limit):
                     self.limits[key] = Limited(offset, value)
                 else:
@@ -109,8 +109,8 @@ class Gates:
             case AckKey():
                 pass
             case PartitionKey():
-                if self._lent:
-                    self._partitions, self._lent = dict(self._partitions), False
+                if self._lent_partitions:
+                    self._partitions, self._lent_partitions = dict(self._partitions), False
                 if isinstance(value, PartitionSeen):
                     self._partitions[key] = value
                 else:
@@ -118,7 +118,28 @@ class Gates:
             case ClockKey():
                 self.clock_ms = at_ms
 
+    def _take_hold(self, key: HoldKey, held: Held | None) -> None:
+        self._make_own()
+        self._by_tail = {}
+        gate = AckKey(key.group, key.topic, key.partition)
+        holders = {other: h for other, h in self._by_gate.get(gate, {}).items() if other != key}
+        if held is None:
+            self.holds.pop(key, None)
+        else:
+            self.holds[key] = holders[key] = held
+        if holders:
+            self._by_gate[gate] = holders
+        else:
+            self._by_gate.pop(gate, None)
+
+    def _make_own(self) -> None:
+        """What changes from here on must not change in the copies."""
+        if self._lent:
+            self.holds, self.limits, self.runs = dict(self.holds), dict(self.limits), dict(self.runs)
+            self._by_gate, self._lent = dict(self._by_gate), False
+
     def _take_run(self, key: RunKey, run: Run | None) -> None:
+        self._make_own()
         known = self.runs.get(key)
         if run is None:
             self.runs.pop(key, None)
@@ -128,20 +149,26 @@ class Gates:
 
     def copy(self, acks: Mapping[AckKey, Ack], *, heard: bool) -> Gates:
         """One that goes its own way from here, with these acks."""
-        by_gate = defaultdict(dict, {gate: dict(held) for gate, held in self._by_gate.items()})
-        self._lent = True
-        return Gates(
-            holds=dict(self.holds),
-            limits=dict(self.limits),
-            runs=dict(self.runs),
-            acks=acks,
-            heard=heard,
-            clock_ms=self.clock_ms,
-            claims=self.claims.copy(),
-            _by_gate=by_gate,
-            _partitions=self._partitions,
-            _lent=True,
-        )
+        self._lent = self._lent_partitions = True
+        return replace(self, acks=acks, heard=heard, claims=self.claims.copy(), _acks_by_group={})
+
+    def held_by(self, tail: str) -> Mapping[HoldKey, Held]:
+        """The holds whose holder's name ends in ``/`` and this."""
+        if not self._by_tail and self.holds:
+            found: defaultdict[str, dict[HoldKey, Held]] = defaultdict(dict)
+            for key, held in self.holds.items():
+                found[key.holder.rpartition("/")[2]][key] = held
+            self._by_tail = dict(found)
+        return self._by_tail.get(tail, {})
+
+    def acks_of(self, group: str) -> Mapping[AckKey, Ack]:
+        """What the members of a group have said."""
+        if not self._acks_by_group and self.acks:
+            found: defaultdict[str, dict[AckKey, Ack]] = defaultdict(dict)
+            for key, ack in self.acks.items():
+                found[key.group][key] = ack
+            self._acks_by_group = dict(found)
+        return self._acks_by_group.get(group, {})
 
     def holders(self, group: str, partition: TopicPartition) -> Mapping[HoldKey, Held]:
         """Who holds this gate; empty: it is open."""

@@ -65,7 +65,7 @@ class PartitionStanding:
 
 def managed_members(gates: Gates, group_id: str) -> frozenset[str]:
     """Ids of the members that were heard: an agent acks each partition it is given, open or closed."""
-    return frozenset(ack.member for key, ack in gates.acks.items() if key.group == group_id and ack.member)
+    return frozenset(ack.member for ack in gates.acks_of(group_id).values() if ack.member)
 
 
 def standings(

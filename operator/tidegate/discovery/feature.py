@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -13,7 +11,8 @@ from tidegate.clock import Clock
 from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live
-from tidegate.connection.observer import Observer, Snapshot
+from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.connection.watched import Snapshot
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.state import DiscoveryState, grown
@@ -88,10 +87,13 @@ class DiscoveryFeature:
         if is_refused(snapshot.groups[wish.group]):
             await self.forget(uid)
             return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), (_refusal(policy),), _AGAIN_S)
+        topics = None if self._guards(live, uid, wish) else await self._parts.observer.topics(live.uid, wish.names)
         watch = await self._watch(live, uid)
         guard = watch.guards.get(uid)
         if guard is None or guard.wish != wish:
-            guard = self._guard(watch, uid, wish, policy, snapshot.topics)
+            if topics is None:
+                raise NotLookedAt("what there was before the policy is not known: somebody else has just let go of it")
+            guard = self._guard(watch, uid, wish, policy, topics)
         guard.resetting = policy.resetting
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(guard, live, snapshot)
@@ -115,6 +117,12 @@ class DiscoveryFeature:
         watches, self._watches = tuple(self._watches.values()), {}
         for watch in watches:
             await watch.close()
+
+    def _guards(self, live: Live, uid: str, wish: Wish) -> bool:
+        """Whether what the policy wishes is guarded already."""
+        watch = self._watches.get(live.uid)
+        guard = watch.guards.get(uid) if watch is not None else None
+        return guard is not None and guard.wish == wish
 
     async def _watch(self, live: Live, uid: str) -> ConnectionWatch:
         """The connection's watch; a new one, with what the old one's policies know, where it was opened anew."""
@@ -150,11 +158,7 @@ class DiscoveryFeature:
 
     async def _read_group(self, guard: Guard, live: Live, snapshot: Snapshot) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
-        now = self._parts.clock.monotonic()
-        if guard.committed_s is None or now - guard.committed_s > _COMMITTED_S:
-            call = functools.partial(live.kafka.committed, guard.wish.group)
-            guard.committed = await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
-            guard.committed_s = now
+        guard.committed = await self._parts.observer.committed(live.uid, guard.wish.group, _COMMITTED_S)
         members = snapshot.groups[guard.wish.group].members
         read = frozenset(p.topic for m in members for p in m.assignment) | {p.topic for p in guard.committed}
         if read != guard.read:

@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, KnownTopic, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.names import is_allowed, is_internal, matches
+from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.features import (
     MAX_NEWEST,
@@ -56,12 +56,21 @@ class Wish:
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
 
-        def is_meant(name: str) -> bool:
-            if is_internal(name) or not is_allowed(name, self.allowed):
-                return False
-            return name in read if self.patterns is None else any(matches(name, p) for p in self.patterns)
+        names = self.names if self.patterns is not None else frozenset(read)
+        if names is None:
+            names = frozenset(name for name in seen if any(matches(name, p) for p in self.patterns or ()))
+        return {
+            name: seen[name]
+            for name in sorted(names)
+            if name in seen and not is_internal(name) and is_allowed(name, self.allowed)
+        }
 
-        return {name: topic for name, topic in seen.items() if is_meant(name)}
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The topics, where each is named; ``None``: which they are is to be seen."""
+        if self.patterns is None or any(map(is_pattern, self.patterns)):
+            return None
+        return frozenset(self.patterns)
 
 
 def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tuple[str, ...]) -> Wish:
@@ -98,7 +107,6 @@ class Guard:
     newest: deque[NewPartition] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
     happenings: list[KubeEvent] = field(default_factory=list)
     committed: Offsets = field(default_factory=dict)
-    committed_s: float | None = None
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""

@@ -31,8 +31,8 @@ class ClusterReader(Protocol):
         """
         ...
 
-    def topics(self) -> Mapping[str, Topic]:
-        """All topics that the principal may see, internal ones left out."""
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
+        """The topics that the principal may see, internal ones left out: all, or those of these names."""
         ...
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:

@@ -31,10 +31,10 @@ from tidegate.kafka.model import (
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka_client.cluster_requests import (
     MetadataBrokers,
-    all_topics_metadata,
     broker_apis,
     describe_topics,
     topic_settings,
+    topics_metadata,
 )
 from tidegate.kafka_client.codes import check
 from tidegate.kafka_client.control import KafkaControlTopics
@@ -126,8 +126,10 @@ class KafkaClient:
     def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
         return self._capabilities.of(kinds, probe=probe)
 
-    def topics(self) -> Mapping[str, Topic]:
-        answer = all_topics_metadata(self._wire)
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
+        if names is not None and not names:
+            return {}
+        answer = topics_metadata(self._wire, names)
         return read_topics(answer, topics_start(answer))
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
@@ -227,7 +229,7 @@ class KafkaClient:
         return found
 
     def _partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        topics = self.topics()
+        topics = self.topics([topic])
         if topic not in topics:
             raise UnknownPartitions(frozenset({TopicPartition(topic, 0)}))
         return topics[topic].all_partitions()

@@ -80,9 +80,9 @@ class MetadataBrokers:
         self._wire.close()
 
 
-def all_topics_metadata(wire: Wire) -> bytes:
-    """As :func:`metadata`, of all topics, from any broker."""
-    return _data(wire.ask_any(lambda: _metadata(_UndecodedMetadataRequest, None), what="list the topics"))
+def topics_metadata(wire: Wire, topics: Collection[str] | None) -> bytes:
+    """As :func:`metadata`, from any broker."""
+    return _data(wire.ask_any(lambda: _metadata(_UndecodedMetadataRequest, topics), what="list the topics"))
 
 
 def describe_topics(wire: Wire, topics: Collection[str], *, what: str, deadline: float | None = None) -> Any:

@@ -60,6 +60,8 @@ class KafkaControlTopics:
         self._wire = wire
         self._names = (connection.control_topic, connection.acks_topic)
         self._lock = threading.Lock()
+        self._read_s = 0.0
+        """When the newest reading began that has ended well."""
         # Apart from the other: a write that waits for a broker must not hold up those who only look.
         self._write_lock = threading.Lock()
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
@@ -127,8 +129,13 @@ class KafkaControlTopics:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, groups: Collection[str] = (), *, wait_s: float = 0.0) -> Gates:
+        asked_s = time.monotonic()
         with self._lock:
-            self._reader.refresh(groups, wait_s)
+            # Of many who ask at once most have waited for somebody's reading that began after they had asked.
+            if groups or wait_s or self._read_s <= asked_s:
+                began_s = time.monotonic()
+                self._reader.refresh(groups, wait_s)
+                self._read_s = began_s
             return self._reader.gates(groups)
 
     # --- writing ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,11 @@ API_TIMEOUT_S: Final = (5.0, 15.0)
 """(connecting, reading) of one call to the API server."""
 
 
+_CONNECTIONS: Final = 64
+"""That are kept open: as many as there are threads that call at once. One too many is opened for each call, and each
+greets the API server by TLS."""
+
+
 class NoCluster(Exception):
     """No API server is configured; the message says what was looked for."""
 
@@ -79,4 +84,5 @@ def default_api_client() -> Any:
     except config.ConfigException as error:
         raise NoCluster(f"no cluster is configured: {error}") from error
     configuration.retries = urllib3.Retry(total=0)
+    configuration.connection_pool_maxsize = _CONNECTIONS
     return client.ApiClient(configuration)

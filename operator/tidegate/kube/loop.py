@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from tidegate.kube.objects import version_of
 from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
@@ -86,6 +88,10 @@ class LevelLoop:
         self._before_first = before_first
         self._items: dict[str, _Item] = {}
         self._standing_by = False
+        self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """By namespace and name. For a moment there may be one that was deleted and one that was made anew."""
+        self._passed_s: float | None = None
+        """When a pass over any object ended last."""
         self._stopping = False
 
     def stand_by(self) -> None:
@@ -113,9 +119,10 @@ class LevelLoop:
             return
         if item is None:
             item = self._items[uid] = _Item(body)
+            self._uids[namespace_of(body), name_of(body)].add(uid)
             if not self._standing_by:
                 self._start(uid, item)
-        elif _version(body) >= _version(item.body):
+        elif version_of(body) >= version_of(item.body):
             item.body = body
         item.woken.set()
 
@@ -127,9 +134,17 @@ class LevelLoop:
 
     def wake_named(self, namespace: str, name: str) -> None:
         """Look at the object of this name now, where it is known."""
-        for item in self._items.values():
-            if (namespace_of(item.body), name_of(item.body)) == (namespace, name):
-                item.woken.set()
+        for uid in self._uids.get((namespace, name), ()):
+            self.wake(uid)
+
+    def is_busy(self, body: Object, within_s: float) -> bool:
+        """Whether it is only a matter of time until a pass is over this object, as it is here: it is known, its own
+        passes do not fail, and some pass has ended within that time."""
+        item = self._items.get(uid_of(body))
+        if item is None or item.failures or self._passed_s is None:
+            return False
+        is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
+        return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
 
     def wake_all(self) -> None:
         for item in self._items.values():
@@ -168,11 +183,12 @@ class LevelLoop:
         tasks = self.halt()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._items.clear()
+        self._uids.clear()
 
     def _is_gone(self, uid: str, item: _Item) -> None:
         if self._standing_by:
             # Nothing is kept of it that a pass would have to let go of.
-            self._items.pop(uid, None)
+            self._drop(uid, item)
         item.gone = True
         item.woken.set()
 
@@ -210,7 +226,14 @@ class LevelLoop:
             if delay > 0 and not item.gone:
                 await _wait(item.woken, delay)
         await self._reconciler.forget(item.body)
+        self._drop(uid, item)
+
+    def _drop(self, uid: str, item: _Item) -> None:
         self._items.pop(uid, None)
+        named = (namespace_of(item.body), name_of(item.body))
+        self._uids[named].discard(uid)
+        if not self._uids[named]:
+            del self._uids[named]
 
     async def _pass(self, item: _Item) -> float:
         """One pass; seconds until the next."""
@@ -230,9 +253,10 @@ class LevelLoop:
             _log.warning("%s/%s: %s; again in %.1f s", namespace_of(item.body), name_of(item.body), error, delay)
             return delay
         finally:
-            self._observe_pass(asyncio.get_running_loop().time() - started, failed)
+            self._passed_s = asyncio.get_running_loop().time()
+            self._observe_pass(self._passed_s - started, failed)
         item.failures = 0
-        if _version(done.body) >= _version(item.body):
+        if version_of(done.body) >= version_of(item.body):
             item.body = done.body
         return done.again_after_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - not a secret
 
@@ -259,9 +283,3 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 def _backoff(failures: int) -> float:
     return float(min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** min(failures - 1, 10)))
-
-
-def _version(body: Object) -> int:
-    """resourceVersions of one kind are comparable integers (KEP-5504); anything else counts as oldest."""
-    text = str(body["metadata"].get("resourceVersion", ""))
-    return int(text) if text.isdigit() else -1

@@ -22,3 +22,9 @@ async def tell_once(kube: Kube, executor: Executor, body: Object, happening: Kub
     if happening.key not in told:
         await in_thread(executor, kube.record, body, happening)
         told.add(happening.key)
+
+
+def version_of(body: Object) -> int:
+    """resourceVersions of one kind are comparable integers (KEP-5504); anything else counts as oldest."""
+    text = str(body["metadata"].get("resourceVersion", ""))
+    return int(text) if text.isdigit() else -1

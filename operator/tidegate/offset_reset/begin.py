@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +23,7 @@ from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     NotFound,
     Object,
+    connection_name,
     name_of,
     namespace_of,
     uid_of,
@@ -60,13 +64,13 @@ CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
 
+_AT_ONCE: Final = 8
+"""So many resets through one connection are between asked for and begun at once: each asks its brokers several things.
+"""
+
 
 class Beginning:
-    """The checks before a run.
-
-    One resource at a time goes from asked for to begun, while it holds ``admission``: who is in whose way is decided
-    under it.
-    """
+    """The checks before a run."""
 
     def __init__(self, parts: Parts, runs: Runs, once: Once, kept: Kept) -> None:
         self._parts = parts
@@ -74,20 +78,39 @@ class Beginning:
         self._kept = kept
         self._runs = runs
         self._turns = Turns(parts)
-        self.admission = asyncio.Lock()
+        self._doors: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
+        """By a connection's namespace and name."""
 
-    def want(self, body: Object, spec: OffsetResetSpec | None, *, active: bool) -> None:
-        """Tell the observer what of the cluster this resource needs to know from now on."""
+    def want(self, body: Object, spec: OffsetResetSpec | None) -> None:
+        """Tell the observer what of the cluster this resource needs to know from now on. ``None``: nothing."""
         uid = uid_of(body)
         live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
         if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
             self._parts.observer.drop(uid)
         else:
-            self._parts.observer.want(uid, live.uid, spec.group, active=active)
+            self._parts.observer.want(uid, live.uid, spec.group, active=True)
 
-    def begun(self) -> None:
-        """A run goes ahead: what was listed of the others' is void."""
-        self._turns.begun()
+    def take(self, body: Object) -> None:
+        """This is how a reset is, for those that it may be in the way of."""
+        self._turns.take(body)
+
+    def forget(self, uid: str) -> None:
+        """The reset is gone."""
+        self._turns.forget(uid)
+
+    @asynccontextmanager
+    async def turn(self, body: Object) -> AsyncIterator[None]:
+        """For a pass in which a run may go ahead: few of one connection at once. A turn that the pass was given, and
+        has not used, is given back."""
+        async with self._doors[namespace_of(body), connection_name(body)]:
+            try:
+                yield
+            finally:
+                self._turns.give_back(uid_of(body))
+
+    def is_written(self, uid: str) -> None:
+        """The status is about to say that the run goes ahead."""
+        self._turns.is_written(uid)
 
     async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
@@ -105,7 +128,7 @@ class Beginning:
         if waits is not None or live is None:
             return Start(waits_for=waits)
         # Again: the connection may have been opened while this pass waited for its turn.
-        self.want(body, spec, active=True)
+        self.want(body, spec)
         engine = self._engine(spec, live, other)
         if isinstance(engine, Refusal):
             return Start(refusal=engine)

@@ -88,12 +88,14 @@ class ResetPasses:
             return Pass(body, _UNREADABLE_AGAIN_S)
         spec, invalid = read_spec(body)
         status = status_of(body)
-        self._beginning.want(body, spec, active=not is_settled(status))
         current = under_way(status)
+        rests = is_settled(status) or (current is not None and awaits_approval(current))
+        self._beginning.want(body, None if rests else spec)
+        self._beginning.take(body)
         begins = spec is not None and current is None and not is_settled(status)
         may_go_ahead = current is not None and current.approved_digest is None and self._approvals.may_approve(body)
         if (begins or may_go_ahead) and not deleting:
-            async with self._beginning.admission:
+            async with self._beginning.turn(body):
                 return await self._pass(body, await self._see(body, spec, invalid, status))
         return await self._pass(body, await self._see(body, spec, invalid, status))
 
@@ -120,6 +122,7 @@ class ResetPasses:
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
         self._under_way.pop(uid, None)
+        self._beginning.forget(uid)
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
         self._memories.forget(uid)
@@ -225,10 +228,11 @@ class ResetPasses:
         parts.metrics.run_is(seen.uid, None if phase is None else phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
             if _goes_ahead(seen, decision):
-                self._beginning.begun()
+                self._beginning.is_written(seen.uid)
             body = await in_thread(
                 self._parts.executor, parts.kube.replace_status, RESETS, body, decision.status.to_json()
             )
+            self._beginning.take(body)
             parts.metrics.wrote_status(RESETS.kind)
             self._count_end(memory, seen, decision)
         return body

@@ -1,61 +1,124 @@
-"""Whose turn it is: of all resets that want a group, one at a time may change it."""
+"""Whose turn it is: of all resets that want a group, one at a time may change it.
+
+What decides is this process's memory: nobody else begins its resets, and between asking whose turn it is and noting
+that somebody goes ahead nothing else runs. What others may have done, another process before this one or beside it, is
+seen in a listing of the API server: before the first reset begins, and then again and again. A listing that is older
+than what such a process did lets two begin at worst; then the claim on the group decides, in the control topic
+(``tidegate.reset.applying.claim``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
+from tidegate.kube.objects import version_of
 from tidegate.kube.ports import CONNECTIONS, RESETS, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
-from tidegate.reset.runs.queue import Claim, blocker
+from tidegate.reset.runs.queue import Claim, Queue
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.threads import in_thread
 
-_LISTING_S: Final = 1.0
+_LISTING_S: Final = 10.0
+"""How old the listing may be by which a reset begins."""
+
+_Connection = tuple[str, str]
+"""Namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
-    """``cluster_ids`` by a connection's namespace and name; empty for one that was never ready."""
+class _Known:
+    """A reset as it was seen last. ``claim``: what it wants, on whichever cluster; ``None``: nothing."""
 
-    at_s: float
-    cluster_ids: Mapping[tuple[str, str], str]
-    resets: tuple[Object, ...]
+    version: int
+    connection: _Connection
+    claim: Claim | None
 
 
 class Turns:
-    """Who is in whose way, by what the API server has."""
+    """Who is in whose way. Belongs to the event loop's thread."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._listing: _Listing | None = None
+        self._queue = Queue()
+        self._known: dict[str, _Known] = {}
+        self._ahead: dict[str, Claim] = {}
+        """Those that this process lets go ahead, until their status says so."""
+        self._written: set[str] = set()
+        """Of those, the ones of which a status may say so that was not seen yet."""
+        self._in_status: Mapping[_Connection, str] = {}
+        """Cluster ids of the connections as they were listed."""
+        self._clusters: Mapping[_Connection, str] = {}
+        """Those that the queue was made of."""
+        self._listed_s: float | None = None
+        self._listing: asyncio.Task[None] | None = None
+        self._meanwhile: set[str] = set()
+        """Resets that were seen, or went, while they were listed."""
 
-    def begun(self) -> None:
-        """A run goes ahead: what was listed of the others' is void."""
-        self._listing = None
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def take(self, body: Object) -> None:
+        """This is how a reset is, unless a newer version of it was seen."""
+        uid, version = uid_of(body), version_of(body)
+        before = self._known.get(uid)
+        if before is not None and version <= before.version:
+            return
+        self._note_meanwhile(uid)
+        spec, _ = read_spec(body)
+        connection = (namespace_of(body), spec.connection_ref.name if spec is not None else "")
+        self._known[uid] = _Known(version, connection, _claim(body, spec) if spec is not None else None)
+        if uid in self._written:
+            self._written.discard(uid)
+            self._ahead.pop(uid, None)
+        self._put(uid)
+
+    def forget(self, uid: str) -> None:
+        """The reset is gone."""
+        self._note_meanwhile(uid)
+        self._known.pop(uid, None)
+        self._written.discard(uid)
+        self._ahead.pop(uid, None)
+        self._queue.drop(uid)
+
+    def is_written(self, uid: str) -> None:
+        """The status of one that may go ahead is about to say so: whatever comes of the write, it is taken for begun
+        until its next version was seen."""
+        if uid in self._ahead:
+            self._written.add(uid)
+
+    def give_back(self, uid: str) -> None:
+        """It does not go ahead after all, unless its status may say so."""
+        if uid not in self._written and self._ahead.pop(uid, None) is not None:
+            self._put(uid)
+
+    # --- asking -------------------------------------------------------------------------------------------------------
 
     async def in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
-        """The resource that resets, or is to reset first, a group that this one wants."""
+        """The resource that resets, or is to reset first, a group that this one wants; ``None``: this one may go ahead,
+        and from now on it is in the way of others, until ``give_back``."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
             return not_ready(live.name, "it is just being replaced")
         if snapshot.failure is not None:
             return not_ready(live.name, "its cluster does not answer")
-        mine = _claim_of(body, spec, live.cluster_id, begun=False)
-        listing = await self._listed()
-        claims = (_claim(other, listing.cluster_ids) for other in listing.resets)
-        first = blocker(mine, (claim for claim in claims if claim is not None))
+        await self._listed()
+        # From here on nothing is waited for: of several that ask at once each sees those before it.
+        self._renew_clusters()
+        mine = replace(_claim_of(body, spec, begun=False), cluster_id=live.cluster_id)
+        first = self._queue.ahead_of(mine)
         if first is None:
+            self._ahead[mine.uid] = replace(mine, under_way=True)
+            self._queue.put(self._ahead[mine.uid])
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
         return Refusal(
@@ -63,21 +126,62 @@ class Turns:
             f"{first.holder} {doing} {whose(spec)}; one at a time may, so this one waits",
         )
 
-    async def _listed(self) -> _Listing:
-        """All resets, as the API server has them, at most a moment old. Only under the admission lock.
+    async def _listed(self) -> None:
+        """Have all resets known, as the API server had them a moment ago. Raises ``KubeFailure``."""
+        now_s = asyncio.get_running_loop().time()
+        if self._listed_s is not None and now_s - self._listed_s <= _LISTING_S:
+            return
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._list())
+        # Waited for, not awaited: one asker that is cancelled must not end the listing that others wait for.
+        listing = self._listing
+        await asyncio.wait([listing])
+        listing.result()
 
-        Nobody but this process begins a run, and a run that begins makes the listing void: so a hundred that wait cost
-        one listing a moment, and none of them overlooks another.
-        """
-        now = asyncio.get_running_loop().time()
-        if self._listing is None or now - self._listing.at_s > _LISTING_S:
+    async def _list(self) -> None:
+        began_s = asyncio.get_running_loop().time()
+        self._meanwhile.clear()
+        try:
             connections = await in_thread(self._parts.executor, self._parts.kube.list, CONNECTIONS)
-            asking = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
-            cluster_ids = {
-                (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
-            }
-            self._listing = _Listing(now, cluster_ids, tuple(asking))
-        return self._listing
+            resets = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
+        finally:
+            self._listing = None
+        self._in_status = {
+            (namespace_of(c), name_of(c)): str((c.get("status") or {}).get("clusterId", "")) for c in connections
+        }
+        self._renew_clusters()
+        gone = self._known.keys() - {uid_of(body) for body in resets} - self._meanwhile
+        for uid in gone:
+            self.forget(uid)
+        for body in resets:
+            if uid_of(body) in self._known or uid_of(body) not in self._meanwhile:
+                self.take(body)
+        self._listed_s = began_s
+
+    def _note_meanwhile(self, uid: str) -> None:
+        if self._listing is not None:
+            self._meanwhile.add(uid)
+
+    def _renew_clusters(self) -> None:
+        clusters = {
+            **self._in_status,
+            **{(c.namespace, c.name): c.cluster_id for c in self._parts.live if c.cluster_id},
+        }
+        if clusters != self._clusters:
+            self._clusters = clusters
+            for uid in self._known:
+                self._put(uid)
+
+    def _put(self, uid: str) -> None:
+        """Queue what is known of a reset."""
+        if uid in self._ahead:
+            return
+        known = self._known.get(uid)
+        cluster_id = self._clusters.get(known.connection, "") if known is not None else ""
+        if known is None or known.claim is None or not cluster_id:
+            self._queue.drop(uid)
+        else:
+            self._queue.put(replace(known.claim, cluster_id=cluster_id))
 
 
 def not_ready(name: str, why: str) -> Refusal:
@@ -88,22 +192,16 @@ def whose(spec: OffsetResetSpec) -> str:
     return f"group {spec.group}" if spec.group is not None else f"groups {', '.join(spec.group_patterns)}"
 
 
-def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | None:
-    """What another resource wants.
+def _claim(body: Object, spec: OffsetResetSpec) -> Claim | None:
+    """What another resource wants, where its connection was ever ready.
 
-    ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its connection was never ready,
-    its plan waits to be approved, it waits for the reset that it undoes, or its policy does not ask for it.
+    ``None``: nothing, or nothing it could get: it has run, was refused or suspended, its plan waits to be approved, it
+    waits for the reset that it undoes, or its policy does not ask for it.
     """
-    spec, _ = read_spec(body)
-    if spec is None:
-        return None
     status = status_of(body)
     current = under_way(status)
-    cluster_id = cluster_ids.get((namespace_of(body), spec.connection_ref.name), "")
-    if not cluster_id:
-        return None
     if not status_is_readable(body):
-        return _claim_of(body, spec, cluster_id, begun=True)
+        return _claim_of(body, spec, begun=True)
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
         said = find_condition(status.conditions, COMPLETE)
@@ -113,15 +211,15 @@ def _claim(body: Object, cluster_ids: Mapping[tuple[str, str], str]) -> Claim | 
             return None
     elif awaits_approval(current):
         return None
-    return _claim_of(body, spec, cluster_id, begun=current is not None)
+    return _claim_of(body, spec, begun=current is not None)
 
 
-def _claim_of(body: Object, spec: OffsetResetSpec, cluster_id: str, *, begun: bool) -> Claim:
+def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:
     return Claim(
         uid=uid_of(body),
         holder=f"{RESETS.kind} {label_of(body)}",
         created=_created(body),
-        cluster_id=cluster_id,
+        cluster_id="",
         groups=spec.group_patterns,
         under_way=begun,
     )

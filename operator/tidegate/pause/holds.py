@@ -44,7 +44,7 @@ def _is_own(of: str, pause_uid: str) -> bool:
 
 def own_holds(gates: Gates, pause_uid: str) -> Mapping[HoldKey, Held]:
     """All holds of a pause, also those it has through another connection, or on what it does not want any more."""
-    return {key: held for key, held in gates.holds.items() if _is_own(key.holder, pause_uid)}
+    return {key: held for key, held in gates.held_by(pause_uid).items() if _is_own(key.holder, pause_uid)}
 
 
 # --- which partitions -------------------------------------------------------------------------------------------------
@@ -101,7 +101,9 @@ def _existing(
     selection: PartitionSelection, allowed_topics: Collection[str], topics: Mapping[str, Topic]
 ) -> Iterator[TopicPartition]:
     numbers = selection.numbers
-    for topic in topics.values():
+    named = topics.get(selection.topic)
+    found = topics.values() if is_pattern(selection.topic) else () if named is None else (named,)
+    for topic in found:
         is_meant = matches(topic.name, selection.topic) and not is_internal(topic.name)
         if is_meant and is_allowed(topic.name, allowed_topics):
             yield from (p for p in topic.all_partitions() if numbers is None or p.partition in numbers)

@@ -11,7 +11,7 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Kube
 from tidegate.kube.workloads import Workloads
 from tidegate.pause.model import (
@@ -60,8 +60,6 @@ class Memory:
     tick_s: float | None = 0.0
     wrote_s: float = 0.0
     held_s: dict[TopicPartition, float] = field(default_factory=dict)
-    committed: Offsets = field(default_factory=dict)
-    committed_s: float | None = None
     lag_s: float | None = None
     refused: TopicsChecked | None = None
     refused_s: float = 0.0

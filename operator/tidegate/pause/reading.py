@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
-from tidegate.connection.observer import NotLookedAt, Snapshot
+from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
+from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
+from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
+from tidegate.pause.holds import own_holds
 from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
@@ -148,7 +152,12 @@ class Reader:
             checked = await self._parts.topics.checked(live, snapshot) if needs_topics else None
             if snapshot.gates_failure is not None and needs_gates:
                 raise snapshot.gates_failure
-            committed = await self._committed(spec, live, memory) if spec.partitions is None else {}
+            is_over = seen.deleting_since is not None or spec.suspend
+            committed = await self._committed(spec, live, memory) if spec.partitions is None and not is_over else {}
+            names = _topics_of(seen, spec, snapshot, committed)
+            topics = {} if is_over else await observer.topics(live.uid, names, self._age_s(memory, names))
+        except NotLookedAt:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name} is just being replaced"))
         except KafkaFailure as failure:
             trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
             if trouble is not None:
@@ -158,7 +167,7 @@ class Reader:
             connection=live.name,
             connection_uid=live.uid,
             allow=live.allow,
-            topics=snapshot.topics,
+            topics=topics,
             group=_group(snapshot, spec.group),
             gates=snapshot.gates or Gates(),
             committed=committed,
@@ -171,11 +180,15 @@ class Reader:
 
     async def _committed(self, spec: ConsumerGroupPauseSpec, live: Live, memory: Memory) -> Offsets:
         """All the group's offsets: its topics are those that it has offsets for, too."""
-        now_s = asyncio.get_running_loop().time()
-        if memory.committed_s is None or now_s - memory.committed_s >= self._parts.tick.active_s:
-            memory.committed = await in_thread(self._parts.executor, live.kafka.committed, spec.group)
-            memory.committed_s = now_s
-        return memory.committed
+        return await self._parts.observer.committed(live.uid, spec.group, self._age_s(memory))
+
+    def _age_s(self, memory: Memory, names: Collection[str] | None = ()) -> float:
+        """How old what Kafka tells may be, beside groups and gates. A list of all topics may be as old as a look at
+        rest, whatever is under way."""
+        tick = self._parts.tick
+        if names is None:
+            return tick.idle_s
+        return tick.active_s if memory.tick_s is not None else tick.idle_s / 2
 
     def offsets_are_due(self, decision: Decision, memory: Memory) -> bool:
         """Whether the lag of what is paused is to be told anew."""
@@ -192,22 +205,23 @@ class Reader:
 
     async def with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: Memory) -> Seen:
         """As it was seen, with the offsets that the lag of the paused partitions is told from."""
+        first = memory.lag_s is None
         memory.lag_s = asyncio.get_running_loop().time()
         if seen.observed is None or seen.spec is None:
             return seen
+        age_s = self._parts.tick.active_s if first else self._parts.tick.idle_s
         rows = [
             TopicPartition(row.topic, row.partition)
             for row in decision.status.partitions
             if row.phase is PausePhase.PAUSED
         ]
         try:
-            bounds = await in_thread(self._parts.executor, live.kafka.log_bounds, rows)
-            committed = await in_thread(self._parts.executor, live.kafka.committed, seen.spec.group)
-        except KafkaFailure as failure:
+            committed = await self._parts.observer.committed(live.uid, seen.spec.group, age_s)
+            ends = await self._parts.observer.log_ends(live.uid, rows, age_s)
+        except (KafkaFailure, NotLookedAt) as failure:
             # They are only told; the pause does not depend on them.
             _log.debug("%s: its lag could not be read: %s", seen.name, failure)
             return seen
-        ends = {partition: bound.latest for partition, bound in bounds.items()}
         return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
 
 
@@ -217,6 +231,18 @@ def _not_ready(why: str) -> Refusal:
 
 def _unusable(trouble: TopicsChecked) -> Refusal:
     return Refusal(plan.CONTROL_TOPICS_UNUSABLE, trouble.message)
+
+
+def _topics_of(
+    seen: Seen, spec: ConsumerGroupPauseSpec, snapshot: Snapshot, committed: Offsets
+) -> frozenset[str] | None:
+    """The topics that the pause may be about; ``None``: any."""
+    if spec.partitions is not None:
+        named = frozenset(selection.topic for selection in spec.partitions)
+        return None if any(map(is_pattern, named)) else named
+    read = {p.topic for p in (*_group(snapshot, spec.group).assigned, *committed)}
+    held = {key.topic for key in own_holds(snapshot.gates, seen.uid)} if snapshot.gates is not None else set()
+    return frozenset(read | held | {row.topic for row in seen.status.partitions})
 
 
 def _group(snapshot: Snapshot, group_id: str) -> Group:

@@ -14,7 +14,7 @@ from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
 from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
-from tidegate.kafka.model import Group, GroupState, GroupType, Topic, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
@@ -107,12 +107,12 @@ class RetentionFeature:
         memory = await self._memory(policy)
         known_until_ms = memory.places.looked_ms
         emptied = group.is_vacant and not memory.places.vacant
-        seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=emptied)
+        seen = await self._see(policy, spec, memory, group, anew=emptied)
         plan = decide(seen)
         memory.places = plan.places
         done = await self._act(policy, spec, memory, seen, plan, known_until_ms)
         if done.renewed or done.restored.partitions:
-            seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=True)
+            seen = await self._see(policy, spec, memory, group, anew=True)
             plan = decide(seen)
             memory.places = plan.places
         done = replace(done, trouble=await self._remember(policy, memory, seen.now_ms))
@@ -137,7 +137,6 @@ class RetentionFeature:
         spec: RetentionSpec,
         memory: _Memory,
         group: Group,
-        topics: Mapping[str, Topic],
         *,
         anew: bool,
     ) -> Seen:
@@ -151,6 +150,9 @@ class RetentionFeature:
         )
         # What was stored may be of a time when more was allowed, or by somebody to whom less is.
         rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
+        # After the offsets: those of a topic that was made anew are not missing, they are another topic's.
+        names = {p.topic for p in (*rows, *commits.offsets, *commits.pending)}
+        topics = await self._parts.observer.topics(policy.live.uid, names, 0)
         places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
         seen = Seen(
             now_ms=now_ms,

@@ -6,6 +6,9 @@ listing, or an event loop, that has not come round for as long; and a process th
 
 A process that stands by for another one observes nothing. Of it the same check asks whether its watches have told it of
 what is there: from that it answers the webhook, and begins when it is its turn.
+
+Many resources at once take longer than that. One that the operator knows of, and only has not come to, counts as busy
+for as long as passes over others of its kind end; but not for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -27,8 +31,19 @@ HEALTH_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
 
 _SHOWN: Final = 10
+_BUSY_TIMES: Final = 10
+"""How many times longer a resource may stay unobserved while the operator is busy with others."""
 _AGAIN_S: Final = 1.0
 """After a listing that failed: an API server that has just been told of our kinds answers 429 for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unobserved:
+    """``since``: when it was first listed so (monotonic seconds)."""
+
+    since: float
+    name: str
+    busy: bool
 
 
 class Freshness:
@@ -38,7 +53,7 @@ class Freshness:
         self._limit_s = limit_s
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._since: dict[tuple[str, int], tuple[float, str]] = {}
+        self._since: dict[tuple[str, int], _Unobserved] = {}
         self._listed_at = monotonic()
         self._failure = ""
         self._begun = False
@@ -83,10 +98,17 @@ class Freshness:
         with self._lock:
             self._replaced = why
 
-    def listed(self, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> int:
-        """Take in a listing of all our resources; returns how many are unobserved."""
+    def listed(
+        self,
+        kinds: Iterable[tuple[Kind, Iterable[Object]]],
+        is_busy: Callable[[Kind, Object, float], bool] = lambda _kind, _body, _within_s: False,
+    ) -> int:
+        """Take in a listing of all our resources; returns how many are unobserved.
+
+        ``is_busy``: whether one of them is known and waited for, while others of its kind come round within a time.
+        """
         now, knows = self._monotonic(), self._knows
-        unobserved: dict[tuple[str, int], tuple[float, str]] = {}
+        unobserved: dict[tuple[str, int], _Unobserved] = {}
         for kind, objects in kinds:
             for body in objects:
                 generation = int(body["metadata"]["generation"])
@@ -96,8 +118,10 @@ class Freshness:
                 if observed == generation if knows is None else knows(kind, body):
                     continue
                 key = (uid_of(body), generation)
-                since, _ = self._since.get(key, (now, ""))
-                unobserved[key] = (since, f"{kind.kind} {namespace_of(body)}/{name_of(body)} generation {generation}")
+                before = self._since.get(key)
+                name = f"{kind.kind} {namespace_of(body)}/{name_of(body)} generation {generation}"
+                busy = is_busy(kind, body, self._limit_s)
+                unobserved[key] = _Unobserved(now if before is None else before.since, name, busy)
         with self._lock:
             self._since, self._listed_at, self._failure = unobserved, now, ""
         return len(unobserved)
@@ -111,7 +135,7 @@ class Freshness:
         """What is wrong, for a person; empty when all is well."""
         now = self._monotonic()
         with self._lock:
-            stale = [name for since, name in self._since.values() if now - since > self._limit_s]
+            stale = [one.name for one in self._since.values() if now - one.since > self._limit_of(one)]
             quiet_s, failure = now - self._listed_at, self._failure
             problems = [self._replaced] if self._replaced else []
             trouble = self._trouble
@@ -124,14 +148,19 @@ class Freshness:
             problems.append(f"our resources were not listed for {quiet_s:.0f} s" + (f": {failure}" if failure else ""))
         return problems
 
+    def _limit_of(self, unobserved: _Unobserved) -> float:
+        return self._limit_s * (_BUSY_TIMES if unobserved.busy else 1)
+
 
 async def keep_fresh(
     freshness: Freshness,
     list_all: Callable[[], Awaitable[list[tuple[Kind, list[Object]]]]],
     interval_s: float,
     listed: Callable[[list[tuple[Kind, list[Object]]], int], Awaitable[None]],
+    is_busy: Callable[[Kind, Object, float], bool] = lambda _kind, _body, _within_s: False,
 ) -> None:
     """List our resources for ever; ``listed`` is told of each listing and of the number that is unobserved.
+    ``is_busy``: see ``Freshness.listed``.
 
     What fails the check is logged when it changes.
     """
@@ -140,7 +169,7 @@ async def keep_fresh(
         again_after_s = interval_s
         try:
             found = await list_all()
-            await listed(found, freshness.listed(found))
+            await listed(found, freshness.listed(found, is_busy))
             freshness.begin()
         except KubeFailure as failure:
             _log.warning("health: %s", failure)

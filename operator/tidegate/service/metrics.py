@@ -172,6 +172,8 @@ class Metrics:
 
     def run_is(self, uid: str, phase: str | None, *, waiting: bool = False) -> None:
         """Where a reset stands; ``None``: it has not begun, or is gone."""
+        if self._phases.get(uid) == phase and (uid in self._waiters) is waiting:
+            return  # most passes bring no news, and what follows counts all
         if phase is None:
             self._phases.pop(uid, None)
         else:
@@ -210,10 +212,13 @@ class Metrics:
 
         ``phase`` ``None``: it was not looked at yet, or is gone.
         """
-        if phase is None:
+        pause = None if phase is None else _Pause(phase, paused, since)
+        if self._known_pauses.get(uid) == pause:
+            return  # most passes bring no news, and what follows counts all
+        if pause is None:
             self._known_pauses.pop(uid, None)
         else:
-            self._known_pauses[uid] = _Pause(phase, paused, since)
+            self._known_pauses[uid] = pause
         tally = Tally(pause.phase for pause in self._known_pauses.values())
         for known in PausePhase:
             self._pauses.labels(known.value).set(tally[known.value])

@@ -72,9 +72,15 @@ class LeftBehind:
         return tuple(key.topic_partition for key in self.keys)
 
 
-def may_be_left(gates: Gates, connection_uid: str) -> bool:
-    """Whether anything is held that an operator could have left behind: only then it takes a look at what there is."""
-    return any(_is_operators(key.holder, connection_uid) for key in gates.holds)
+def may_be_left(gates: Gates, connection_uid: str, pauses: frozenset[str] = frozenset()) -> bool:
+    """Whether anything is held that an operator could have left behind: only then it takes a look at what there is.
+
+    ``pauses``: uids of those that are known to be there.
+    """
+    holders = {key.holder for key in gates.holds}
+    return any(
+        pause_of(holder, connection_uid) not in pauses for holder in holders if _is_operators(holder, connection_uid)
+    )
 
 
 def judge(

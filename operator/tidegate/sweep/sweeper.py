@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -54,7 +54,7 @@ class Parts:
     """What the sweeper acts through. ``backfills``: the uids of discovery's runs that this process carries out.
 
     ``interval_s``: between two looks. ``patient_executor``: for writing to Kafka. ``kept``: what is kept of resets that
-    were deleted, by the same records.
+    were deleted, by the same records. ``pauses``: those that this process knows of by its watch.
     """
 
     kube: Kube
@@ -66,6 +66,7 @@ class Parts:
     metrics: Metrics
     interval_s: float
     kept: KeptRuns
+    pauses: Callable[[], Collection[Object]] = tuple
 
 
 class Sweeper:
@@ -126,7 +127,7 @@ class Sweeper:
         gates = snapshot.gates
         if gates is None:
             return None  # whoever needs the control topic says why it can't be read
-        if not may_be_left(gates, live.uid):
+        if not may_be_left(gates, live.uid, self._known_pauses(live)):
             self._suspects.pop(live.uid, None)
             return gates
         # In this order: whoever holds was there before it held.
@@ -139,6 +140,10 @@ class Sweeper:
             for one in left:
                 await self._release(live, connection, one)
         return gates
+
+    def _known_pauses(self, live: Live) -> frozenset[str]:
+        """By the watch. One that is gone and still known delays the release of what it held, until that is told."""
+        return frozenset(uid_of(body) for body in self._parts.pauses() if _goes_through(body, live))
 
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()

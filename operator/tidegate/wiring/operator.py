@@ -92,7 +92,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         _retention(shared),
         _injection(shared, index, agent, injecting, obeyed),
     )
-    approvals = _approvals(shared)
+    approvals, pauses = _approvals(shared), _pauses(shared)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
@@ -108,9 +108,9 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         policies=policies,
         resets=resets,
         approvals=approvals,
-        pauses=_pauses(shared),
+        pauses=pauses,
         backups=_backups(shared, runners.get(Engine.SPARK)),
-        sweeper=_sweeper(shared, discovery),
+        sweeper=_sweeper(shared, discovery, lambda: pauses.bodies),
         webhook=webhook(shared, index, agent, injecting, obeyed),
         index=index,
         kube=shared.kube,
@@ -308,7 +308,7 @@ def _backups(shared: Shared, spark: Runner | None) -> LevelLoop:
     )
 
 
-def _sweeper(shared: Shared, discovery: DiscoveryFeature) -> Sweeper:
+def _sweeper(shared: Shared, discovery: DiscoveryFeature, pauses: Callable[[], Collection[Object]]) -> Sweeper:
     return Sweeper(
         SweepParts(
             kube=shared.kube,
@@ -320,6 +320,7 @@ def _sweeper(shared: Shared, discovery: DiscoveryFeature) -> Sweeper:
             metrics=shared.metrics,
             interval_s=shared.settings.idle_tick_s,
             kept=_kept_runs(shared),
+            pauses=pauses,
         )
     )
 

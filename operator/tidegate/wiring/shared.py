@@ -15,7 +15,8 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.connection.first_looks import FirstLooks
 from tidegate.connection.live import LiveConnections
-from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
+from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.connection.watched import Snapshot
 from tidegate.election.elector import Term
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.settings import RunnerKind

@@ -14,8 +14,9 @@ from support.fake_kube import FakeKube
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
-from tidegate.connection.observer import Observer, Snapshot
+from tidegate.connection.observer import Observer
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
+from tidegate.connection.watched import Snapshot
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka_client.settings import BadConnection

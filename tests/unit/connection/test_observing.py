@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from support.fake_control import FakeControlTopics
-from tidegate.connection.observer import NotLookedAt, Observer, Snapshot
+from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Topic
+from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 
 
@@ -20,6 +21,8 @@ class Counting:
 
     def __init__(self) -> None:
         self.described: list[frozenset[str]] = []
+        self.listed: list[frozenset[str] | None] = []
+        self.read: list[frozenset[str]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.away = False
@@ -30,8 +33,13 @@ class Counting:
             raise Unavailable("nobody answers")
         return Cluster("c", ())
 
-    def topics(self) -> Mapping[str, Topic]:
-        return {}
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
+        self.listed.append(None if names is None else frozenset(names))
+        return {name: Topic(name, f"id-{name}", 1) for name in (names if names is not None else ("all",))}
+
+    def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
+        self.read.append(frozenset(group_ids))
+        return {group: {TopicPartition("orders", 0): 7} for group in group_ids}
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         self.described.append(frozenset(group_ids))
@@ -257,3 +265,161 @@ def test_a_group_that_may_not_be_described_blinds_only_those_who_ask_for_it() ->
     assert list(mine.groups) == ["mine"]
     assert isinstance(secret.failure, NotAuthorized)
     assert nobodys.failure is None
+
+
+# --- no more than is needed -------------------------------------------------------------------------------------------
+
+MANY = 500
+
+
+def crowd(observer: Observer) -> list[str]:
+    """Very many groups at rest."""
+    names = [f"g{number}" for number in range(MANY)]
+    for name in names:
+        observer.want(f"pause-{name}", "uid", name, active=False, gates=True)
+    return names
+
+
+def test_whoever_waits_for_one_group_has_that_one_described_and_no_other() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=0.01, idle_tick_s=60)
+            observer.connect("uid", "ns/kafka", _reader(kafka), CountingTopics(kafka))
+            await asyncio.gather(*(observer.newest("uid", group=name, gates=True) for name in crowd(observer)))
+            assert [len(groups) for groups in kafka.described] == [MANY]
+            observer.want("new", "uid", "new", active=True, gates=True)
+            for _ in range(3):
+                snapshot = await observer.newest("uid", group="new", gates=True)
+                assert {"new", "g0"} <= snapshot.groups.keys()
+                await asyncio.sleep(0.02)
+            assert kafka.described[1:] == [frozenset({"new"})] * 3
+            assert kafka.listed == []
+
+    asyncio.run(ask())
+
+
+def test_what_many_registered_at_rest_is_described_at_once_when_one_of_them_asks() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=0.01, idle_tick_s=0.2)
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            names = crowd(observer)
+            for _ in range(2):
+                for name in names:
+                    await observer.newest("uid", group=name)
+                await asyncio.sleep(0.2)
+            assert kafka.described[0] == frozenset(names)
+            assert len(kafka.described) < 10
+
+    asyncio.run(ask())
+
+
+def test_gates_are_never_older_than_what_a_group_was_described_as() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        control = CountingTopics(kafka)
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=60, idle_tick_s=120)
+            observer.connect("uid", "ns/kafka", _reader(kafka), control)
+            observer.want("pause", "uid", "g", active=True, gates=True)
+            await observer.newest("uid", group="g", gates=True)
+            wrote_s = asyncio.get_running_loop().time()
+            await observer.newest("uid", group="g", since_s=wrote_s)  # whoever asks for no gates
+            assert control.read_after == [1]
+
+            await observer.newest("uid", group="g", gates=True)
+
+            assert control.read_after == [1, 2]
+            assert len(kafka.described) == 2
+
+    asyncio.run(ask())
+
+
+def test_who_waits_longer_than_a_tick_is_answered_by_the_look_that_it_waited_for() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=0.0001, idle_tick_s=0.0001)
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            async with asyncio.timeout(10):
+                await asyncio.gather(*(observer.newest("uid", group=name) for name in crowd(observer)))
+        assert len(kafka.described) == 1
+
+    asyncio.run(ask())
+
+
+def test_topics_are_asked_for_by_name_and_all_of_them_only_where_that_is_needed() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(4) as executor:
+            observer = observer_of(kafka, executor)
+            found = await asyncio.gather(*(observer.topics("uid", [f"t{number}"]) for number in range(MANY)))
+            assert [list(topics) for topics in found] == [[f"t{number}"] for number in range(MANY)]
+            assert kafka.listed == [frozenset(f"t{number}" for number in range(MANY))]
+            for _ in range(3):
+                assert list(await observer.topics("uid", None)) == ["all"]
+            assert kafka.listed[1:] == [None]
+            await observer.topics("uid", ["t0"], 0)
+            assert kafka.listed[2:] == [frozenset({"t0"})]
+
+    asyncio.run(ask())
+
+
+def test_offsets_of_many_groups_are_read_at_once() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(4) as executor:
+            observer = observer_of(kafka, executor)
+            names = crowd(observer)
+            found = await asyncio.gather(*(observer.committed("uid", name, 60) for name in names))
+            assert found == [{TopicPartition("orders", 0): 7}] * MANY
+            assert kafka.read == [frozenset(names)]
+
+    asyncio.run(ask())
+
+
+def test_what_was_wanted_before_a_connection_was_opened_counts_once_it_is() -> None:
+    async def ask() -> None:
+        kafka = Counting()
+        with ThreadPoolExecutor(1) as executor:
+            observer = Observer(executor, active_tick_s=1, idle_tick_s=10)
+            observer.want("a", "uid", "ga", active=True)
+            observer.want("b", "uid", "gb", active=False)
+            observer.drop("b")
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            assert observer.tick_s("uid") == 1
+            observer.connect("uid", "ns/kafka", _reader(kafka))  # it has changed
+            assert observer.tick_s("uid") == 1
+            await observer.newest("uid", group="ga")
+            observer.disconnect("uid")
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            await observer.newest("uid", group="ga")
+        assert kafka.described == [frozenset({"ga"})] * 2
+
+    asyncio.run(ask())
+
+
+def test_groups_that_may_not_be_described_are_asked_for_apart_from_the_others() -> None:
+    class Guarded(Counting):
+        def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
+            if "secret" in group_ids:
+                self.described.append(frozenset(group_ids))
+                raise NotAuthorized("describe group secret")
+            return super().groups(group_ids)
+
+    async def ask() -> None:
+        kafka = Guarded()
+        with ThreadPoolExecutor(4) as executor:
+            observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            observer.want("secret", "uid", "secret", active=False)
+            names = crowd(observer)
+            await observer.newest("uid", group="g0")
+            before = len(kafka.described)
+            now_s = asyncio.get_running_loop().time()
+            await asyncio.gather(*(observer.newest("uid", group=name, since_s=now_s) for name in [*names, "secret"]))
+            assert sorted(map(len, kafka.described[before:])) == [1, MANY]
+
+    asyncio.run(ask())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tidegate.control.gates import Gates, Limited
-from tidegate.control.records import Limit, LimitKey, Outcome, Run, RunKey
+from typing import Any
 
+from tidegate.control.gates import Gates, Held, Limited
+from tidegate.control.records import Hold, HoldKey, Limit, LimitKey, Outcome, Run, RunKey
+from tidegate.pause.holds import own_holds
+
+HOLD = Hold("maintenance", 30_000)
 KEY = LimitKey("payments", "orders", 3, "replay/5f/rehearsal")
 
 
@@ -45,3 +49,59 @@ def test_of_runs_that_begin_under_one_key_the_first_has_it_and_an_outcome_always
         each.take(key, ended, 7)
         each.take(key, other, 8)
         assert each.runs == {key: ended}
+
+
+class Watched(dict[HoldKey, Held]):
+    """Counts how often all of it was looked through."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        self.looks += 1
+        return super().items()
+
+
+def test_a_thousand_pauses_find_their_holds_in_one_look_through_all() -> None:
+    gates = Gates()
+    for number in range(1000):
+        gates.take(HoldKey("g", "orders", number, f"pause/c/p{number}"), HOLD, number)
+    copied = gates.copy({}, heard=False)
+    copied.holds = Watched(copied.holds)
+
+    found = [own_holds(copied, f"p{number}") for number in range(1000)]
+
+    assert [[key.partition for key in held] for held in found] == [[number] for number in range(1000)]
+    assert copied.holds.looks == 1
+
+
+def test_at_rest_a_copy_costs_no_look_at_what_is_held() -> None:
+    gates = Gates()
+    gates.take(HoldKey("g", "orders", 0, "pause/c/p"), HOLD, 7)
+    first = gates.copy({}, heard=False)
+
+    assert gates.copy({}, heard=False).holds is first.holds
+
+
+def test_a_copy_stays_as_it_was() -> None:
+    gates, key = Gates(), HoldKey("g", "orders", 0, "pause/c/p")
+    gates.take(key, HOLD, 7)
+    copied = gates.copy({}, heard=False)
+    assert list(copied.held_by("p")) == [key]
+
+    gates.take(key, None, 8)
+    gates.take(HoldKey("g", "orders", 1, "pause/c/q"), HOLD, 9)
+
+    assert (list(copied.holds), copied.epoch("g", key.topic_partition), list(copied.held_by("p"))) == ([key], 7, [key])
+    assert not copied.held_by("q")
+    assert (gates.epoch("g", key.topic_partition), list(gates.held_by("p"))) == (None, [])
+    assert [k.partition for k in gates.held_by("q")] == [1]
+
+
+def test_what_a_copy_takes_its_original_does_not_know() -> None:
+    gates, key = Gates(), HoldKey("g", "orders", 0, "pause/c/p")
+    copied = gates.copy({}, heard=False)
+
+    copied.take(key, HOLD, 7)
+
+    assert (list(gates.holds), list(gates.held_by("p"))) == ([], [])
+    assert list(copied.held_by("p")) == [key]

@@ -253,6 +253,82 @@ def test_the_first_pass_waits_for_what_it_is_told_to_and_later_ones_do_not() -> 
         loop.notice("MODIFIED", body_of(3))
         await reached(lambda: reconciler.seen == ["2", "3"])
         assert waited == ["1"]
+
+
+def generation(number: int, uid: str = "u") -> dict[str, Any]:
+    body = body_of(number, uid)
+    body["metadata"]["generation"] = number
+    return body
+
+
+def test_it_is_busy_with_what_it_knows_while_passes_end_and_stuck_with_what_it_was_not_told_of() -> None:
+    async def story() -> None:
+        waits = asyncio.Event()
+
+        async def slow(body: Object) -> Pass:
+            if body["metadata"]["uid"] == "slow":
+                await waits.wait()
+            return Pass(body, 60)
+
+        loop = loop_of(Scripted(slow))
+        loop.notice(None, generation(1, "slow"))
+        await asyncio.sleep(0)
+        assert not loop.is_busy(generation(1, "slow"), 60), "no pass has ended yet"
+
+        reconciled = Scripted(slow)
+        loop = loop_of(reconciled)
+        loop.notice(None, generation(1, "slow"))
+        loop.notice(None, generation(1, "quick"))
+        await reached(lambda: len(reconciled.seen) == 2)
+        await asyncio.sleep(0.01)
+        assert loop.is_busy(generation(1, "slow"), 60)
+        assert not loop.is_busy(generation(1, "slow"), 0), "passes have ended, but not lately"
+        assert not loop.is_busy(generation(2, "slow"), 60), "nobody has told it of the change"
+        assert not loop.is_busy(generation(1, "unknown"), 60)
+        waits.set()
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_one_whose_own_passes_fail_does_not_count_as_busy() -> None:
+    async def story() -> None:
+        reconciler = Scripted(unavailable)
+        loop = loop_of(reconciler)
+        loop.notice(None, generation(1))
+        await reached(lambda: len(reconciler.seen) == 1)
+        await asyncio.sleep(0.01)
+        assert not loop.is_busy(generation(1), 60)
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_an_object_is_woken_by_its_name_without_a_look_at_the_others() -> None:
+    class Unread(dict[str, Any]):
+        """An object whose name is not to be asked for."""
+
+        looks = 0
+
+        def __getitem__(self, key: str) -> Any:
+            if key == "name":
+                Unread.looks += 1
+            return super().__getitem__(key)
+
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        for number in range(200):
+            body = body_of(number, f"u{number}")
+            loop.notice(None, {"metadata": Unread(body["metadata"])})
+        await reached(lambda: len(reconciler.seen) == 200)
+        Unread.looks = 0
+
+        loop.wake_named("ns", "u7")
+
+        assert Unread.looks == 0
+        await reached(lambda: len(reconciler.seen) == 201)
+        assert reconciler.seen[-1] == "7"
         await loop.stop()
 
     asyncio.run(story())

@@ -33,7 +33,7 @@ def test_a_reset_stops_at_its_plan_and_changes_nothing(world: World) -> None:
     world.ask()
     world.kafka.calls.clear()
 
-    world.some_passes(10)
+    world.passes()
 
     assert world.reset["phase"] == "AwaitingApproval"
     assert world.reset["plan"]["recordsReplayed"] == 40
@@ -45,10 +45,10 @@ def test_a_reset_stops_at_its_plan_and_changes_nothing(world: World) -> None:
 
 def test_an_approval_takes_no_effect_while_it_only_observes_and_says_so(world: World) -> None:
     world.ask()
-    world.some_passes(10)
+    world.passes()
     world.approve()
 
-    world.some_passes(10)
+    world.some_passes(5)
 
     assert (world.reset["phase"], world.offset) == ("AwaitingApproval", 50)
     assert world.condition("Complete")["reason"] == "Observing"
@@ -58,10 +58,10 @@ def test_an_approval_takes_no_effect_while_it_only_observes_and_says_so(world: W
 
 def test_a_plan_made_meanwhile_is_applied_later_only_once_it_is_approved(world: World) -> None:
     world.ask()
-    world.some_passes(10)
+    world.passes()
     observe(world.live, world.kafka, only=False)
 
-    world.some_passes(10)
+    world.passes()
     assert (world.reset["phase"], world.offset) == ("AwaitingApproval", 50)
 
     world.approve()
@@ -71,7 +71,7 @@ def test_a_plan_made_meanwhile_is_applied_later_only_once_it_is_approved(world: 
 
 def test_a_plan_that_nobody_approves_in_time_ends_without_a_write(world: World) -> None:
     world.ask(deadline="5m")
-    world.some_passes(10)
+    world.passes()
     world.kafka.calls.clear()
     world.clock.sleep(400)
 
@@ -103,7 +103,7 @@ def test_a_fleet_stops_at_its_plan(tmp_path: Path) -> None:
     world.ask()
     world.kafka.calls.clear()
 
-    world.some_passes(12)
+    world.passes()
 
     assert world.reset["phase"] == "AwaitingApproval"
     assert world.offsets == [50, 50, 50]

@@ -142,7 +142,7 @@ def test_a_suspended_one_begins_once_it_is_resumed_and_meanwhile_blocks_nobody(w
 
 def test_an_approved_plan_is_not_applied_while_it_is_suspended(world: Both) -> None:
     world.ask(approval="Manual")
-    world.some_passes(8)
+    world.passes()
     spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
     digest = world.status("p")["digest"]
     world.kube.change(RESETS, "ns", "p", spec=spec)
@@ -343,7 +343,7 @@ def test_suspending_does_not_stop_one_that_has_begun(world: Both) -> None:
 
 def test_an_approved_plan_that_is_suspended_past_its_deadline_says_so(world: Both) -> None:
     world.ask(approval="Manual")
-    world.some_passes(8)
+    world.passes()
     digest = world.status("p")["digest"]
     spec = {**world.kube.get(RESETS, "ns", "p")["spec"], "suspend": True}
     world.kube.change(RESETS, "ns", "p", spec=spec)

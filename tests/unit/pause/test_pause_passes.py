@@ -242,3 +242,24 @@ def test_a_process_that_takes_over_writes_nothing_where_nothing_has_changed(worl
 
     assert world.body == before
     assert world.kube.writes == written
+
+
+def test_many_pauses_at_once_ask_kafka_for_all_of_them_together(world: World) -> None:
+    """Half of them name a topic, half stand for all that their group reads."""
+    world.reconciler = world.fresh_reconciler(tick_s=60)
+    names = [f"p{number}" for number in range(40)]
+    for number, name in enumerate(names):
+        world.kafka.commit_directly(f"g{number}", {TopicPartition("orders", 0): 0})
+        asked = {"partitions": [{"topic": "orders"}]} if number % 2 else {}
+        spec = {"connectionRef": {"name": "kafka"}, "group": f"g{number}", **asked}
+        world.kube.create(PAUSES, "ns", name, spec, CREATED)
+
+    async def pass_over_each() -> None:
+        bodies = [body for name in names if (body := world.body_of(name)) is not None]
+        await asyncio.gather(*(world.reconciler.reconcile(body) for body in bodies))
+
+    for _ in range(5):
+        asyncio.run(pass_over_each())
+
+    assert {world.phase_of(name) for name in names} == {"Paused"}
+    assert len(world.kafka.calls) < len(names), world.kafka.calls

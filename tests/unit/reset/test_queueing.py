@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.reset.runs.queue import Claim, blocker
+from tidegate.reset.runs.queue import Claim, Queue, blocker
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,3 +55,37 @@ def test_somebody_can_always_begin_and_never_two_for_one_group(drawn: list[tuple
 
     assert free
     assert not any(a.meets(b) for a in free for b in free if a.uid != b.uid)
+
+
+GROUPS = ("g", "h", "g*", "*", "i")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3),
+            st.sampled_from(("cluster", "x")),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sets(st.integers(0, 7)),
+)
+def test_a_queue_finds_the_same_blocker_as_a_look_at_all(
+    drawn: list[tuple[int, list[str], str, bool]], gone: set[int]
+) -> None:
+    claims = [
+        replace(claim(f"u{n}", minute, under_way=begun), cluster_id=cluster, groups=tuple(groups))
+        for n, (minute, groups, cluster, begun) in enumerate(drawn)
+    ]
+    queue = Queue()
+    for one in claims:
+        queue.put(replace(one, groups=("i", "*")))  # what it wanted before
+        queue.put(one)
+    for number in gone:
+        queue.drop(f"u{number}")
+    left = [one for number, one in enumerate(claims) if number not in gone]
+
+    assert [queue.ahead_of(one) for one in claims] == [blocker(one, left) for one in claims]

@@ -182,3 +182,21 @@ def _get(port: int, path: str) -> tuple[int, Any]:
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read().decode()
     return status, json.loads(text) if text.startswith("{") else text
+
+
+def test_what_the_operator_knows_of_and_has_not_come_to_is_busy_and_not_stuck() -> None:
+    time = Time()
+    freshness = Freshness(30, time)
+
+    def look(*, busy: bool) -> list[str]:
+        freshness.listed([(POLICIES, [policy(2, 1)])], lambda _kind, _body, _within_s: busy)
+        return freshness.problems()
+
+    assert look(busy=True) == []
+    time.at += 100
+    assert look(busy=True) == []
+    assert look(busy=False) != [], "nothing of its kind comes round any more"
+    assert look(busy=True) == []
+
+    time.at += 201
+    assert look(busy=True) != [], "not for ever"

@@ -94,3 +94,18 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
         *("Approved", "AnnotationApprovesNothing"),  # Events of a plan that waits
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget
     }
+
+
+@pytest.mark.parametrize("kind", ["pause", "run"])
+def test_a_pass_without_news_counts_nothing_again(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    metrics, counted = Metrics(), Metrics()
+    tell = {"pause": lambda of: of.pause_is("u", "Paused", 3), "run": lambda of: of.run_is("u", "Planning")}[kind]
+    tell(metrics)
+    name, phase = {"pause": ("tidegate_pauses", "Paused"), "run": ("tidegate_runs", "Planning")}[kind]
+    assert metrics.registry.get_sample_value(name, {"phase": phase}) == 1
+    monkeypatch.setattr("tidegate.service.metrics.Tally", None)
+
+    tell(metrics)
+
+    with pytest.raises(TypeError):
+        tell(counted)

@@ -110,6 +110,30 @@ def test_a_pause_that_goes_through_another_connection_by_now_lets_go_of_the_firs
     assert held(pauses) == []
 
 
+def test_while_all_pauses_that_hold_something_are_known_nobody_is_listed(pauses: pause_world.World) -> None:
+    pauses.ask()
+    pauses.passes()
+    swept, listed = sweeping(pauses), []
+    swept.pauses = pauses.kube.list(PAUSES)
+    pauses.kube.list = listed.append  # type: ignore[method-assign,assignment]
+
+    swept.looks()
+
+    assert (listed, len(held(pauses))) == ([], 2)
+
+
+def test_a_pause_that_is_gone_is_swept_as_soon_as_the_watch_tells(pauses: pause_world.World) -> None:
+    hold(pauses, holder(pauses.connection_uid, "gone"))
+    pauses.ask()
+    pauses.passes()
+    swept = sweeping(pauses)
+    swept.pauses = pauses.kube.list(PAUSES)
+
+    swept.looks()
+
+    assert held(pauses) == [f"pause/{pauses.connection_uid}/{swept.pauses[0]['metadata']['uid']}"] * 2
+
+
 def test_a_pause_that_is_created_while_the_sweep_lists_is_not_swept(pauses: pause_world.World) -> None:
     listed = pauses.kube.list
 

@@ -54,8 +54,8 @@ class Snapshot:
     def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
         return self._live().capabilities(kinds, probe=probe)
 
-    def topics(self) -> Mapping[str, Topic]:
-        return self._topics
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
+        return self._topics if names is None else {n: self._topics[n] for n in names if n in self._topics}
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         missing = [g for g in group_ids if g not in self._groups]

@@ -65,6 +65,13 @@ DEADLINE_GRACE: Final = timedelta(seconds=5)
 
 _LAST_BACKOFF_S: Final = 30.0
 
+_WAITS_S: Final = 600.0
+"""Between two looks at a plan that waits for approval. An approval, a change and the end of a job wake its pass; this
+is for what nobody tells of, such as a document that was removed."""
+
+_BEFORE_S: Final = 0.85
+"""Of the time until a deadline: passes come up to 15 % later than they are asked for."""
+
 
 def decide(seen: Seen) -> Decision:
     """The next step. Reads as a list of checks, the first that applies wins."""
@@ -154,7 +161,7 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
     if plan_awaits_approval(run):
         approval = seen.approval if seen.approval is not None and seen.approval.plan == run.digest else None
         if approval is None and run.digest != current.approved_digest:
-            return draft.decide(again_after_s=seen.tick_s)
+            return draft.decide(again_after_s=_until_approved_s(seen, run))
         if seen.behind is not None:
             message = f"reset {seen.run_id} is approved. {seen.behind.message}"
             draft.moving(seen.behind.reason, message)
@@ -172,6 +179,16 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
         draft.moving("EngineUnavailable", message)
         return draft.decide(again_after_s=5 * seen.tick_s)
     return _supervise(draft, current, run, seen.runner)
+
+
+def _until_approved_s(seen: Seen, run: Run) -> float:
+    """A job that still runs gathers evidence, and not every runner tells of its end; then only the deadline comes."""
+    deadline = run.request.settings.deadline
+    if seen.runner is not None and seen.runner.status.state is RunnerState.RUNNING:
+        return seen.tick_s
+    if deadline is None:
+        return _WAITS_S
+    return min(_WAITS_S, max(seen.tick_s, _BEFORE_S * (deadline - seen.now).total_seconds()))
 
 
 def _overdue(seen: Seen, run: Run) -> TakeOver | None:

@@ -6,11 +6,12 @@ let go of one partition moves all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.kafka.names import overlap
+from tidegate.kafka.names import is_pattern, overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,50 @@ def blocker(mine: Claim, others: Iterable[Claim]) -> Claim | None:
     """The claim to wait for: the first of those that meet mine and go before it."""
     ahead = [o for o in others if o.uid != mine.uid and o.meets(mine) and o.precedence < mine.precedence]
     return min(ahead, key=lambda claim: claim.precedence, default=None)
+
+
+class Queue:
+    """Claims by what they want, so that those that meet one are found without a look at all of them."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, Claim] = {}
+        self._of_group: defaultdict[tuple[str, str], dict[str, Claim]] = defaultdict(dict)
+        """By cluster and the name of a group."""
+        self._of_patterns: defaultdict[str, dict[str, Claim]] = defaultdict(dict)
+        """By cluster, those that want whatever matches."""
+
+    def put(self, claim: Claim) -> None:
+        """Instead of the one that its holder had."""
+        self.drop(claim.uid)
+        self._claims[claim.uid] = claim
+        for place in self._places(claim):
+            place[claim.uid] = claim
+
+    def drop(self, uid: str) -> None:
+        claim = self._claims.pop(uid, None)
+        if claim is None:
+            return
+        for place in self._places(claim):
+            place.pop(uid, None)
+        for group in claim.groups:
+            if not self._of_group.get((claim.cluster_id, group), True):
+                del self._of_group[claim.cluster_id, group]
+
+    def ahead_of(self, mine: Claim) -> Claim | None:
+        """The claim to wait for."""
+        return blocker(mine, self._candidates(mine))
+
+    def _places(self, claim: Claim) -> Iterator[dict[str, Claim]]:
+        for group in claim.groups:
+            if is_pattern(group):
+                yield self._of_patterns[claim.cluster_id]
+            else:
+                yield self._of_group[claim.cluster_id, group]
+
+    def _candidates(self, mine: Claim) -> Iterable[Claim]:
+        if any(map(is_pattern, mine.groups)):
+            return tuple(self._claims.values())
+        found = dict(self._of_patterns.get(mine.cluster_id, {}))
+        for group in mine.groups:
+            found |= self._of_group.get((mine.cluster_id, group), {})
+        return found.values()

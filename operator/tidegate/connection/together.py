@@ -1,0 +1,110 @@
+"""What many ask for, each by a key of its own, is read for all of them at once.
+
+Groups' committed offsets are told for two hundred groups in one request, and the ends of logs for all partitions of a
+broker. Whoever asks for something that is too old has everything read again that was asked for lately and is about to
+be too old as well: so five hundred pauses that look every ten seconds cause a few requests in ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Hashable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.threads import in_thread
+
+_ABOUT_TO_BE: Final = 0.5
+"""Of the age that is allowed: what is older is read along with what is too old."""
+
+_LATELY: Final = 4
+"""Times the age that is allowed: what nobody has asked for since is forgotten."""
+
+_REMEMBERED_S: Final = 60.0
+"""The least time after which that happens: longer than anybody waits for an answer."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Entry(Generic[V]):
+    """``began_s``: when the newest reading of it began; ``asked_s``: when somebody asked last. The loop's clock."""
+
+    asked_s: float
+    max_age_s: float
+    began_s: float | None = None
+    value: V | None = None
+    alone: bool = False
+    """Reading it has failed: it must not keep the others from being read."""
+
+
+class Together(Generic[K, V]):
+    """Belongs to the event loop's thread; ``read`` is called in ``executor``, and leaves out what there is not."""
+
+    def __init__(self, executor: Executor, read: Callable[[Collection[K]], Mapping[K, V]]) -> None:
+        self._executor = executor
+        self._read = read
+        self._entries: dict[K, _Entry[V]] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    async def get(self, keys: Collection[K], max_age_s: float) -> dict[K, V]:
+        """By key, what a reading told that began at most so long ago; what there is not is absent.
+
+        Raises ``KafkaFailure``, where it is these keys' own.
+        """
+        asked_s = asyncio.get_running_loop().time()
+        for key in keys:
+            entry = self._entries.setdefault(key, _Entry(asked_s, max_age_s))
+            entry.asked_s, entry.max_age_s = asked_s, max_age_s
+        while old := [key for key in keys if self._is_older(key, asked_s - max_age_s)]:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._renew(old))
+            # Waited for, not awaited: one asker that is cancelled must not end the reading that others wait for.
+            reading = self._reading
+            await asyncio.wait([reading])
+            if not reading.cancelled() and (failure := reading.exception()) is not None:
+                if not isinstance(failure, KafkaFailure):
+                    raise failure
+                await self._renew_alone(keys)
+        return {key: value for key in keys if (value := self._entries[key].value) is not None}
+
+    def _is_older(self, key: K, than_s: float) -> bool:
+        entry = self._entries.get(key)
+        return entry is None or entry.began_s is None or entry.began_s < than_s
+
+    async def _renew(self, old: Collection[K]) -> None:
+        # One turn of the loop later: those who come with this one are read as well.
+        await asyncio.sleep(0)
+        now_s = asyncio.get_running_loop().time()
+        for key, entry in tuple(self._entries.items()):
+            if now_s - entry.asked_s > max(_REMEMBERED_S, _LATELY * entry.max_age_s):
+                del self._entries[key]
+        others = {
+            key
+            for key, entry in self._entries.items()
+            if not entry.alone and entry.max_age_s > 0 and self._is_older(key, now_s - _ABOUT_TO_BE * entry.max_age_s)
+        }
+        try:
+            await self._read_again({*old, *others})
+        finally:
+            self._reading = None
+
+    async def _renew_alone(self, keys: Collection[K]) -> None:
+        """Together with others it has failed: perhaps for these keys, perhaps for others."""
+        try:
+            await self._read_again(keys)
+        except KafkaFailure:
+            for key in keys:
+                if key in self._entries:
+                    self._entries[key].alone = True
+            raise
+
+    async def _read_again(self, keys: Collection[K]) -> None:
+        began_s = asyncio.get_running_loop().time()
+        found = await in_thread(self._executor, self._read, keys)
+        for key in keys:
+            if (entry := self._entries.get(key)) is not None:
+                entry.began_s, entry.value, entry.alone = began_s, found.get(key), False

@@ -1,0 +1,132 @@
+"""What many ask for is read for all of them at once."""
+
+import asyncio
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tidegate.connection.together import Together
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+
+MANY = 500
+
+
+class Shelf:
+    """Counts how often it is read; ``secret`` may not be."""
+
+    def __init__(self) -> None:
+        self.reads: list[frozenset[str]] = []
+        self.failure: KafkaFailure | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def read(self, keys: Collection[str]) -> Mapping[str, int]:
+        self.reads.append(frozenset(keys))
+        self.gate.wait(10)
+        if self.failure is not None:
+            raise self.failure
+        if "secret" in keys:
+            raise NotAuthorized("read secret")
+        return {key: len(self.reads) for key in keys if key != "missing"}
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+def together(shelf: Shelf) -> Iterator[Together[str, int]]:
+    with ThreadPoolExecutor(2) as executor:
+        yield Together(executor, shelf.read)
+
+
+def test_who_asks_one_after_the_other_is_read_for_once(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> None:
+        for _ in range(3):
+            for number in range(MANY):
+                await together.get([f"g{number}"], 0.2)
+            await asyncio.sleep(0.2)
+
+    asyncio.run(ask())
+
+    # Each was asked for the first time in a reading of its own; from then on they are read together.
+    assert shelf.reads[MANY:] == [frozenset(f"g{number}" for number in range(MANY))] * len(shelf.reads[MANY:])
+    assert len(shelf.reads) < MANY + 10
+
+
+def test_who_asks_at_once_is_read_for_once(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> list[dict[str, int]]:
+        return await asyncio.gather(*(together.get([f"g{number}"], 60) for number in range(MANY)))
+
+    assert asyncio.run(ask()) == [{f"g{number}": 1} for number in range(MANY)]
+    assert len(shelf.reads) == 1
+
+
+def test_what_is_not_there_is_absent_and_not_asked_for_again(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> None:
+        assert await together.get(["missing", "g"], 60) == {"g": 1}
+        assert await together.get(["missing", "g"], 60) == {"g": 1}
+
+    asyncio.run(ask())
+    assert len(shelf.reads) == 1
+
+
+def test_what_may_not_be_read_fails_for_those_only_who_ask_for_it(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> list[object]:
+        return await asyncio.gather(
+            *(together.get([key], 60) for key in ("a", "secret", "b")),
+            return_exceptions=True,
+        )
+
+    first, second, third = asyncio.run(ask())
+
+    assert isinstance(second, NotAuthorized)
+    assert [list(found) for found in (first, third) if isinstance(found, dict)] == [["a"], ["b"]]
+
+    async def again() -> None:
+        with pytest.raises(NotAuthorized):
+            await together.get(["secret"], 60)
+        before = len(shelf.reads)
+        await together.get(["a", "b"], 0)
+        assert shelf.reads[before:] == [frozenset("ab")], "what has failed is left out"
+
+    asyncio.run(again())
+
+
+def test_a_cluster_that_does_not_answer_is_told_of(shelf: Shelf, together: Together[str, int]) -> None:
+    shelf.failure = Unavailable("nobody answers")
+
+    async def ask() -> None:
+        with pytest.raises(Unavailable):
+            await together.get(["a"], 60)
+        shelf.failure = None
+        assert await together.get(["a"], 60) == {"a": 3}
+
+    asyncio.run(ask())
+
+
+def test_one_that_gives_up_does_not_end_the_reading_for_others(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> dict[str, int]:
+        shelf.gate.clear()
+        first = asyncio.create_task(together.get(["a"], 60))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(together.get(["a"], 60))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        shelf.gate.set()
+        return await second
+
+    assert asyncio.run(ask()) == {"a": 1}
+    assert len(shelf.reads) == 1
+
+
+def test_an_answer_is_never_older_than_was_asked_for(shelf: Shelf, together: Together[str, int]) -> None:
+    async def ask() -> None:
+        await together.get(["a"], 60)
+        assert await together.get(["a"], 0) == {"a": 2}
+        assert await together.get(["a"], 60) == {"a": 2}
+
+    asyncio.run(ask())

@@ -1,0 +1,97 @@
+"""Many who ask at once what the control topic says share a reading."""
+
+import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pytest
+
+from tidegate.control.gates import Gates
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka_client.control import KafkaControlTopics
+from tidegate.kafka_client.control_reader import ControlReader
+from tidegate.kafka_client.log_offsets import LogOffsets
+from tidegate.kafka_client.wire import Wire
+
+MANY = 8
+
+
+class Reader:
+    """Counts how often it reads; the first reading waits for ``gate``."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[str, ...]] = []
+        self.reading = threading.Event()
+        self.gate = threading.Event()
+        self.failures: list[Unavailable] = []
+
+    def refresh(self, groups: Collection[str], _wait_s: float) -> None:
+        self.reads.append(tuple(groups))
+        self.reading.set()
+        self.gate.wait(10)
+        if self.failures:
+            raise self.failures.pop()
+
+    def gates(self, _groups: Collection[str]) -> Gates:
+        return Gates()
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+def topics(reader: Reader) -> KafkaControlTopics:
+    connection = Connection("127.0.0.1:1")
+    wire = Wire(connection)
+    made = KafkaControlTopics(connection, wire, LogOffsets(wire))
+    made._reader = cast("ControlReader", reader)
+    return made
+
+
+def while_one_reads(reader: Reader, topics: KafkaControlTopics, **asked: tuple[str, ...]) -> None:
+    """One reads, and many ask for something meanwhile."""
+    with ThreadPoolExecutor(MANY + 1) as pool:
+        first = pool.submit(topics.read)
+        reader.reading.wait(10)
+        others = [pool.submit(topics.read, **asked) for _ in range(MANY)]
+        while topics._lock.locked() and pool._work_queue.qsize():
+            threading.Event().wait(0.01)
+        reader.gate.set()
+        for done in (first, *others):
+            done.result(10)
+
+
+def test_those_who_came_meanwhile_share_the_next_reading(reader: Reader, topics: KafkaControlTopics) -> None:
+    while_one_reads(reader, topics)
+
+    assert 2 <= len(reader.reads) < MANY, "the one under way had begun before they asked"
+
+
+def test_who_asks_later_has_it_read_again(reader: Reader, topics: KafkaControlTopics) -> None:
+    reader.gate.set()
+
+    topics.read()
+    topics.read()
+
+    assert len(reader.reads) == 2
+
+
+def test_who_asks_about_groups_has_it_read_for_them(reader: Reader, topics: KafkaControlTopics) -> None:
+    while_one_reads(reader, topics, groups=("g",))
+
+    assert reader.reads == [(), *[("g",)] * MANY]
+
+
+def test_a_reading_that_failed_is_nobodys(reader: Reader, topics: KafkaControlTopics) -> None:
+    reader.gate.set()
+    reader.failures = [Unavailable("nobody leads the topic")]
+
+    with pytest.raises(Unavailable):
+        topics.read()
+    topics.read()
+
+    assert len(reader.reads) == 2
