@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
@@ -25,13 +26,13 @@ from tidegate.resources.features import RetentionSpec
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.retention.plan import Plan, Seen, decide
+from tidegate.retention.plan import Plan, Seen, decide, ends_ms
 from tidegate.retention.status import Done, Restored, refused, retained, without_retention
+from tidegate.retention.timing import has_come_since, next_look_ms
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
-_AGAIN_S: Final = 60.0
 _SOON_S: Final = 1.0
 _NEVER_S: Final = 3600.0
 _SETTINGS_MS: Final = 600_000
@@ -39,19 +40,21 @@ _SETTINGS_MS: Final = 600_000
 _PROGRESS_MS: Final = 300_000
 """The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
 _NAME_LIMIT: Final = 52
+_MS: Final = timedelta(milliseconds=1)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the feature acts through. ``patient_executor``: for calls that may take seconds."""
+    """What the feature acts through. ``patient_executor``: for calls that may take seconds. ``now``: aware, UTC."""
 
     kube: Kube
     observer: Observer
     executor: Executor
     patient_executor: Executor
     metrics: RetentionMetrics
+    now: Callable[[], datetime]
 
 
 @dataclass(slots=True)
@@ -117,7 +120,7 @@ class RetentionFeature:
         status, happenings = retained(policy, spec, seen, plan, done, self._document(policy, memory))
         expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
         self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
-        return FeatureOutcome(status, happenings, _again_s(seen, plan, memory, done))
+        return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
     async def forget(self, uid: str) -> None:
         memory = self._memories.pop(uid, None)
@@ -139,14 +142,15 @@ class RetentionFeature:
         *,
         anew: bool,
     ) -> Seen:
-        """``anew``: members have just left, or we have written: the log is to be read again."""
-        now_ms = int(policy.now.timestamp() * 1000)
-        settings = await self._brokers_settings(policy.live, now_ms)
+        """``anew``: members have just left, or we have written: the log is to be read again, whatever it said."""
         commits = _covered(
             await in_thread(self._parts.executor, policy.live.kafka.retention.commits, group.group_id),
             policy.spec,
             policy.live,
         )
+        # Asked after the look, which may have waited for its turn: what it misses must not seem to be gone too early.
+        now_ms = int(self._parts.now().timestamp() * 1000)
+        settings = await self._brokers_settings(policy.live, now_ms)
         # What was stored may be of a time when more was allowed, or by somebody to whom less is.
         rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
         places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
@@ -160,6 +164,7 @@ class RetentionFeature:
             guard=spec.guard,
         )
         if _log_matters(group, commits):
+            anew = anew or _announces(spec, memory, seen)
             return replace(seen, log=await self._logged(policy.live, memory, seen, anew=anew))
         return seen
 
@@ -365,9 +370,16 @@ def _is_worth_writing(memory: _Memory, now_ms: int) -> bool:
     return urgent or now_ms - memory.stored_ms >= _PROGRESS_MS
 
 
-def _again_s(seen: Seen, plan: Plan, memory: _Memory, done: Done) -> float:
+def _announces(spec: RetentionSpec, memory: _Memory, seen: Seen) -> bool:
+    """Whether an end is about to be announced that the log may have moved meanwhile."""
+    if memory.log_ms is None or seen.is_kept:
+        return False
+    ends = ends_ms(replace(seen, log=memory.log if memory.log.complete else None))
+    return has_come_since(memory.log_ms, seen.now_ms, ends, spec.warn_before // _MS)
+
+
+def _again_s(seen: Seen, plan: Plan, spec: RetentionSpec, memory: _Memory, done: Done) -> float:
     if memory.log_ms is not None and not memory.log.complete and memory.log_refused_ms is None:
         return _SOON_S
-    if plan.next_due_ms is None or done.refusal:
-        return _AGAIN_S
-    return min(_AGAIN_S, max(_SOON_S, (plan.next_due_ms - seen.now_ms) / 1000))
+    at_ms = next_look_ms(seen, plan, spec.warn_before // _MS, refused=bool(done.refusal))
+    return (at_ms - seen.now_ms) / 1000

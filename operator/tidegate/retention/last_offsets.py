@@ -21,6 +21,8 @@ INLINE_LIMIT_BYTES: Final = 64 * 1024
 """A document up to this size stays readable text; a larger one is compressed."""
 LIMIT_BYTES: Final = 1_000_000
 """A little below what the API server takes (1 MiB)."""
+CLOCKS_DIFFER_MS: Final = 5_000
+"""How far the coordinator's clock may be ahead of ours. What it removes at its time has not been deleted on purpose."""
 
 
 class TooLarge(Exception):
@@ -93,7 +95,7 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
         elif row.topic_id and row.topic_id == _topic_id(partition, topics) and group.is_vacant:
             if row.lost_ms is not None:
                 rows[partition] = row
-            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms:
+            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms + CLOCKS_DIFFER_MS:
                 rows[partition] = replace(row, lost_ms=now_ms)
     return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
 

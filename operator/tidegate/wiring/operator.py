@@ -169,7 +169,9 @@ def _discovery(shared: Shared, wake: Wake) -> DiscoveryFeature:
 def _retention(shared: Shared) -> RetentionFeature:
     metrics = RetentionMetrics(shared.metrics.registry)
     return RetentionFeature(
-        RetentionParts(shared.kube, shared.observer, shared.executor, shared.patient_executor, metrics)
+        RetentionParts(
+            shared.kube, shared.observer, shared.executor, shared.patient_executor, metrics, shared.clock.now
+        )
     )
 
 

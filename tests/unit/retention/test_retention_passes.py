@@ -81,7 +81,7 @@ class World:
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
-        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics))
+        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics, self.clock.now))
 
     async def _connect(self, observer: Observer) -> None:
         observer.connect(self.live.uid, "ns/kafka", self.kafka)
