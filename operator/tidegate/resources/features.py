@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -15,6 +16,9 @@ from tidegate.resources.fields import Count, Duration, Timestamp, cel_at_most_te
 from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, problem, rule, unique
 
 _OR_OFF: Final = ", or -1 for off"
+_OR_NEGATIVE: Final = f"{durations.ACCEPTED}, or 0 or a negative one for off"
+_OFF: Final = rf"0|-([0-9]{{1,9}}|{durations.PATTERN})"
+"""Flink's property is a number of milliseconds, of which 0 and negative ones turn discovery off."""
 
 
 def _off_or_duration(value: Any) -> timedelta | None:
@@ -64,11 +68,43 @@ class Repair(StrEnum):
     REPORT = "Report"
 
 
+def _interval(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return max(value, timedelta(0))
+    if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+        return timedelta(0)
+    text = value if isinstance(value, str) else ""
+    if len(text) <= durations.MAX_LENGTH and re.fullmatch(_OFF, text):
+        return timedelta(0)
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise problem(_OR_NEGATIVE) from None
+
+
+Interval = Annotated[
+    timedelta,
+    BeforeValidator(_interval),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": durations.MAX_LENGTH}, mode="validation"),
+    Facet(
+        (
+            Rule(
+                f"type(self) == int ? self <= 0 : ({cel_matches('string(self)', _OFF)} "
+                f"|| ({cel_at_most_ten_years('string(self)')}))",
+                _OR_NEGATIVE,
+            ),
+        )
+    ),
+]
+"""A duration; 0 for all that turn something off."""
+
+
 class DiscoverySpec(ResourceModel):
     """FLIP-288."""
 
-    interval: Duration = parse_duration("200ms")
-    """How often to look for new partitions. 0s turns it off."""
+    interval: Interval = parse_duration("200ms")
+    """How often to look for new partitions. 0s or a negative value, such as -1, turns it off."""
 
     new_partitions: NewPartitions = NewPartitions.EARLIEST
     """Where partitions found after the first discovery are read from: their start, their end, or wherever the
