@@ -43,6 +43,7 @@ from tidegate.kafka.offset_retention import Commit
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.features import RetentionStatus
@@ -274,12 +275,14 @@ class Story:
             cluster_id="c",
             trouble=None,
         )
+        body = self.kube.get(POLICIES, "ns", group.name)
+        memory = GroupMemory(PolicyMemory(self.kube, self.executor, body, many=False), group.name)
         while True:
             body = self.kube.get(POLICIES, "ns", group.name)
             spec = parse_spec(OffsetResetPolicySpec, body)
             try:
                 kept = await feature.reconcile(
-                    PolicyView(body, spec, group.status, live, datetime.now(UTC), resetting=False)
+                    PolicyView(body, spec, group.status, live, datetime.now(UTC), resetting=False, memory=memory)
                 )
             except KafkaFailure:
                 await asyncio.sleep(1.0)

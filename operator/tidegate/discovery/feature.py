@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -13,16 +14,19 @@ from tidegate.clock import Clock
 from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live
-from tidegate.connection.observer import Observer, Snapshot
+from tidegate.connection.observer import Observer
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
+from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_status
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupType, Topic
-from tidegate.kube.ports import EventType, KubeEvent, label_of, uid_of
+from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
 from tidegate.service.metrics import Metrics
+
+_log = logging.getLogger(__name__)
 
 _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
@@ -52,7 +56,7 @@ def is_refused(group: Group) -> bool:
 
 
 def _refusal(policy: PolicyView) -> KubeEvent:
-    group = policy.spec.only_group
+    group = policy.group
     return KubeEvent(
         EventType.WARNING,
         GROUP_NOT_SUPPORTED,
@@ -71,56 +75,79 @@ class DiscoveryFeature:
         self._watches: dict[str, ConnectionWatch] = {}
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
-        uid, live = uid_of(policy.body), policy.live
-        discovery = discovery_of(policy.spec)
-        group = policy.spec.only_group
-        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", group) is not None:
-            await self.forget(uid)
-            return FeatureOutcome(policy.status.model_copy(update={"discovery": None}))
-        wish = wish_of(policy.spec, discovery, live.allow.topics)
-        snapshot = await self._parts.observer.newest(live.uid, group=wish.group, gates=wish.tells_agents)
+        live, discovery = policy.live, discovery_of(policy.spec)
+        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.group) is not None:
+            return await self._without(policy)
+        wish = wish_of(policy, discovery)
+        asked = wish.group if policy.described is None else None
+        snapshot = await self._parts.observer.newest(live.uid, group=asked, gates=wish.tells_agents)
         if snapshot.failure is not None:
             raise snapshot.failure
-        if is_refused(snapshot.groups[wish.group]):
-            await self.forget(uid)
-            return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), (_refusal(policy),), _AGAIN_S)
-        watch = await self._watch(live, uid)
-        guard = watch.guards.get(uid)
+        group = policy.described or snapshot.groups[wish.group]
+        if is_refused(group):
+            return await self._without(policy, _refusal(policy))
+        # Before the watch is there: one without guards may go while something is waited for.
+        remembered = Remembered() if self._has_guard(policy) else await self._remembered(policy)
+        watch = await self._watch(live, policy.key)
+        guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
-            guard = self._guard(watch, uid, wish, policy, snapshot.topics)
+            guard = self._guard(watch, wish, policy, snapshot.topics, remembered)
         guard.resetting = policy.resetting
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
-        await self._read_group(guard, live, snapshot)
+        await self._read_group(guard, live, group)
         if wish.tells_agents:
             checked = await self._parts.topics.checked(live, snapshot)
             watch.note_control(snapshot.gates, usable=checked.usable)
         told, guard.happenings = tuple(guard.happenings), []
-        status = policy.status.model_copy(update={"discovery": guard.status(snapshot.groups[wish.group])})
+        await policy.memory.note(PART, encode(guard.remembered))
+        status = policy.status.model_copy(update={"discovery": guard.status(group)})
         return FeatureOutcome(status, told, _AGAIN_S)
 
-    async def forget(self, uid: str) -> None:
+    async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
+        """Nothing is found for the group; should that change, all that is there by then is old."""
+        await self.forget(policy.key)
+        if policy.status.discovery is not None:
+            await policy.memory.note(PART, None)
+        return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _AGAIN_S)
+
+    def _has_guard(self, policy: PolicyView) -> bool:
+        watch = self._watches.get(policy.live.uid)
+        return watch is not None and policy.key in watch.guards
+
+    async def _remembered(self, policy: PolicyView) -> Remembered:
+        """What an earlier process has written: in the policy's memory, or, before there was one, in its status."""
+        document = await policy.memory.recall(PART)
+        if document is None:
+            return of_status(policy.status.discovery) if policy.status.discovery is not None else Remembered()
+        try:
+            return decode(document)
+        except ValueError as error:
+            _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
+            return Remembered()
+
+    async def forget(self, key: str) -> None:
         for watch in tuple(self._watches.values()):
-            if watch.guards.pop(uid, None) is not None and not watch.guards:
+            if watch.guards.pop(key, None) is not None and not watch.guards:
                 del self._watches[watch.live.uid]
                 await watch.close()
 
-    async def disconnected(self, uid: str) -> None:
-        await self.forget(uid)
+    async def disconnected(self, key: str) -> None:
+        await self.forget(key)
 
     async def stop(self) -> None:
         watches, self._watches = tuple(self._watches.values()), {}
         for watch in watches:
             await watch.close()
 
-    async def _watch(self, live: Live, uid: str) -> ConnectionWatch:
+    async def _watch(self, live: Live, key: str) -> ConnectionWatch:
         """The connection's watch; a new one, with what the old one's policies know, where it was opened anew."""
         watch = self._watches.get(live.uid)
         if watch is not None and watch.live.kafka is live.kafka:
             watch.live = live
             return watch
         for other in tuple(self._watches.values()):
-            if uid in other.guards and other.live.uid != live.uid:
-                await self.forget(uid)
+            if key in other.guards and other.live.uid != live.uid:
+                await self.forget(key)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
             live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills)
@@ -132,26 +159,30 @@ class DiscoveryFeature:
         return fresh
 
     def _guard(
-        self, watch: ConnectionWatch, uid: str, wish: Wish, policy: PolicyView, topics: Mapping[str, Topic]
+        self,
+        watch: ConnectionWatch,
+        wish: Wish,
+        policy: PolicyView,
+        topics: Mapping[str, Topic],
+        remembered: Remembered,
     ) -> Guard:
         """A guard for what the policy wishes now. ``topics``: those of the cluster, which were there before."""
         existed = grown(watch.sizes, topics)
-        guard = watch.guards.get(uid)
+        guard = watch.guards.get(policy.key)
         if guard is not None:
             guard.turn_to(wish, existed)
             return guard
-        guard = watch.guards[uid] = Guard(uid, label_of(policy.body), wish, DiscoveryState(), existed)
-        guard.restore(policy.status.discovery)
+        guard = watch.guards[policy.key] = Guard(policy.uid, label_of(policy.body), wish, DiscoveryState(), existed)
+        guard.restore(remembered, policy.status.discovery)
         return guard
 
-    async def _read_group(self, guard: Guard, live: Live, snapshot: Snapshot) -> None:
+    async def _read_group(self, guard: Guard, live: Live, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
         now = self._parts.clock.monotonic()
         if guard.committed_s is None or now - guard.committed_s > _COMMITTED_S:
             call = functools.partial(live.kafka.committed, guard.wish.group)
             guard.committed = await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
             guard.committed_s = now
-        members = snapshot.groups[guard.wish.group].members
-        read = frozenset(p.topic for m in members for p in m.assignment) | {p.topic for p in guard.committed}
+        read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
         if read != guard.read:
             guard.read, guard.looked_at = guard.read | read, None

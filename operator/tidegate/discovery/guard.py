@@ -7,14 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
-from tidegate.discovery.state import DiscoveryState, KnownTopic, without
+from tidegate.discovery.state import DiscoveryState, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, matches
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.policy.feature import PolicyView
 from tidegate.resources.features import (
     MAX_NEWEST,
-    DiscoveredTopic,
     DiscoverySpec,
     DiscoveryStatus,
     NewPartition,
@@ -64,9 +65,11 @@ class Wish:
         return {name: topic for name, topic in seen.items() if is_meant(name)}
 
 
-def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tuple[str, ...]) -> Wish:
+def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
+    spec = policy.spec
     has_rule = spec.latest is not None and spec.latest.max_age is not None
-    return Wish(spec.only_group, discovery, spec.topics, allowed, has_rule or spec.consumers is not None)
+    tells_agents = has_rule or spec.consumers is not None
+    return Wish(policy.group, discovery, spec.topics, policy.live.allow.topics, tells_agents)
 
 
 @dataclass(slots=True)
@@ -172,43 +175,34 @@ class Guard:
 
     # --- the status ---------------------------------------------------------------------------------------------------
 
-    def restore(self, status: DiscoveryStatus | None) -> None:
-        """Go on from what an earlier process has said."""
-        if status is None:
-            return
-        if status.selection == self.wish.patterns is not None:
+    @property
+    def remembered(self) -> Remembered:
+        """What a later process goes on from."""
+        counts = Counts(self.starts_committed, self.began_at_end, self.backfilled)
+        return Remembered(self.state, self.wish.patterns, counts)
+
+    def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
+        """Go on from where an earlier process was, and what it has said."""
+        if before.selection == self.wish.patterns is not None:
             self.existed = {}  # what came while nobody looked is new
-        topics = {t.name: KnownTopic(t.topic_id, t.initial, t.settled, t.before or "") for t in status.topics}
-        self.state = DiscoveryState(status.initial_discovery_finished, topics)
-        self.starts_committed = status.starts_committed or 0
-        self.began_at_end = status.began_at_end or 0
-        self.backfilled = status.backfilled or 0
-        self.newest.extend(status.newest)
+        self.state, counts = before.state, before.counts
+        self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end
+        self.backfilled = counts.backfilled
+        self.newest.extend(status.newest if status is not None else ())
 
     def status(self, group: Group) -> DiscoveryStatus:
         """``group``: as it is now; ``committed`` is of a while ago."""
-        owned = frozenset(p for member in group.members for p in member.assignment)
+        owned = group.assigned
         known = self.state.topics
         taken = sum(self.state.is_initial(p) for p in owned | self.committed.keys())
         return DiscoveryStatus(
             initial_discovery_finished=self.state.initial_discovery_finished,
-            selection=self.wish.patterns,
             assigned=sum(p.topic in known for p in owned),
             unassigned_initial=sum(topic.initial for topic in known.values()) - taken,
             starts_committed=self.starts_committed,
             began_at_end=self.began_at_end,
             backfilled=self.backfilled,
             newest=tuple(self.newest),
-            topics=tuple(
-                DiscoveredTopic(
-                    name=name,
-                    topic_id=topic.topic_id,
-                    initial=topic.initial,
-                    settled=topic.settled,
-                    before=topic.before or None,
-                )
-                for name, topic in sorted(known.items())
-            ),
         )
 
 

@@ -298,7 +298,8 @@ class DiscoveryStatus(ResourceModel):
     selection: (
         Annotated[tuple[Annotated[str, described("A topic's name or pattern.")], ...], Field(max_length=100)] | None
     ) = None
-    """The topics of the policy that this covers; absent for those that the group reads."""
+    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
+    version has written it."""
 
     assigned: Count | None = None
     """How many partitions have an owner."""
@@ -319,8 +320,8 @@ class DiscoveryStatus(ResourceModel):
     """The partitions that were last found, the newest first."""
 
     topics: Annotated[tuple[DiscoveredTopic, ...], Field(max_length=MAX_DISCOVERED_TOPICS)] = ()
-    """What is known about each topic, so that after a restart no old partition is taken for a new one and none is
-    forgotten."""
+    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
+    version has written it."""
 
 
 class RetentionStatus(ResourceModel):

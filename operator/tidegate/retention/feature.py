@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -20,8 +18,9 @@ from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
-from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import document_name
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
@@ -39,7 +38,6 @@ _SETTINGS_MS: Final = 600_000
 """How long the brokers' settings are taken for granted, and how long a missing right is."""
 _PROGRESS_MS: Final = 300_000
 """The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
-_NAME_LIMIT: Final = 52
 _MS: Final = timedelta(milliseconds=1)
 
 T = TypeVar("T")
@@ -89,22 +87,23 @@ class RetentionFeature:
         self._settings: dict[str, _Settings] = {}
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
-        spec, uid = policy.spec.retention, uid_of(policy.body)
+        spec = policy.spec.retention
         if spec is None:
-            await self.forget(uid)
+            await self.forget(policy.key)
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
-        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
+        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.group)
         if message is not None:
-            await self.forget(uid)
+            await self.forget(policy.key)
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
-            self._memories[uid] = replace(await self._memory(policy), places=Places())
+            self._memories[policy.key] = replace(await self._memory(policy), places=Places())
             return FeatureOutcome(policy.status)
-        snapshot = await self._parts.observer.newest(policy.live.uid, group=policy.spec.only_group)
+        asked = policy.group if policy.described is None else None
+        snapshot = await self._parts.observer.newest(policy.live.uid, group=asked)
         if snapshot.failure is not None:
             raise snapshot.failure
-        group = snapshot.groups[policy.spec.only_group]
+        group = policy.described or snapshot.groups[policy.group]
         memory = await self._memory(policy)
         known_until_ms = memory.places.looked_ms
         emptied = group.is_vacant and not memory.places.vacant
@@ -122,13 +121,13 @@ class RetentionFeature:
         self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
         return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
-    async def forget(self, uid: str) -> None:
-        memory = self._memories.pop(uid, None)
+    async def forget(self, key: str) -> None:
+        memory = self._memories.pop(key, None)
         if memory is not None:
             self._parts.metrics.gone(memory.namespace, memory.name)
 
-    async def disconnected(self, uid: str) -> None:
-        await self.forget(uid)
+    async def disconnected(self, key: str) -> None:
+        await self.forget(key)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -266,17 +265,16 @@ class RetentionFeature:
     # --- the snapshot -------------------------------------------------------------------------------------------------
 
     async def _memory(self, policy: PolicyView) -> _Memory:
-        uid = uid_of(policy.body)
-        if uid not in self._memories:
-            self._memories[uid] = await self._remembered(policy)
-        return self._memories[uid]
+        if policy.key not in self._memories:
+            self._memories[policy.key] = await self._remembered(policy)
+        return self._memories[policy.key]
 
     async def _remembered(self, policy: PolicyView) -> _Memory:
         namespace, name = namespace_of(policy.body), snapshot_name(policy)
         places, stored_ms = Places(), None
         try:
             data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
-            places = decode(data, policy.spec.only_group)
+            places = decode(data, policy.group)
             stored_ms = places.looked_ms
         except NotFound:
             _log.debug("%s/%s: there is no snapshot of offsets yet", namespace, name)
@@ -290,7 +288,7 @@ class RetentionFeature:
         if not _is_worth_writing(memory, now_ms):
             return ""
         try:
-            data = encode(places, policy.spec.only_group)
+            data = encode(places, policy.group)
             await in_thread(
                 self._parts.executor, self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data
             )
@@ -306,10 +304,8 @@ class RetentionFeature:
 
 
 def snapshot_name(policy: PolicyView) -> str:
-    """The ConfigMap with the last known offsets: ``<policy>-place-<digest>``; the digest tells namesakes apart."""
-    digest = hashlib.sha256(uid_of(policy.body).encode()).hexdigest()[:8]
-    readable = re.sub(r"[^a-z0-9-]+", "-", name_of(policy.body).lower())[: _NAME_LIMIT - 15].strip("-")
-    return f"{readable}-place-{digest}"
+    """The ConfigMap with the last known offsets."""
+    return document_name(policy.body, "place")
 
 
 def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:

@@ -12,20 +12,23 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeKafka
+from support.fake_kube import FakeKube
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import watch
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
+from tidegate.discovery.remembered import PART, decode
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.features import DiscoveryStatus
+from tidegate.resources.features import DiscoveredTopic, DiscoveryStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.service.metrics import Metrics
 
@@ -43,6 +46,7 @@ class World:
         self.kafka.create_topic("orders", 2)
         self.executor = ThreadPoolExecutor(4)
         self.status = PolicyStatus()
+        self.kube = FakeKube()
         self.told: list[KubeEvent] = []
         self.resetting = False
         self.allow = AllowSpec()
@@ -74,6 +78,7 @@ class Operator:
         """``beside``: the same process, for another policy."""
         self.world = world
         self.uid = uid
+        self.memory: PolicyMemory | None = None
         self.ask(**spec)
         if beside is not None:
             self.live, self.feature = beside.live, beside.feature
@@ -104,17 +109,29 @@ class Operator:
         self.spec = {key: value for key, value in spec.items() if value is not None}
 
     async def keep(self) -> DiscoveryStatus | None:
-        """One pass of the policy."""
+        """One pass of the policy; its status, with the topics that its memory has instead."""
         metadata = {"name": "p", "namespace": "ns", "uid": self.uid}
         body = {"metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, **self.spec}}
         world = self.world
         spec = parse_spec(OffsetResetPolicySpec, body)
+        if self.memory is None:
+            self.memory = PolicyMemory(world.kube, world.executor, body, many=False)
+        memory = GroupMemory(self.memory, GROUP)
         kept = await self.feature.reconcile(
-            PolicyView(body, spec, world.status, self.live, world.clock.now(), resetting=world.resetting)
+            PolicyView(body, spec, world.status, self.live, world.clock.now(), world.resetting, memory)
         )
+        await self.memory.write(0)
         world.status = kept.status
         world.told += kept.happenings
-        return kept.status.discovery
+        status, document = kept.status.discovery, await memory.recall(PART)
+        if status is None or document is None:
+            return status
+        assert status.topics == ()
+        topics = [
+            DiscoveredTopic(name=name, topic_id=known.topic_id, initial=known.initial, settled=known.settled)
+            for name, known in decode(document).state.topics.items()
+        ]
+        return status.model_copy(update={"topics": tuple(topics)})
 
     def until(self, reached: Callable[[DiscoveryStatus], bool], what: str) -> DiscoveryStatus:
         """Passes, until the status says so."""
@@ -216,6 +233,28 @@ def test_a_fresh_operator_goes_on_where_the_last_one_was(world: World) -> None:
     assert world.kafka.committed(GROUP, new(0, topic="refunds")) == {TopicPartition("refunds", 0): 0}
 
 
+def test_what_an_earlier_version_has_left_in_the_status_is_gone_on_from_and_moved_to_the_memory(world: World) -> None:
+    topic_id = world.kafka.topics()["orders"].topic_id
+    known = DiscoveredTopic(name="orders", topic_id=topic_id, initial=2, settled=2)
+    world.status = PolicyStatus(
+        discovery=DiscoveryStatus(
+            initial_discovery_finished=True, selection=("*",), topics=(known,), starts_committed=4, backfilled=1
+        )
+    )
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        status = operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+    assert (status.starts_committed, status.backfilled) == (5, 1)
+    assert world.status.discovery is not None
+    # An earlier version that comes back takes what is there for old, and backfills nothing.
+    assert (world.status.discovery.topics, world.status.discovery.selection) == ((), None)
+    with world.operator() as operator:
+        status = operator.settled("orders", 3)
+    assert (status.starts_committed, len(world.kafka.committed(GROUP))) == (5, 1)
+
+
 def test_a_topic_that_the_policy_turns_to_later_is_an_old_one(world: World) -> None:
     world.kafka.create_topic("refunds", 2)
     with world.operator(topics=["orders"]) as operator:
@@ -251,10 +290,9 @@ def test_behind_a_broker_that_lags_a_partition_is_not_taken_for_just_made(world:
     world.kafka.append(TopicPartition("orders", 2), [START] * 9)
     world.kafka.delete_records(TopicPartition("orders", 2), 4)
     with world.operator(discovery={"interval": "10ms", "newPartitions": "none"}) as operator:
-        operator.first()
+        [topic] = operator.first().topics
         world.kafka.lag_behind("orders", 2)
         operator.until(lambda _: operator.shown("orders") == 2, "the broker that lags is met")
-        [topic] = world.status.discovery.topics if world.status.discovery is not None else ()
         known = topic.model_copy(update={"initial": 2, "settled": 2})
         other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
         other.run = operator.run

@@ -17,6 +17,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.kube.ports import KubeFailure
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import GroupMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -83,7 +84,8 @@ def feature(pods: FakePods, clock: StillClock | None = None, *, webhook: bool = 
 def kept(feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None) -> FeatureOutcome:
     spec = parse_spec(OffsetResetPolicySpec, POLICY)
     # Nothing of the connection is looked at here.
-    policy = PolicyView(POLICY, spec, status or PolicyStatus(), cast("Live", None), NOW, resetting)
+    memory = cast("GroupMemory", None)
+    policy = PolicyView(POLICY, spec, status or PolicyStatus(), cast("Live", None), NOW, resetting, memory)
     return asyncio.run(feature.reconcile(policy))
 
 

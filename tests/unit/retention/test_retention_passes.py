@@ -25,6 +25,7 @@ from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RETAINED, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
@@ -97,9 +98,9 @@ class World:
         """One pass, whose status and Events are written after it."""
         body = self.kube.get(POLICIES, "ns", "p")
         spec = parse_spec(OffsetResetPolicySpec, body)
-        kept = self.run(
-            self.feature.reconcile(PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting))
-        )
+        memory = GroupMemory(PolicyMemory(self.kube, self.executor, body, many=False), GROUP)
+        view = PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting, memory)
+        kept = self.run(self.feature.reconcile(view))
         self.status = kept.status
         for happening in kept.happenings:
             self.kube.record(body, happening)
