@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -19,11 +19,15 @@ from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_status
 from tidegate.discovery.state import DiscoveryState, grown
+from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupType, Topic
 from tidegate.kube.ports import EventType, KubeEvent, label_of
-from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.precedence import DISCOVERY
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
+from tidegate.resources.many_groups import TroubledGroup
+from tidegate.resources.policy import PolicyStatus
 from tidegate.service.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -32,6 +36,8 @@ _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
 
 _AGAIN_S: Final = 10.0
+_AGAIN_OF_MANY_S: Final = 60.0
+"""The watch wakes a policy that has something new to say, so this is for figures."""
 
 GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
@@ -55,6 +61,10 @@ def is_refused(group: Group) -> bool:
     return group.type in (GroupType.STREAMS, GroupType.SHARE) or group.assignor == STREAMS_ASSIGNOR
 
 
+def _again_s(policy: PolicyView) -> float:
+    return _AGAIN_OF_MANY_S if policy.is_one_of_many else _AGAIN_S
+
+
 def _refusal(policy: PolicyView) -> KubeEvent:
     group = policy.group
     return KubeEvent(
@@ -67,7 +77,9 @@ def _refusal(policy: PolicyView) -> KubeEvent:
 
 
 class DiscoveryFeature:
-    """Implements ``tidegate.policy.feature.Feature``. Belongs to the event loop's thread."""
+    """Implements ``tidegate.policy.feature.GroupFeature``. Belongs to the event loop's thread."""
+
+    part = DISCOVERY
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -92,23 +104,24 @@ class DiscoveryFeature:
         guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
             guard = self._guard(watch, wish, policy, snapshot.topics, remembered)
-        guard.resetting = policy.resetting
+            watch.guarded()
+        guard.resetting, guard.has_news = policy.resetting, False
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
-        await self._read_group(guard, live, group)
+        await self._read_group(guard, policy, group)
         if wish.tells_agents:
             checked = await self._parts.topics.checked(live, snapshot)
             watch.note_control(snapshot.gates, usable=checked.usable)
         told, guard.happenings = tuple(guard.happenings), []
         await policy.memory.note(PART, encode(guard.remembered))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})
-        return FeatureOutcome(status, told, _AGAIN_S)
+        return FeatureOutcome(status, told, _again_s(policy))
 
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""
         await self.forget(policy.key)
         if policy.status.discovery is not None:
             await policy.memory.note(PART, None)
-        return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _AGAIN_S)
+        return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
 
     def _has_guard(self, policy: PolicyView) -> bool:
         watch = self._watches.get(policy.live.uid)
@@ -124,6 +137,18 @@ class DiscoveryFeature:
         except ValueError as error:
             _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
             return Remembered()
+
+    def with_news(self, uid: str) -> Collection[str]:
+        guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
+        return [guard.wish.group for guard in guards if guard.has_news and guard.uid == uid]
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        return status.model_copy(update={"discovery": None})
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        if discovery_of(whole.spec) is None:
+            return self.without(whole.status), ()
+        return together(whole), ()
 
     async def forget(self, key: str) -> None:
         for watch in tuple(self._watches.values()):
@@ -176,11 +201,11 @@ class DiscoveryFeature:
         guard.restore(remembered, policy.status.discovery)
         return guard
 
-    async def _read_group(self, guard: Guard, live: Live, group: Group) -> None:
+    async def _read_group(self, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
         now = self._parts.clock.monotonic()
-        if guard.committed_s is None or now - guard.committed_s > _COMMITTED_S:
-            call = functools.partial(live.kafka.committed, guard.wish.group)
+        if guard.committed_s is None or now - guard.committed_s > max(_COMMITTED_S, _again_s(policy) / 2):
+            call = functools.partial(policy.live.kafka.committed, guard.wish.group)
             guard.committed = await asyncio.get_running_loop().run_in_executor(self._parts.executor, call)
             guard.committed_s = now
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}

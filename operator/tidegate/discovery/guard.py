@@ -11,7 +11,7 @@ from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.names import is_allowed, is_internal, matches
+from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.policy.feature import PolicyView
 from tidegate.resources.features import (
@@ -45,6 +45,7 @@ def discovery_of(spec: OffsetResetPolicySpec) -> DiscoverySpec | None:
 class Wish:
     """What a policy asks for. ``patterns``: its topics; ``None``: ``read``, those that the group reads.
 
+    ``only_read``: of those that ``patterns`` name, too, since not all of many groups read all of them.
     ``tells_agents``: consumers that run the agent decide by the partitions' ages, so these have to be told.
     """
 
@@ -53,23 +54,25 @@ class Wish:
     patterns: tuple[str, ...] | None
     allowed: tuple[str, ...]
     tells_agents: bool
+    only_read: bool = False
 
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
 
-        def is_meant(name: str) -> bool:
-            if is_internal(name) or not is_allowed(name, self.allowed):
-                return False
-            return name in read if self.patterns is None else any(matches(name, p) for p in self.patterns)
+        names = seen.keys() & read if self.only_read or self.patterns is None else seen.keys()
+        return {name: seen[name] for name in names if self._is_meant(name)}
 
-        return {name: topic for name, topic in seen.items() if is_meant(name)}
+    def _is_meant(self, name: str) -> bool:
+        asked = self.patterns is None or is_allowed(name, self.patterns)
+        return asked and not is_internal(name) and is_allowed(name, self.allowed)
 
 
 def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
     spec = policy.spec
     has_rule = spec.latest is not None and spec.latest.max_age is not None
     tells_agents = has_rule or spec.consumers is not None
-    return Wish(policy.group, discovery, spec.topics, policy.live.allow.topics, tells_agents)
+    allowed = policy.live.allow.topics
+    return Wish(policy.group, discovery, spec.topics, allowed, tells_agents, only_read=policy.is_one_of_many)
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
-    start. ``resetting``: a run of the policy owns the group's offsets.
+    start. ``resetting``: a run of the policy owns the group's offsets. ``has_news``: since its last pass.
     """
 
     uid: str
@@ -88,6 +91,7 @@ class Guard:
     existed: Mapping[str, int]
     read: frozenset[str] = frozenset()
     resetting: bool = False
+    has_news: bool = False
     gone_since_s: dict[str, float] = field(default_factory=dict)
     looked_at: Mapping[str, Topic] | None = None
     announced: set[TopicPartition] = field(default_factory=set)

@@ -100,6 +100,9 @@ class ConnectionWatch:
         self._written: Mapping[PartitionKey, PartitionSeen] = {}
         self._known: tuple[object, ...] = ()
         """What ``_unwritten`` was found out from."""
+        self._noted: Gates | None = None
+        self._moved = False
+        """Whether a guard, or what it knows, is another one since."""
         self._usable = False
         self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
         self._news = asyncio.Event()
@@ -109,6 +112,10 @@ class ConnectionWatch:
     def start(self) -> None:
         self._spawn(self._always(self._look_always))
         self._spawn(self._always(self._tell_always))
+
+    def guarded(self) -> None:
+        """There is another guard, or one has another state."""
+        self._moved = True
 
     async def close(self) -> None:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
@@ -126,6 +133,9 @@ class ConnectionWatch:
             if self._time is None and gates.clock_ms is not None:
                 self._previous_clock_ms = gates.clock_ms
             self._written = gates.partitions
+            if gates is self._noted and not self._moved:
+                return  # asked once a look for all that are guarded, not by each of them
+            self._noted, self._moved = gates, False
             known = (gates.partitions, self.topics, *(guard.state for guard in self.guards.values()))
             if len(known) != len(self._known) or any(a is not b for a, b in zip(known, self._known, strict=True)):
                 self._known = known
@@ -182,7 +192,7 @@ class ConnectionWatch:
         guard.looked_at = self.topics
         if found.state != guard.state:
             guard.state = found.state
-            self._parts.wake(guard.uid)
+            self._stirred(guard)
         new = [p for p in found.new if p not in guard.busy]
         if not new or look.at_s < guard.again_at_s:
             return
@@ -273,10 +283,15 @@ class ConnectionWatch:
                 self._settle(guard, late)
             else:
                 guard.not_sent_back(late, result.message)
-                parts.wake(guard.uid)
+                self._stirred(guard)
 
     def _settle(self, guard: Guard, partitions: Collection[TopicPartition]) -> None:
         guard.state = settle(guard.state, partitions)
+        self._stirred(guard)
+
+    def _stirred(self, guard: Guard) -> None:
+        """The policy's next pass has something to say of the group."""
+        guard.has_news = self._moved = True
         self._parts.wake(guard.uid)
 
     def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:

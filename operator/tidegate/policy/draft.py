@@ -9,6 +9,7 @@ from typing import TypedDict
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
+    OVERRIDDEN,
     RESET,
     Condition,
     ConditionStatus,
@@ -53,6 +54,17 @@ class Draft:
 
     def reset_is(self, value: ConditionStatus | bool | None, reason: str, message: str) -> None:
         self._set(with_condition(self.status.conditions, RESET, value, reason=reason, message=message, **self._stamp()))
+
+    def overridden_is(self, reason: str, message: str) -> None:
+        """``message``: which policies hold instead of this one; empty: none does."""
+        if message:
+            yes = ConditionStatus.TRUE
+            told = with_condition(
+                self.status.conditions, OVERRIDDEN, yes, reason=reason, message=message, **self._stamp()
+            )
+            self._set(told)
+        else:
+            self._set(without_condition(self.status.conditions, OVERRIDDEN))
 
     def show(self, reset: RequestedReset | None) -> None:
         self.status = self.status.model_copy(update={"reset": reset})

@@ -8,6 +8,7 @@ when done again.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from tidegate.kafka.model import Group
 from tidegate.kube.ports import KubeEvent, Object, uid_of
 from tidegate.policy.memory import GroupMemory
 from tidegate.resources.conditions import ConditionStatus, with_condition
+from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 
@@ -58,17 +60,38 @@ class PolicyView:
 
     def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
         """The status with a feature's condition (its type; status, reason, message) and its ``part`` in it."""
-        status, reason, message = verdict
-        conditions = with_condition(
-            self.status.conditions,
-            condition,
-            status,
-            reason=reason,
-            message=message,
-            generation=int(self.body["metadata"]["generation"]),
-            now=self.now,
-        )
-        return self.status.model_copy(update={**part, "conditions": conditions})
+        return _told(self, condition, verdict, part)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeView:
+    """A policy for many groups, once each of them was looked at. ``each``: by group, the status of it alone."""
+
+    body: Object
+    spec: OffsetResetPolicySpec
+    status: PolicyStatus
+    now: datetime
+    each: Mapping[str, PolicyStatus]
+
+    def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
+        """As ``PolicyView.told``."""
+        return _told(self, condition, verdict, part)
+
+
+def _told(
+    view: PolicyView | WholeView, condition: str, verdict: tuple[ConditionStatus, str, str], part: Mapping[str, Any]
+) -> PolicyStatus:
+    status, reason, message = verdict
+    conditions = with_condition(
+        view.status.conditions,
+        condition,
+        status,
+        reason=reason,
+        message=message,
+        generation=int(view.body["metadata"]["generation"]),
+        now=view.now,
+    )
+    return view.status.model_copy(update={**part, "conditions": conditions})
 
 
 def key_of(uid: str, group: str) -> str:
@@ -102,4 +125,24 @@ class Feature(Protocol):
 
         Called in every pass for as long as that is so.
         """
+        ...
+
+
+class GroupFeature(Feature, Protocol):
+    """A feature that looks after a group by itself, so that it can look after many, each by a view of its own."""
+
+    part: str
+    """What policies compete for (``policy.precedence``)."""
+
+    def with_news(self, uid: str) -> Collection[str]:
+        """The groups of the policy of which there is something new to say, before it is time to look again."""
+        ...
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        """The status without what this feature says in it."""
+        ...
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        """The status of the whole, of bounded size, with what this feature says of all groups; and the groups that need
+        somebody, the worst first."""
         ...

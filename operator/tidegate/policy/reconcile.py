@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tidegate.kube.loop import Pass
@@ -15,8 +14,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
-from tidegate.policy.feature import Feature
-from tidegate.policy.keeping import Keeping
+from tidegate.policy.keeping import Features, Keeping
 from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.reset.runs.progress import ANNOTATION_SAYS
@@ -31,7 +29,7 @@ _REST_S: Final = 60.0
 class PolicyReconciler:
     """Implements ``tidegate.kube.loop.Reconciler``."""
 
-    def __init__(self, parts: Parts, resets: ResetPasses, features: Sequence[Feature]) -> None:
+    def __init__(self, parts: Parts, resets: ResetPasses, features: Features) -> None:
         self._parts = parts
         self._requesting = Requesting(parts)
         self._keeping = Keeping(parts, resets, features)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -18,16 +18,19 @@ from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
-from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of
-from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.policy.memory import document_name
+from tidegate.kube.ports import Kube, name_of, namespace_of, uid_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.precedence import RETENTION
 from tidegate.resources.features import RetentionSpec
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
+from tidegate.resources.many_groups import TroubledGroup
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.retention.last_offsets import Place, Places, after_look
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
+from tidegate.retention.snapshot import Known, Snapshots, snapshot_of
 from tidegate.retention.status import Done, Restored, refused, retained, without_retention
 from tidegate.retention.timing import has_come_since, next_look_ms
+from tidegate.retention.together import reasons, together
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -36,8 +39,6 @@ _SOON_S: Final = 1.0
 _NEVER_S: Final = 3600.0
 _SETTINGS_MS: Final = 600_000
 """How long the brokers' settings are taken for granted, and how long a missing right is."""
-_PROGRESS_MS: Final = 300_000
-"""The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
 _MS: Final = timedelta(milliseconds=1)
 
 T = TypeVar("T")
@@ -55,23 +56,6 @@ class Parts:
     now: Callable[[], datetime]
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
-
-    ``stored``: the places as the snapshot has them, ``stored_ms``: since when.
-    """
-
-    places: Places
-    stored: Places
-    stored_ms: int | None
-    namespace: str
-    name: str
-    log: GroupLog = field(default_factory=GroupLog)
-    log_ms: int | None = None
-    log_refused_ms: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Settings:
     at_ms: int
@@ -79,12 +63,17 @@ class _Settings:
 
 
 class RetentionFeature:
-    """Implements ``tidegate.policy.feature.Feature`` for ``spec.retention``."""
+    """Implements ``tidegate.policy.feature.GroupFeature`` for ``spec.retention``."""
+
+    part = RETENTION
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._memories: dict[str, _Memory] = {}
+        self._snapshots = Snapshots(parts.kube, parts.executor)
+        self._memories: dict[str, Known] = {}
         self._settings: dict[str, _Settings] = {}
+        self._wholes: dict[str, tuple[str, str]] = {}
+        """Of policies for many groups, by uid, namespace and name."""
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
         spec = policy.spec.retention
@@ -115,19 +104,36 @@ class RetentionFeature:
             seen = await self._see(policy, spec, memory, group, snapshot.topics, anew=True)
             plan = decide(seen)
             memory.places = plan.places
-        done = replace(done, trouble=await self._remember(policy, memory, seen.now_ms))
-        status, happenings = retained(policy, spec, seen, plan, done, self._document(policy, memory))
+        done = replace(done, trouble=await self._snapshots.write(policy, memory, seen.now_ms))
+        status, happenings = retained(policy, spec, seen, plan, done, snapshot_of(policy, memory))
         expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
-        self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
+        names = memory.namespace, memory.name, memory.group
+        self._parts.metrics.group_is(*names, expires_s=expires_s, kept=plan.kept > 0, many=policy.is_one_of_many)
         return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
     async def forget(self, key: str) -> None:
         memory = self._memories.pop(key, None)
         if memory is not None:
-            self._parts.metrics.gone(memory.namespace, memory.name)
+            self._parts.metrics.gone(memory.namespace, memory.name, memory.group)
+        whole = self._wholes.pop(key, None)
+        if whole is not None:
+            self._parts.metrics.whole_gone(*whole)
 
     async def disconnected(self, key: str) -> None:
         await self.forget(key)
+
+    def with_news(self, uid: str) -> Collection[str]:  # noqa: ARG002 - the protocol's signature
+        return ()
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        return without_retention(status)
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        if whole.spec.retention is None:
+            return self.without(whole.status), ()
+        policy = self._wholes[uid_of(whole.body)] = namespace_of(whole.body), name_of(whole.body)
+        self._parts.metrics.whole_is(*policy, reasons(whole))
+        return together(whole)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +141,7 @@ class RetentionFeature:
         self,
         policy: PolicyView,
         spec: RetentionSpec,
-        memory: _Memory,
+        memory: Known,
         group: Group,
         topics: Mapping[str, Topic],
         *,
@@ -180,7 +186,7 @@ class RetentionFeature:
             known = self._settings[live.uid] = _Settings(now_ms, settings)
         return known.settings
 
-    async def _logged(self, live: Live, memory: _Memory, seen: Seen, *, anew: bool) -> GroupLog | None:
+    async def _logged(self, live: Live, memory: Known, seen: Seen, *, anew: bool) -> GroupLog | None:
         """The coordinator's log of the group, if it may be read and was read to its end.
 
         Reading it is a help, not a need: what goes wrong with it is no reason not to keep offsets.
@@ -208,7 +214,7 @@ class RetentionFeature:
         self,
         policy: PolicyView,
         spec: RetentionSpec,
-        memory: _Memory,
+        memory: Known,
         seen: Seen,
         plan: Plan,
         known_until_ms: int | None,
@@ -262,50 +268,10 @@ class RetentionFeature:
             retention_ms=seen.kept_for_ms,
         )
 
-    # --- the snapshot -------------------------------------------------------------------------------------------------
-
-    async def _memory(self, policy: PolicyView) -> _Memory:
+    async def _memory(self, policy: PolicyView) -> Known:
         if policy.key not in self._memories:
-            self._memories[policy.key] = await self._remembered(policy)
+            self._memories[policy.key] = await self._snapshots.recall(policy)
         return self._memories[policy.key]
-
-    async def _remembered(self, policy: PolicyView) -> _Memory:
-        namespace, name = namespace_of(policy.body), snapshot_name(policy)
-        places, stored_ms = Places(), None
-        try:
-            data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
-            places = decode(data, policy.group)
-            stored_ms = places.looked_ms
-        except NotFound:
-            _log.debug("%s/%s: there is no snapshot of offsets yet", namespace, name)
-        except ValueError as error:
-            _log.warning("%s/%s: %s; it is written anew", namespace, name, error)
-        return _Memory(places, places, stored_ms, namespace, name_of(policy.body))
-
-    async def _remember(self, policy: PolicyView, memory: _Memory, now_ms: int) -> str:
-        """Write the snapshot where it is due; what keeps it from being written, as a sentence."""
-        places = memory.places
-        if not _is_worth_writing(memory, now_ms):
-            return ""
-        try:
-            data = encode(places, policy.group)
-            await in_thread(
-                self._parts.executor, self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data
-            )
-        except TooLarge as error:
-            return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
-        except Conflict as error:
-            return f"The snapshot can't be written: {error}"
-        memory.stored, memory.stored_ms = places, now_ms
-        return ""
-
-    def _document(self, policy: PolicyView, memory: _Memory) -> str | None:
-        return None if memory.stored_ms is None else snapshot_name(policy)
-
-
-def snapshot_name(policy: PolicyView) -> str:
-    """The ConfigMap with the last known offsets."""
-    return document_name(policy.body, "place")
 
 
 def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:
@@ -330,7 +296,7 @@ def _log_matters(group: Group, commits: Commits) -> bool:
     return group.state is GroupState.STABLE and any(p.topic not in owned for p in commits.offsets)
 
 
-def _is_out_of_date(memory: _Memory, seen: Seen) -> bool:
+def _is_out_of_date(memory: Known, seen: Seen) -> bool:
     """Whether the log is to be read on: to its end, after offsets have moved, and now and then.
 
     A commit that changes nothing but the retention is seen in the log alone. It leaves the offset the brokers' whole
@@ -353,20 +319,7 @@ def _restored(row: Place, commit: Commit, seen: Seen) -> Place:
     return Place(commit, row.topic_id, seen.now_ms, seen.now_ms, seen.now_ms)
 
 
-def _is_worth_writing(memory: _Memory, now_ms: int) -> bool:
-    """At once: the first, what we did, what was missed, and that the members came or went. Progress: now and then."""
-    places, stored = memory.places, memory.stored
-    if memory.stored_ms is None:
-        return bool(places.rows)
-    if places.substance == stored.substance and places.vacant == stored.vacant:
-        return False
-    acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
-    acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
-    urgent = acted != acted_before or places.vacant != stored.vacant
-    return urgent or now_ms - memory.stored_ms >= _PROGRESS_MS
-
-
-def _announces(spec: RetentionSpec, memory: _Memory, seen: Seen) -> bool:
+def _announces(spec: RetentionSpec, memory: Known, seen: Seen) -> bool:
     """Whether an end is about to be announced that the log may have moved meanwhile."""
     if memory.log_ms is None or seen.is_kept:
         return False
@@ -374,7 +327,7 @@ def _announces(spec: RetentionSpec, memory: _Memory, seen: Seen) -> bool:
     return has_come_since(memory.log_ms, seen.now_ms, ends, spec.warn_before // _MS)
 
 
-def _again_s(seen: Seen, plan: Plan, spec: RetentionSpec, memory: _Memory, done: Done) -> float:
+def _again_s(seen: Seen, plan: Plan, spec: RetentionSpec, memory: Known, done: Done) -> float:
     if memory.log_ms is not None and not memory.log.complete and memory.log_refused_ms is None:
         return _SOON_S
     at_ms = next_look_ms(seen, plan, spec.warn_before // _MS, refused=bool(done.refusal))

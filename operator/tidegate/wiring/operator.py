@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.parts import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
-from tidegate.policy.feature import Feature
+from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
@@ -82,10 +82,9 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
     discovery = _discovery(shared, wake)
-    features = (
-        discovery,
-        _retention(shared),
-        _injection(shared, index, agent, injecting),
+    retention = _retention(shared)
+    features = Features(
+        all=(discovery, retention, _injection(shared, index, agent, injecting)), of_groups=(discovery, retention)
     )
     approvals = _approvals(shared)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
@@ -204,7 +203,7 @@ def _approvals(shared: Shared) -> LevelLoop:
 def _resetting(
     shared: Shared,
     runners: Mapping[Engine, Runner],
-    features: Sequence[Feature],
+    features: Features,
     approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
     """The loops of policies and of resets. A policy knows from the latter's passes whether its group is being reset."""
