@@ -249,20 +249,19 @@ class ManyGroups:
     def _sum_up(self, turn: _Turn) -> None:
         many, draft, now_s = turn.many, turn.draft, self._parts.clock.monotonic()
         say(many.found, draft)
-        each = {group: one.status for group, one in many.ones.items() if one.parts}
         troubled = [
             TroubledGroup(group=group, reason=LOOK_FAILED, message=one.trouble[:_MESSAGE])
             for group, one in sorted(many.ones.items())
             if one.trouble
         ]
-        tally = Counter(condition.reason for status in each.values() for condition in status.conditions)
+        tally = Counter(condition.reason for one in many.ones.values() for condition in one.status.conditions)
         tally.update({LOOK_FAILED: len(troubled), "": len(many.ones), "overridden": len(many.found.overridden)})
         if many.said is not None and many.said[0] == tally and now_s - many.said[1] < _SAY_S:
             return
         many.said = (tally, now_s)
         for feature in self._features:
-            whole = WholeView(turn.body, turn.spec, draft.status, draft.now, each)
-            draft.status, worst = feature.together(whole)
+            each = {group: one.status for group, one in many.ones.items() if feature.part in one.parts}
+            draft.status, worst = feature.together(WholeView(turn.body, turn.spec, draft.status, draft.now, each))
             troubled = [*troubled, *worst]
         groups = ManyGroupsStatus(
             selected=len(many.ones),
