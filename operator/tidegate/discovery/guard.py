@@ -187,8 +187,8 @@ class Guard:
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
         """Go on from where an earlier process was, and what it has said."""
-        if before.selection == self.wish.patterns is not None:
-            self.existed = {}  # what came while nobody looked is new
+        if before.selection == self.wish.patterns is not None and not self.wish.only_read:
+            self.existed = {}  # what came while nobody looked is new; a topic that is read only now is not
         self.state, counts = before.state, before.counts
         self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end
         self.backfilled = counts.backfilled

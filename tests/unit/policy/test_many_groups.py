@@ -1,4 +1,4 @@
-"""Policies for groups by pattern, over groups in memory: whom they look after, what they say, and what they remember."""
+"""Policies for groups by pattern, over groups in memory: whom they look after, what they say and remember."""
 
 from __future__ import annotations
 
@@ -380,6 +380,23 @@ def test_a_later_process_goes_on_from_what_is_remembered_of_each_group(world: Wo
     status = world.status("every").discovery
     assert status is not None
     assert (status.starts_committed, status.backfilled) == (2, 0)
+
+
+def test_a_topic_that_a_group_begins_to_read_after_a_restart_is_an_old_one(world: World) -> None:
+    world.kafka.create_topic("audit", 2)
+    commit(world, "a")
+    world.declare("every", groups=["*"], topics=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.begin()
+    world.passes()
+    read = TopicPartition("audit", 0)
+    world.kafka.commit_directly("a", {read: 1})
+    world.passes(8)
+    world.kafka.add_partitions("audit", 3)
+    new = TopicPartition("audit", 2)
+    world.until(lambda: new in world.kafka.committed("a"), "the new one has its start")
+
+    assert world.kafka.committed("a") == {FIRST: 11, read: 1, new: 0}
 
 
 def test_what_another_policy_has_taken_care_of_meanwhile_is_not_rewound(world: World) -> None:
