@@ -101,6 +101,7 @@ class DiscoveryFeature:
         # Before the watch is there: one without guards may go while something is waited for.
         remembered = Remembered() if self._has_guard(policy) else await self._remembered(policy)
         watch = await self._watch(live, policy.key)
+        watch.note_ages(snapshot.gates)
         guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
             guard = self._guard(watch, wish, policy, snapshot.topics, remembered)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 from tidegate.discovery.remembered import Counts, Remembered
@@ -47,6 +48,7 @@ class Wish:
 
     ``only_read``: of those that ``patterns`` name, too, since not all of many groups read all of them.
     ``tells_agents``: consumers that run the agent decide by the partitions' ages, so these have to be told.
+    ``max_age``: partitions that are older begin as the consumers are configured; ``None``: none is too old.
     """
 
     group: str
@@ -55,6 +57,7 @@ class Wish:
     allowed: tuple[str, ...]
     tells_agents: bool
     only_read: bool = False
+    max_age: timedelta | None = None
 
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
@@ -69,10 +72,16 @@ class Wish:
 
 def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
     spec = policy.spec
-    has_rule = spec.latest is not None and spec.latest.max_age is not None
-    tells_agents = has_rule or spec.consumers is not None
-    allowed = policy.live.allow.topics
-    return Wish(policy.group, discovery, spec.topics, allowed, tells_agents, only_read=policy.is_one_of_many)
+    max_age = spec.latest.max_age if spec.latest is not None else None
+    return Wish(
+        policy.group,
+        discovery,
+        spec.topics,
+        policy.live.allow.topics,
+        tells_agents=max_age is not None or spec.consumers is not None,
+        only_read=policy.is_one_of_many,
+        max_age=max_age,
+    )
 
 
 @dataclass(slots=True)
@@ -81,7 +90,8 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
-    start. ``resetting``: a run of the policy owns the group's offsets. ``has_news``: since its last pass.
+    start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the policy owns the group's
+    offsets. ``has_news``: since its last pass.
     """
 
     uid: str
@@ -97,6 +107,7 @@ class Guard:
     announced: set[TopicPartition] = field(default_factory=set)
     busy: set[TopicPartition] = field(default_factory=set)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
+    too_old: set[TopicPartition] = field(default_factory=set)
     failures: int = 0
     again_at_s: float = 0.0
     starts_committed: int = 0
@@ -124,16 +135,27 @@ class Guard:
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def found(self, new: Collection[TopicPartition], seen: Mapping[TopicPartition, NewPartition]) -> None:
-        """New partitions were seen for the first time."""
+    def found(
+        self,
+        new: Collection[TopicPartition],
+        seen: Mapping[TopicPartition, NewPartition],
+        too_old: Collection[TopicPartition] = (),
+    ) -> None:
+        """New partitions were seen for the first time, some of which are ``too_old`` to be given a start."""
         self.announced.update(new)
+        self.too_old.update(too_old)
         self.newest.extendleft(seen[p] for p in sorted(new))
         where = {
             NewPartitions.EARLIEST: "begins them at their start",
             NewPartitions.LATEST: "begins them where its consumers say (newPartitions: latest)",
             NewPartitions.NONE: "is given no start for them (newPartitions: none)",
         }[self.wish.discovery.new_partitions]
-        self._tell(EventType.NORMAL, FOUND, f"new: {named(new)}; group {self.wish.group} {where}", new)
+        young = [p for p in new if p not in self.too_old]
+        if young:
+            self._tell(EventType.NORMAL, FOUND, f"new: {named(young)}; group {self.wish.group} {where}", young)
+        if too_old:
+            where = "begins them where its consumers say, since they are older than latest.maxAge"
+            self._tell(EventType.NORMAL, FOUND, f"new: {named(too_old)}; group {self.wish.group} {where}", too_old)
 
     def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
         """How the new partitions stand; those that are taken care of by that."""

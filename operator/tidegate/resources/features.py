@@ -49,8 +49,9 @@ class LatestSpec(ResourceModel):
             )
         ),
     ] = None
-    """The age up to which a partition is read from its start, such as 1h. The rule is off without this field, and with
-    -1."""
+    """The age up to which a new partition is read from its start, such as 1h, by consumers with the agent and without;
+    older ones begin as the consumers are configured. A partition whose age is not known counts as young. The rule is
+    off without this field, and with -1."""
 
 
 class NewPartitions(StrEnum):

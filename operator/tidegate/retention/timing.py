@@ -7,8 +7,10 @@ from typing import Final
 
 from tidegate.retention.plan import Plan, Seen
 
-REST_MS: Final = 60_000
-"""The longest time between two looks."""
+_REST_MS: Final = 60_000
+_LOOKS_PER_RETENTION: Final = 8
+"""The longest time between two looks; shorter where brokers keep offsets for minutes, since a commit of somebody else
+drops a kept offset's own retention at any time."""
 
 _LEAST_MS: Final = 1_000
 _OVERDUE_MS: Final = 3_000
@@ -22,12 +24,12 @@ def next_look_ms(seen: Seen, plan: Plan, warn_before_ms: int, *, refused: bool) 
     it comes; and a group that loses its members right after this look must be seen before its own warning is due.
     """
     now_ms, retention = seen.now_ms, seen.retention
-    due = [now_ms + REST_MS]
+    due = [now_ms + min(_REST_MS, retention.retention_ms // _LOOKS_PER_RETENTION)]
     if plan.next_due_ms is not None and not refused:
         due.append(plan.next_due_ms)
     if not seen.is_kept or refused:
         due += [at for at in _announced_ms(plan.ends_ms, warn_before_ms) if at > now_ms]
-        if any(0 <= now_ms - end <= retention.check_interval_ms + REST_MS for end in plan.ends_ms):
+        if any(0 <= now_ms - end <= retention.check_interval_ms + _REST_MS for end in plan.ends_ms):
             due.append(now_ms + _OVERDUE_MS)
         if not (seen.group.is_vacant and plan.ends_ms) and retention.retention_ms > warn_before_ms:
             due.append(now_ms + retention.retention_ms - warn_before_ms)

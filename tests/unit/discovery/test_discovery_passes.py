@@ -395,6 +395,63 @@ def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(wor
     assert world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1
 
 
+def seen_by_others(world: World, number: int, age: timedelta) -> None:
+    """What another process has written of a partition, and of the broker's time."""
+    world.kafka.control.ensure()
+    key = PartitionKey("orders", world.kafka.topics()["orders"].topic_id, number)
+    at_ms = round((world.clock.now() - age).timestamp() * 1000)
+    world.kafka.control.write_partitions({key: PartitionSeen(at_ms, at_ms - 1)})
+    world.kafka.control.write_clock()
+
+
+@pytest.mark.parametrize(
+    ("age", "starts"),
+    [(timedelta(minutes=59), {TopicPartition("orders", 2): 0}), (timedelta(minutes=61), {})],
+    ids=["younger than maxAge", "older than maxAge"],
+)
+def test_a_new_partition_that_is_older_than_max_age_is_left_to_its_consumers(
+    world: World, age: timedelta, starts: dict[TopicPartition, int]
+) -> None:
+    """Those that run no agent have the same threshold."""
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    seen_by_others(world, 2, age)
+
+    with world.operator(**RULE) as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == starts
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
+    assert ("older than latest.maxAge" in world.told[0].message) is not bool(starts)
+    assert world.counted("tidegate_new_partitions_total", outcome="TooOld") == (0 if starts else 1)
+
+
+def test_an_owner_that_has_skipped_a_partition_older_than_max_age_is_not_sent_back(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+    seen_by_others(world, 2, timedelta(hours=2))
+
+    with world.operator(**RULE) as operator:
+        status = operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7}
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_a_partition_whose_age_is_not_known_counts_as_young(world: World) -> None:
+    with world.operator(latest={"maxAge": "1ms"}) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    with world.operator(latest={"maxAge": "1ms"}) as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 0}
+
+
 def test_agents_are_told_which_partitions_were_there_and_when_the_others_came(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,7 @@ def test_the_more_specific_policy_holds_and_both_say_so(world: World) -> None:
     assert (lost.policy, lost.part, lost.groups, lost.example) == ("named", "retention", 1, "payments")
     condition = world.said("every", OVERRIDDEN)
     assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "MoreSpecificPolicy")
     assert condition.message == "for retention of group payments, OffsetResetPolicy named is more specific"
     [held] = named.overrides
     assert (held.policy, held.part, held.groups, held.example) == ("every", "retention", 1, "payments")
