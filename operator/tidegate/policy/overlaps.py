@@ -35,7 +35,9 @@ class Found:
 def say(found: Found, draft: Draft) -> None:
     """Write it into the status, and into the condition of a policy that yields."""
     overrides, overridden_by = _overlaps(found.held), _overlaps(found.lost)
-    draft.status = draft.status.model_copy(update={"overrides": overrides, "overridden_by": overridden_by})
+    draft.status = draft.status.model_copy(
+        update={"overrides": overrides or None, "overridden_by": overridden_by or None}
+    )
     draft.overridden_is(MORE_SPECIFIC_POLICY, "; ".join(map(_told, overridden_by)))
 
 

@@ -217,10 +217,10 @@ class PolicyStatus(StatusModel):
     groups: ManyGroupsStatus | None = None
     """Of a policy with groups: how many there are, and the worst of them."""
 
-    overrides: Overlaps = ()
+    overrides: Overlaps | None = None
     """Other policies that ask for the same of groups of this one, and are less specific: this one holds."""
 
-    overridden_by: Overlaps = ()
+    overridden_by: Overlaps | None = None
     """Other policies that ask for the same of groups of this one, and are more specific: they hold."""
 
     injection: InjectionStatus | None = None
