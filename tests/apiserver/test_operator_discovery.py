@@ -37,7 +37,7 @@ def discovery(resources: Resources, name: str) -> dict[str, Any]:
     """What its status says, and of topics its memory."""
     policy = resources.get_policy(name)
     found: dict[str, Any] = policy.get("status", {}).get("discovery", {})
-    assert "topics" not in found
+    assert not found.get("topics")
     return {**found, "topics": remembered_topics(resources.core, policy)}
 
 
