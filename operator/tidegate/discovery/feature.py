@@ -21,7 +21,7 @@ from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_s
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
-from tidegate.kafka.model import Group, GroupType, Topic
+from tidegate.kafka.model import Group, GroupState, GroupType, Topic
 from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
 from tidegate.policy.precedence import DISCOVERY
@@ -97,7 +97,9 @@ class DiscoveryFeature:
             raise snapshot.failure
         group = policy.described or snapshot.groups[wish.group]
         if is_refused(group):
-            return await self._without(policy, _refusal(policy))
+            return await self._without(policy, *([] if policy.is_one_of_many else [_refusal(policy)]))
+        if policy.is_one_of_many and group.state is GroupState.DEAD:
+            return await self._without(policy)  # a start would bring back a group that was deleted
         # Before the watch is there: one without guards may go while something is waited for.
         remembered = Remembered() if self._has_guard(policy) else await self._remembered(policy)
         watch = await self._watch(live, policy.key)
@@ -120,7 +122,7 @@ class DiscoveryFeature:
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""
         await self.forget(policy.key)
-        if policy.status.discovery is not None:
+        if policy.status.discovery is not None or policy.is_one_of_many:
             await policy.memory.note(PART, None)
         return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
 

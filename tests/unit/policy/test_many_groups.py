@@ -383,6 +383,19 @@ def test_a_later_process_goes_on_from_what_is_remembered_of_each_group(world: Wo
     assert (status.starts_committed, status.backfilled) == (2, 0)
 
 
+def test_a_group_that_is_gone_is_not_brought_back_by_a_start(world: World) -> None:
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.kafka.delete_group("a")
+    world.passes(8)
+    world.kafka.add_partitions("orders", 3)
+    world.until(lambda: new_starts(world, "b") == [0], "the other one has its start")
+    world.passes()
+
+    assert "a" not in world.kafka.group_ids()
+
+
 def test_a_topic_that_a_group_begins_to_read_after_a_restart_is_an_old_one(world: World) -> None:
     world.kafka.create_topic("audit", 2)
     commit(world, "a")
