@@ -13,7 +13,7 @@ from apiserver.offsets import committed
 from devstack import KafkaCluster
 from support.clients import ConsumerFleet, Partition, SteadyProducer
 from support.operator_process import Body, OperatorProcess, Resources, until
-from support.policy_memory import remembered_topics
+from support.policy_memory import remembered_counts, remembered_topics
 from support.stack_fixtures import MakeTopic, Unique
 
 BEFORE, AFTER = 2, 4
@@ -59,7 +59,9 @@ def wait_settled(resources: Resources, name: str) -> Body:
 
     def look() -> Body | None:
         found = discovery(resources, name)
-        return found if [t["settled"] for t in found["topics"]] == [AFTER] else None
+        counts = [found.get(key, 0) for key in ("startsCommitted", "beganAtEnd", "backfilled")]
+        told = counts == remembered_counts(resources.core, resources.get_policy(name))
+        return found if told and [t["settled"] for t in found["topics"]] == [AFTER] else None
 
     try:
         found: Body = until(look, f"policy {name} has settled {AFTER} partitions", timeout_s=60)

@@ -11,7 +11,21 @@ from tidegate.policy.memory import decode, document_name
 
 
 def remembered_topics(core: CoreV1Api, policy: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of all its groups; nothing before the first discovery was written."""
+    """Of its group; nothing before the first discovery was written."""
+    names = ("topicId", "initial", "settled", "before")
+    return [
+        {"name": topic, **dict(zip(names, row, strict=False))}
+        for document in _documents(core, policy)
+        for topic, row in document["topics"].items()
+    ]
+
+
+def remembered_counts(core: CoreV1Api, policy: Mapping[str, Any]) -> list[int]:
+    """Of its group: starts committed, began at end, backfilled. The status says the same a moment later."""
+    return next((document["counts"] for document in _documents(core, policy)), [0, 0, 0])
+
+
+def _documents(core: CoreV1Api, policy: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     try:
         name, namespace = document_name(policy, "memory"), policy["metadata"]["namespace"]
         found = core.read_namespaced_config_map(name, namespace)
@@ -19,10 +33,4 @@ def remembered_topics(core: CoreV1Api, policy: Mapping[str, Any]) -> list[dict[s
         if error.status == 404:
             return []
         raise
-    documents = [parts["discovery"] for parts in decode(found.data).values() if "discovery" in parts]
-    names = ("topicId", "initial", "settled", "before")
-    return [
-        {"name": topic, **dict(zip(names, row, strict=False))}
-        for document in documents
-        for topic, row in document["topics"].items()
-    ]
+    return [parts["discovery"] for parts in decode(found.data).values() if "discovery" in parts]
