@@ -292,6 +292,21 @@ STATUSES: dict[str, dict[str, Any]] = {
             "renewedAt": "2026-11-20T14:00:00Z",
             "snapshot": "payments-place-5f2c",
         },
+        "groups": {
+            "selected": 12,
+            "overridden": 1,
+            "troubled": 1,
+            "worst": [
+                {
+                    "group": "payments",
+                    "reason": "ExpiresSoon",
+                    "expiresAt": "2026-11-27T14:00:00Z",
+                    "message": "the first of 4 offset(s) ends at 2026-11-27T14:00:00Z",
+                }
+            ],
+        },
+        "overrides": [{"policy": "every", "part": "retention", "groups": 11, "example": "payments"}],
+        "overriddenBy": [{"policy": "orders", "part": "discovery", "groups": 1, "example": "orders"}],
         "conditions": settled(conditions.RESET, conditions.RETAINED, conditions.INJECTED),
     },
     "OffsetReset": {

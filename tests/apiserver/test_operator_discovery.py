@@ -13,6 +13,7 @@ from apiserver.offsets import committed
 from devstack import KafkaCluster
 from support.clients import ConsumerFleet, Partition, SteadyProducer
 from support.operator_process import Body, OperatorProcess, Resources, until
+from support.policy_memory import remembered_counts, remembered_topics
 from support.stack_fixtures import MakeTopic, Unique
 
 BEFORE, AFTER = 2, 4
@@ -33,8 +34,11 @@ def name(unique: Unique) -> str:
 
 
 def discovery(resources: Resources, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = resources.get_policy(name).get("status", {}).get("discovery", {})
-    return found
+    """What its status says, and of topics its memory."""
+    policy = resources.get_policy(name)
+    found: dict[str, Any] = policy.get("status", {}).get("discovery", {})
+    assert not found.get("topics")
+    return {**found, "topics": remembered_topics(resources.core, policy)}
 
 
 def wait_discovered(resources: Resources, name: str, **wanted: int) -> Body:
@@ -55,7 +59,9 @@ def wait_settled(resources: Resources, name: str) -> Body:
 
     def look() -> Body | None:
         found = discovery(resources, name)
-        return found if found["topics"][0]["settled"] == AFTER else None
+        counts = [found.get(key, 0) for key in ("startsCommitted", "beganAtEnd", "backfilled")]
+        told = counts == remembered_counts(resources.core, resources.get_policy(name))
+        return found if told and [t["settled"] for t in found["topics"]] == [AFTER] else None
 
     try:
         found: Body = until(look, f"policy {name} has settled {AFTER} partitions", timeout_s=60)

@@ -6,6 +6,7 @@ retentions, or for as many as ``TIDEGATE_RETENTIONS`` says (``make nightly PARTS
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from prometheus_client import CollectorRegistry
 from contract.kafka_worlds import RealWorld, until
 from devstack import KafkaCluster
 from support.fake_kube import FakeKube
+from tidegate.clock import SystemClock
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
@@ -41,6 +43,7 @@ from tidegate.kafka.offset_retention import Commit
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.features import RetentionStatus
@@ -53,6 +56,7 @@ BROKER: Final = {"offsets.retention.minutes": "1", "offsets.retention.check.inte
 KEPT_S: Final = float(os.environ.get("TIDEGATE_RETENTIONS", "1.5")) * RETENTION_S
 """How long nobody is there; an offset that went as late as `LATE_S` allows is restored before its end."""
 WHOLE_S: Final = KEPT_S + 5
+WARN_S: Final = 20.0
 LATE_S: Final = 20.0
 """How late, at most, the broker's look at its offsets and ours at it may come on a busy machine."""
 
@@ -76,6 +80,8 @@ class Group:
     foretold: RetentionStatus | None = None
     looks: list[tuple[float, float, Offsets]] = field(default_factory=list)
     """(before, after, committed): seconds since the epoch around each look at the committed offsets."""
+    announced_s: dict[str, float] = field(default_factory=dict)
+    """By reason, when its first Event came: seconds since the epoch."""
 
     def gone_between(self, partition: TopicPartition) -> tuple[float, float]:
         """Before the last look that found the offset, and after the first that did not; an error if all did."""
@@ -112,6 +118,8 @@ class Story:
         self.kube = FakeKube()
         self.limited_kafka = KafkaClient(self.limited)
         self.groups: dict[str, Group] = {}
+        self.changed: dict[str, asyncio.Event] = {}
+        self.just_changed: list[str] = []
         self.executor = ThreadPoolExecutor(4)
         self.live_consumer: Any = None
         self.emptied_s = 0.0
@@ -175,7 +183,8 @@ class Story:
 
     def _note(self, name: str, place: Offsets, *, guard: bool, blind: bool = False) -> None:
         self.groups[name] = Group(name, place, blind)
-        spec = {"connectionRef": {"name": "kafka"}, "group": name, "retention": {"guard": guard, "warnBefore": "10s"}}
+        retention = {"guard": guard, "warnBefore": f"{WARN_S:.0f}s"}
+        spec = {"connectionRef": {"name": "kafka"}, "group": name, "retention": retention}
         self.kube.create(POLICIES, "ns", name, spec, "2026-11-20T11:59:00Z")
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -194,7 +203,14 @@ class Story:
         observer.connect("all", "ns/all", self.kafka)
         observer.connect("limited", "ns/limited", self.limited_kafka)
         feature = RetentionFeature(
-            Parts(self.kube, observer, self.executor, self.executor, RetentionMetrics(CollectorRegistry()))
+            Parts(
+                self.kube,
+                observer,
+                self.executor,
+                self.executor,
+                RetentionMetrics(CollectorRegistry()),
+                SystemClock().now,
+            )
         )
         for group in self.groups.values():
             observer.want(group.name, "limited" if group.blind else "all", group.name, active=False)
@@ -206,6 +222,8 @@ class Story:
                         task.result()
                 await self._do(self._look)
                 await self._do(self._act)
+                while self.just_changed:
+                    self.changed[self.just_changed.pop()].set()
                 await asyncio.sleep(0.25)
         finally:
             for task in passes:
@@ -233,6 +251,7 @@ class Story:
             if not group.looks[-1][2] and not self._once(group.name):
                 spec = self.kube.get(POLICIES, "ns", group.name)["spec"]
                 self.kube.change(POLICIES, "ns", group.name, spec={**spec, "retention": {"guard": True}})
+                self.just_changed.append(group.name)
 
     def _once(self, what: str) -> bool:
         """Whether it was done before; from now on it was."""
@@ -256,12 +275,14 @@ class Story:
             cluster_id="c",
             trouble=None,
         )
+        body = self.kube.get(POLICIES, "ns", group.name)
+        memory = GroupMemory(PolicyMemory(self.kube, self.executor, body, many=False), group.name)
         while True:
             body = self.kube.get(POLICIES, "ns", group.name)
             spec = parse_spec(OffsetResetPolicySpec, body)
             try:
                 kept = await feature.reconcile(
-                    PolicyView(body, spec, group.status, live, datetime.now(UTC), resetting=False)
+                    PolicyView(body, spec, group.status, live, datetime.now(UTC), resetting=False, memory=memory)
                 )
             except KafkaFailure:
                 await asyncio.sleep(1.0)
@@ -271,7 +292,13 @@ class Story:
                 group.foretold = kept.status.retention
             for happening in kept.happenings:
                 self.kube.record(body, happening)
-            await asyncio.sleep(min(kept.again_after_s, 5.0))
+                group.announced_s.setdefault(happening.reason, time.time())
+            # As late as a pass may be; and at once where somebody has changed the policy.
+            changed = self.changed.setdefault(group.name, asyncio.Event())
+            changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(kept.again_after_s):
+                    await changed.wait()
 
     async def _do(self, call: Callable[[], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self.executor, call)
@@ -358,6 +385,16 @@ def test_an_unguarded_group_loses_its_place_when_that_was_foretold(story: Story,
         assert first_gone >= group.expires_s
         assert last_there <= group.expires_s + LATE_S
     assert story.told(group.name) == ["ExpiresSoon", "OffsetsExpired"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_is_announced_before_it_comes_and_not_before_it_is_due(story: Story, kind: GroupType) -> None:
+    group = story.groups[f"unguarded-{kind}"]
+    gone = [group.gone_between(partition) for partition in story.partitions]
+
+    assert group.expires_s - WARN_S <= group.announced_s["ExpiresSoon"] < group.expires_s
+    assert group.announced_s["OffsetsExpired"] >= min(before for before, _ in gone)
+    assert group.announced_s["OffsetsExpired"] <= group.expires_s + LATE_S
 
 
 @pytest.mark.parametrize("kind", KINDS)

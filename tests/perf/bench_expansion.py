@@ -22,6 +22,7 @@ from perf.stage import Stage, set_stage, wait
 from support.clients import ConsumerFleet
 from support.clients.producer import SteadyProducer
 from support.deliveries import Partition
+from support.policy_memory import remembered_topics
 
 EXPANSIONS = 10
 RECORDS_PER_SECOND = 2000.0
@@ -155,7 +156,7 @@ def status(stage: Stage, policy: str) -> dict[str, Any]:
 
 
 def settled(stage: Stage, policy: str) -> int:
-    topics: list[dict[str, Any]] = status(stage, policy).get("topics", [])
+    topics = remembered_topics(stage.core, stage.get("offsetresetpolicies", policy))
     return int(topics[0]["settled"]) if topics else 0
 
 

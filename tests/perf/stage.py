@@ -33,6 +33,7 @@ class Stage:
     bootstrap: str
     client: KafkaClient
     custom: kube.CustomObjectsApi
+    core: kube.CoreV1Api
 
     def create(self, plural: str, kind: str, name: str, spec: dict[str, Any]) -> None:
         body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
@@ -59,9 +60,10 @@ def set_stage() -> Iterator[Stage]:
         for path in crd_files():
             server.apply(path)
         api = config.new_client_from_config(str(server.kubeconfig))
-        kube.CoreV1Api(api).create_namespace({"metadata": {"name": NAMESPACE}})
+        core = kube.CoreV1Api(api)
+        core.create_namespace({"metadata": {"name": NAMESPACE}})
         client = KafkaClient(Connection(kafka.bootstrap))
-        stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api))
+        stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api), core)
         with OperatorProcess(server.kubeconfig, NAMESPACE, Path(folder), _DEFAULT_TICKS):
             stage.create("kafkaconnections", "KafkaConnection", "kafka", {"bootstrapServers": kafka.bootstrap})
             wait(lambda: _ready(stage.get("kafkaconnections", "kafka")), "the connection is Ready")

@@ -243,6 +243,10 @@ class FakeKafka:
         for group in self._groups.values():
             group.committed = {p: c for p, c in group.committed.items() if p.topic != name}
 
+    def delete_group(self, group_id: str) -> None:
+        """As ``kafka-consumer-groups --delete`` does, of a group without members."""
+        del self._groups[group_id]
+
     def add_partitions(self, name: str, partitions: int) -> None:
         """Expand a topic to so many. Its consumers' groups get them when they next rebalance."""
         logs = self._topics[name].logs

@@ -173,10 +173,13 @@ class Resources:
     def connection(self, name: str, bootstrap: str, **spec: Any) -> Body:
         return self._create("kafkaconnections", "KafkaConnection", name, {"bootstrapServers": bootstrap, **spec})
 
-    def policy(self, name: str, group: str, reset: Mapping[str, Any] | None = None, **spec: Any) -> Body:
-        """A policy through connection `kafka`. Annotations by the keyword `annotations`."""
+    def policy(
+        self, name: str, group: str | Sequence[str], reset: Mapping[str, Any] | None = None, **spec: Any
+    ) -> Body:
+        """A policy of a group, or of several, through connection `kafka`. Annotations by the keyword `annotations`."""
         annotations = spec.pop("annotations", {})
-        spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
+        of = {"group": group} if isinstance(group, str) else {"groups": list(group)}
+        spec = {"connectionRef": {"name": "kafka"}, **of, **spec}
         if reset is not None:
             spec["reset"] = dict(reset)
         return self._create("offsetresetpolicies", "OffsetResetPolicy", name, spec, annotations)

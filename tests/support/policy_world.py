@@ -13,7 +13,8 @@ from tidegate.kube.ports import POLICIES, RESETS, Conflict, Object, name_of, nam
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
-from tidegate.policy.feature import Feature
+from tidegate.policy.feature import Feature, GroupFeature
+from tidegate.policy.keeping import Features
 from tidegate.policy.reconcile import PolicyReconciler
 
 SPEC = {"connectionRef": {"name": "kafka"}, "group": "payments"}
@@ -24,12 +25,13 @@ class PolicyWorld(World):
 
     def __init__(self, folder: Path) -> None:
         self.features: tuple[Feature, ...] = ()
+        self.group_features: tuple[GroupFeature, ...] = ()
         super().__init__(folder)
         self.kafka.control.ensure()
 
     def reconciler_of(self, parts: Parts) -> Reconciler:
         passes = ResetPasses(parts)
-        self.policies = PolicyReconciler(policy_parts(parts), passes, self.features)
+        self.policies = PolicyReconciler(policy_parts(parts), passes, Features(self.features, self.group_features))
         return OffsetResetReconciler(passes, parts)
 
     def declare(self, reset_id: str | None = "one", name: str = "p", **reset: Any) -> None:

@@ -72,7 +72,7 @@ def describe_groups(
             show = lambda group: _show_offsets(group, options, kafka, details, screen)  # noqa: E731
         case View.MEMBERS:
             show = lambda group: _show_members(group, options, details, screen)  # noqa: E731
-        case View.STATE:
+        case View.STATE | View.RETENTION:  # the latter is described by ``retaining``
             show = lambda group: _show_state(group, options, details, screen)  # noqa: E731
     described = kafka.groups(groups)
     for group_id in sorted(groups):

@@ -80,6 +80,11 @@ def _format(text: str | None) -> ConsumerFormat | None:
 
 def _named(policy: Object, connection: Object | None) -> NamedPolicy:
     spec = parse_spec(OffsetResetPolicySpec, policy)
+    if spec.group is None:
+        raise CommandFailed(
+            f"OffsetResetPolicy {name_of(policy)} is for many groups, and this is the environment of one group's "
+            "consumers: name a policy with spec.group"
+        )
     topics = _DEFAULT_TOPICS if connection is None else agent_topics(parse_spec(KafkaConnectionSpec, connection))
     return NamedPolicy(name_of(policy), spec, topics)
 

@@ -12,10 +12,11 @@ from tidegate.admin.service import Pauses
 from tidegate.cli.command_config import read_command_config
 from tidegate.cli.describing import GroupDetails, describe_groups, list_groups
 from tidegate.cli.errors import UsageError, in_the_tools_words
-from tidegate.cli.options import Action, Options
+from tidegate.cli.options import Action, Options, View
 from tidegate.cli.pausing import list_paused, pause, resume
 from tidegate.cli.releasing import release_all
 from tidegate.cli.resetting import Resetting, runs_folder
+from tidegate.cli.retaining import describe_retention
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.cluster import Kafka
@@ -80,6 +81,8 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
     pauses = Pauses(kafka, clock)
     groups = _groups(options, details, pauses)
     match options.action:
+        case Action.DESCRIBE if options.view is View.RETENTION:
+            return describe_retention(groups, kafka, clock, screen)
         case Action.DESCRIBE:
             return describe_groups(options, groups, kafka, details, screen)
         case Action.RESET_OFFSETS:

@@ -15,6 +15,7 @@ from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
 from tidegate.cli.parity import parity_parser, run_parity
 from tidegate.cli.screen import Screen
+from tidegate.cli.topics import run_topics, topics_parser
 
 BAD_USAGE: Final = 1
 """As Kafka's tools have it; not the 2 of most programs."""
@@ -27,6 +28,7 @@ usage: tidegate groups OPTIONS      list, describe, pause, resume and reset cons
        tidegate plan NAME           what an OffsetReset would read again and skip
        tidegate approve NAME        let that plan be applied
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
+       tidegate topics OPTIONS      between which times the partitions of topics were created
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options
        tidegate --version
@@ -65,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _beside(run_approve, approve_parser, rest, screen)
         case ["parity", *rest]:
             return _beside(run_parity, parity_parser, rest, screen)
+        case ["topics", *rest]:
+            return _beside(run_topics, topics_parser, rest, screen)
         case _:
             screen.err.write(_USAGE)
             return BAD_USAGE

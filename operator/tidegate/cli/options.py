@@ -38,6 +38,7 @@ class View(StrEnum):
     OFFSETS = "offsets"
     MEMBERS = "members"
     STATE = "state"
+    RETENTION = "retention"
 
 
 class Scenario(StrEnum):
@@ -161,6 +162,7 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="list all that is held, whoever holds it, and with --execute release it",
     )
+    ours.add_argument("--retention", action="store_true", help="with --describe: when the committed offsets expire")
     ours.add_argument("--control-topic", metavar="TOPIC", help="where holds are written (__tidegate)")
     ours.add_argument(
         "--ack-topic", metavar="TOPIC", help="where the agents' acks are read (the control topic's name and _acks)"
@@ -260,10 +262,10 @@ def _check_scope(given: argparse.Namespace, action: Action) -> None:
 def _view(given: argparse.Namespace, action: Action) -> View:
     chosen = [view for view in View if _has(given, view)]
     available = {
-        Action.DESCRIBE: ("members", "offsets", "state", "verbose"),
+        Action.DESCRIBE: ("members", "offsets", "retention", "state", "verbose"),
         Action.LIST: ("state", "type"),
     }.get(action, ())
-    for name in ("members", "offsets", "state", "type", "verbose"):
+    for name in ("members", "offsets", "retention", "state", "type", "verbose"):
         if _has(given, name) and name not in available:
             raise UsageError(f"Option(s) [{name}] are unavailable given other options on the command line")
     if action is not Action.DESCRIBE:

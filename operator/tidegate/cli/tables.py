@@ -116,6 +116,12 @@ def state_table(group: Group, coordinator: Broker, *, verbose: bool) -> str:
     return _lines([header, line], widths) + "\n"
 
 
+def retention_table(rows: Sequence[Sequence[str]]) -> str:
+    """``--describe --retention``. Rows: group, type, state, offsets, kept, exact, when the first expires."""
+    header = ["GROUP", "TYPE", "STATE", "#OFFSETS", "#KEPT", "EXACT", "EXPIRES"]
+    return _lines([header, *rows], [_widest(rows, 0), 10, 20, 10, 10, 7]) + "\n"
+
+
 def listing_table(rows: Sequence[tuple[str, str, str]], *, types: bool, states: bool) -> str:
     """``--list`` with ``--type`` or ``--state``. Rows: group, type, state."""
     width = max([_WIDTH, *(len(group) for group, _, _ in rows)]) + 10

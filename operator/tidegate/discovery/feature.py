@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -12,21 +13,29 @@ from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
-from tidegate.connection.watched import Snapshot
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
+from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_status
 from tidegate.discovery.state import DiscoveryState, grown
+from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
-from tidegate.kafka.model import Group, GroupType, Topic
-from tidegate.kube.ports import EventType, KubeEvent, label_of, uid_of
-from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.kafka.model import Group, GroupState, GroupType, Topic
+from tidegate.kube.ports import EventType, KubeEvent, label_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.precedence import DISCOVERY
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
+from tidegate.resources.many_groups import TroubledGroup
+from tidegate.resources.policy import PolicyStatus
 from tidegate.service.metrics import Metrics
+
+_log = logging.getLogger(__name__)
 
 _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
 
 _AGAIN_S: Final = 10.0
+_AGAIN_OF_MANY_S: Final = 60.0
+"""The watch wakes a policy that has something new to say, so this is for figures."""
 
 GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
@@ -50,8 +59,12 @@ def is_refused(group: Group) -> bool:
     return group.type in (GroupType.STREAMS, GroupType.SHARE) or group.assignor == STREAMS_ASSIGNOR
 
 
+def _again_s(policy: PolicyView) -> float:
+    return _AGAIN_OF_MANY_S if policy.is_one_of_many else _AGAIN_S
+
+
 def _refusal(policy: PolicyView) -> KubeEvent:
-    group = policy.spec.only_group
+    group = policy.group
     return KubeEvent(
         EventType.WARNING,
         GROUP_NOT_SUPPORTED,
@@ -62,7 +75,9 @@ def _refusal(policy: PolicyView) -> KubeEvent:
 
 
 class DiscoveryFeature:
-    """Implements ``tidegate.policy.feature.Feature``. Belongs to the event loop's thread."""
+    """Implements ``tidegate.policy.feature.GroupFeature``. Belongs to the event loop's thread."""
+
+    part = DISCOVERY
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -70,69 +85,108 @@ class DiscoveryFeature:
         self._watches: dict[str, ConnectionWatch] = {}
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
-        uid, live = uid_of(policy.body), policy.live
-        discovery = discovery_of(policy.spec)
-        group = policy.spec.only_group
-        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", group) is not None:
-            await self.forget(uid)
-            return FeatureOutcome(policy.status.model_copy(update={"discovery": None}))
+        live, discovery = policy.live, discovery_of(policy.spec)
+        if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.group) is not None:
+            return await self._without(policy)
         if live.observes:
-            # What the status knows stays, so that partitions that come meanwhile are new when that ends.
-            await self.forget(uid)
-            return FeatureOutcome(policy.status)
-        wish = wish_of(policy.spec, discovery, live.allow.topics)
-        snapshot = await self._parts.observer.newest(live.uid, group=wish.group, gates=wish.tells_agents)
+            # What is remembered stays, so that partitions that come meanwhile are new when that ends.
+            await self.forget(policy.key)
+            return FeatureOutcome(policy.status, again_after_s=_again_s(policy))
+        wish = wish_of(policy, discovery)
+        asked = wish.group if policy.described is None else None
+        snapshot = await self._parts.observer.newest(live.uid, group=asked, gates=wish.tells_agents)
         if snapshot.failure is not None:
             raise snapshot.failure
-        if is_refused(snapshot.groups[wish.group]):
-            await self.forget(uid)
-            return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), (_refusal(policy),), _AGAIN_S)
-        topics = None if self._guards(live, uid, wish) else await self._parts.observer.topics(live.uid, wish.names)
-        watch = await self._watch(live, uid)
-        guard = watch.guards.get(uid)
+        group = policy.described or snapshot.groups[wish.group]
+        if is_refused(group):
+            return await self._without(policy, *([] if policy.is_one_of_many else [_refusal(policy)]))
+        if policy.is_one_of_many and group.state is GroupState.DEAD:
+            return await self._without(policy)  # a start would bring back a group that was deleted
+        # Before the watch is there: one without guards may go while something is waited for.
+        remembered = Remembered() if self._has_guard(policy) else await self._remembered(policy)
+        topics = None if self._guards(policy, wish) else await self._parts.observer.topics(live.uid, wish.names)
+        watch = await self._watch(live, policy.key)
+        watch.note_ages(snapshot.gates)
+        guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
             if topics is None:
                 raise NotLookedAt("what there was before the policy is not known: somebody else has just let go of it")
-            guard = self._guard(watch, uid, wish, policy, topics)
-        guard.resetting = policy.resetting
+            guard = self._guard(watch, wish, policy, topics, remembered)
+            watch.guarded()
+        guard.resetting, guard.has_news = policy.resetting, False
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
-        await self._read_group(guard, live, snapshot)
+        await self._read_group(guard, policy, group)
         if wish.tells_agents:
             checked = await self._parts.topics.checked(live, snapshot)
             watch.note_control(snapshot.gates, usable=checked.usable)
         told, guard.happenings = tuple(guard.happenings), []
-        status = policy.status.model_copy(update={"discovery": guard.status(snapshot.groups[wish.group])})
-        return FeatureOutcome(status, told, _AGAIN_S)
+        await policy.memory.note(PART, encode(guard.remembered))
+        status = policy.status.model_copy(update={"discovery": guard.status(group)})
+        return FeatureOutcome(status, told, _again_s(policy))
 
-    async def forget(self, uid: str) -> None:
+    async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
+        """Nothing is found for the group; should that change, all that is there by then is old."""
+        await self.forget(policy.key)
+        if policy.status.discovery is not None or policy.is_one_of_many:
+            await policy.memory.note(PART, None)
+        return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
+
+    def _has_guard(self, policy: PolicyView) -> bool:
+        watch = self._watches.get(policy.live.uid)
+        return watch is not None and policy.key in watch.guards
+
+    async def _remembered(self, policy: PolicyView) -> Remembered:
+        """What an earlier process has written: in the policy's memory, or, before there was one, in its status."""
+        document = await policy.memory.recall(PART)
+        if document is None:
+            return of_status(policy.status.discovery) if policy.status.discovery is not None else Remembered()
+        try:
+            return decode(document)
+        except ValueError as error:
+            _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
+            return Remembered()
+
+    def with_news(self, uid: str) -> Collection[str]:
+        guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
+        return [guard.wish.group for guard in guards if guard.has_news and guard.uid == uid]
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        return status.model_copy(update={"discovery": None})
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        if discovery_of(whole.spec) is None:
+            return self.without(whole.status), ()
+        return together(whole), ()
+
+    async def forget(self, key: str) -> None:
         for watch in tuple(self._watches.values()):
-            if watch.guards.pop(uid, None) is not None and not watch.guards:
+            if watch.guards.pop(key, None) is not None and not watch.guards:
                 del self._watches[watch.live.uid]
                 await watch.close()
 
-    async def disconnected(self, uid: str) -> None:
-        await self.forget(uid)
+    async def disconnected(self, key: str) -> None:
+        await self.forget(key)
 
     async def stop(self) -> None:
         watches, self._watches = tuple(self._watches.values()), {}
         for watch in watches:
             await watch.close()
 
-    def _guards(self, live: Live, uid: str, wish: Wish) -> bool:
+    def _guards(self, policy: PolicyView, wish: Wish) -> bool:
         """Whether what the policy wishes is guarded already."""
-        watch = self._watches.get(live.uid)
-        guard = watch.guards.get(uid) if watch is not None else None
+        watch = self._watches.get(policy.live.uid)
+        guard = watch.guards.get(policy.key) if watch is not None else None
         return guard is not None and guard.wish == wish
 
-    async def _watch(self, live: Live, uid: str) -> ConnectionWatch:
+    async def _watch(self, live: Live, key: str) -> ConnectionWatch:
         """The connection's watch; a new one, with what the old one's policies know, where it was opened anew."""
         watch = self._watches.get(live.uid)
         if watch is not None and watch.live.kafka is live.kafka:
             watch.live = live
             return watch
         for other in tuple(self._watches.values()):
-            if uid in other.guards and other.live.uid != live.uid:
-                await self.forget(uid)
+            if key in other.guards and other.live.uid != live.uid:
+                await self.forget(key)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
             live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills)
@@ -144,22 +198,26 @@ class DiscoveryFeature:
         return fresh
 
     def _guard(
-        self, watch: ConnectionWatch, uid: str, wish: Wish, policy: PolicyView, topics: Mapping[str, Topic]
+        self,
+        watch: ConnectionWatch,
+        wish: Wish,
+        policy: PolicyView,
+        topics: Mapping[str, Topic],
+        remembered: Remembered,
     ) -> Guard:
         """A guard for what the policy wishes now. ``topics``: those of the cluster, which were there before."""
         existed = grown(watch.sizes, topics)
-        guard = watch.guards.get(uid)
+        guard = watch.guards.get(policy.key)
         if guard is not None:
             guard.turn_to(wish, existed)
             return guard
-        guard = watch.guards[uid] = Guard(uid, label_of(policy.body), wish, DiscoveryState(), existed)
-        guard.restore(policy.status.discovery)
+        guard = watch.guards[policy.key] = Guard(policy.uid, label_of(policy.body), wish, DiscoveryState(), existed)
+        guard.restore(remembered, policy.status.discovery)
         return guard
 
-    async def _read_group(self, guard: Guard, live: Live, snapshot: Snapshot) -> None:
+    async def _read_group(self, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
-        guard.committed = await self._parts.observer.committed(live.uid, guard.wish.group, _COMMITTED_S)
-        members = snapshot.groups[guard.wish.group].members
-        read = frozenset(p.topic for m in members for p in m.assignment) | {p.topic for p in guard.committed}
+        guard.committed = await self._parts.observer.committed(policy.live.uid, guard.wish.group, _COMMITTED_S)
+        read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
         if read != guard.read:
             guard.read, guard.looked_at = guard.read | read, None

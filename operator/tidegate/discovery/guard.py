@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
+from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
-from tidegate.discovery.state import DiscoveryState, KnownTopic, without
+from tidegate.discovery.state import DiscoveryState, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
+from tidegate.kafka.names import is_allowed, is_internal, is_pattern
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.policy.feature import PolicyView
 from tidegate.resources.features import (
     MAX_NEWEST,
-    DiscoveredTopic,
     DiscoverySpec,
     DiscoveryStatus,
     NewPartition,
@@ -44,7 +46,9 @@ def discovery_of(spec: OffsetResetPolicySpec) -> DiscoverySpec | None:
 class Wish:
     """What a policy asks for. ``patterns``: its topics; ``None``: ``read``, those that the group reads.
 
+    ``only_read``: of those that ``patterns`` name, too, since not all of many groups read all of them.
     ``tells_agents``: consumers that run the agent decide by the partitions' ages, so these have to be told.
+    ``max_age``: partitions that are older begin as the consumers are configured; ``None``: none is too old.
     """
 
     group: str
@@ -52,18 +56,14 @@ class Wish:
     patterns: tuple[str, ...] | None
     allowed: tuple[str, ...]
     tells_agents: bool
+    only_read: bool = False
+    max_age: timedelta | None = None
 
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
 
-        names = self.names if self.patterns is not None else frozenset(read)
-        if names is None:
-            names = frozenset(name for name in seen if any(matches(name, p) for p in self.patterns or ()))
-        return {
-            name: seen[name]
-            for name in sorted(names)
-            if name in seen and not is_internal(name) and is_allowed(name, self.allowed)
-        }
+        names = frozenset(read) if self.only_read or self.patterns is None else self.names or seen.keys()
+        return {name: seen[name] for name in sorted(names) if name in seen and self._is_meant(name)}
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -72,10 +72,23 @@ class Wish:
             return None
         return frozenset(self.patterns)
 
+    def _is_meant(self, name: str) -> bool:
+        asked = self.patterns is None or is_allowed(name, self.patterns)
+        return asked and not is_internal(name) and is_allowed(name, self.allowed)
 
-def wish_of(spec: OffsetResetPolicySpec, discovery: DiscoverySpec, allowed: tuple[str, ...]) -> Wish:
-    has_rule = spec.latest is not None and spec.latest.max_age is not None
-    return Wish(spec.only_group, discovery, spec.topics, allowed, has_rule or spec.consumers is not None)
+
+def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
+    spec = policy.spec
+    max_age = spec.latest.max_age if spec.latest is not None else None
+    return Wish(
+        policy.group,
+        discovery,
+        spec.topics,
+        policy.live.allow.topics,
+        tells_agents=max_age is not None or spec.consumers is not None,
+        only_read=policy.is_one_of_many,
+        max_age=max_age,
+    )
 
 
 @dataclass(slots=True)
@@ -84,7 +97,8 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
-    start. ``resetting``: a run of the policy owns the group's offsets.
+    start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the policy owns the group's
+    offsets. ``has_news``: since its last pass.
     """
 
     uid: str
@@ -94,11 +108,13 @@ class Guard:
     existed: Mapping[str, int]
     read: frozenset[str] = frozenset()
     resetting: bool = False
+    has_news: bool = False
     gone_since_s: dict[str, float] = field(default_factory=dict)
     looked_at: Mapping[str, Topic] | None = None
     announced: set[TopicPartition] = field(default_factory=set)
     busy: set[TopicPartition] = field(default_factory=set)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
+    too_old: set[TopicPartition] = field(default_factory=set)
     failures: int = 0
     again_at_s: float = 0.0
     starts_committed: int = 0
@@ -125,16 +141,27 @@ class Guard:
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def found(self, new: Collection[TopicPartition], seen: Mapping[TopicPartition, NewPartition]) -> None:
-        """New partitions were seen for the first time."""
+    def found(
+        self,
+        new: Collection[TopicPartition],
+        seen: Mapping[TopicPartition, NewPartition],
+        too_old: Collection[TopicPartition] = (),
+    ) -> None:
+        """New partitions were seen for the first time, some of which are ``too_old`` to be given a start."""
         self.announced.update(new)
+        self.too_old.update(too_old)
         self.newest.extendleft(seen[p] for p in sorted(new))
         where = {
             NewPartitions.EARLIEST: "begins them at their start",
             NewPartitions.LATEST: "begins them where its consumers say (newPartitions: latest)",
             NewPartitions.NONE: "is given no start for them (newPartitions: none)",
         }[self.wish.discovery.new_partitions]
-        self._tell(EventType.NORMAL, FOUND, f"new: {named(new)}; group {self.wish.group} {where}", new)
+        young = [p for p in new if p not in self.too_old]
+        if young:
+            self._tell(EventType.NORMAL, FOUND, f"new: {named(young)}; group {self.wish.group} {where}", young)
+        if too_old:
+            where = "begins them where its consumers say, since they are older than latest.maxAge"
+            self._tell(EventType.NORMAL, FOUND, f"new: {named(too_old)}; group {self.wish.group} {where}", too_old)
 
     def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
         """How the new partitions stand; those that are taken care of by that."""
@@ -180,43 +207,34 @@ class Guard:
 
     # --- the status ---------------------------------------------------------------------------------------------------
 
-    def restore(self, status: DiscoveryStatus | None) -> None:
-        """Go on from what an earlier process has said."""
-        if status is None:
-            return
-        if status.selection == self.wish.patterns is not None:
-            self.existed = {}  # what came while nobody looked is new
-        topics = {t.name: KnownTopic(t.topic_id, t.initial, t.settled, t.before or "") for t in status.topics}
-        self.state = DiscoveryState(status.initial_discovery_finished, topics)
-        self.starts_committed = status.starts_committed or 0
-        self.began_at_end = status.began_at_end or 0
-        self.backfilled = status.backfilled or 0
-        self.newest.extend(status.newest)
+    @property
+    def remembered(self) -> Remembered:
+        """What a later process goes on from."""
+        counts = Counts(self.starts_committed, self.began_at_end, self.backfilled)
+        return Remembered(self.state, self.wish.patterns, counts)
+
+    def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
+        """Go on from where an earlier process was, and what it has said."""
+        if before.selection == self.wish.patterns is not None and not self.wish.only_read:
+            self.existed = {}  # what came while nobody looked is new; a topic that is read only now is not
+        self.state, counts = before.state, before.counts
+        self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end
+        self.backfilled = counts.backfilled
+        self.newest.extend(status.newest if status is not None else ())
 
     def status(self, group: Group) -> DiscoveryStatus:
         """``group``: as it is now; ``committed`` is of a while ago."""
-        owned = frozenset(p for member in group.members for p in member.assignment)
+        owned = group.assigned
         known = self.state.topics
         taken = sum(self.state.is_initial(p) for p in owned | self.committed.keys())
         return DiscoveryStatus(
             initial_discovery_finished=self.state.initial_discovery_finished,
-            selection=self.wish.patterns,
             assigned=sum(p.topic in known for p in owned),
             unassigned_initial=sum(topic.initial for topic in known.values()) - taken,
             starts_committed=self.starts_committed,
             began_at_end=self.began_at_end,
             backfilled=self.backfilled,
             newest=tuple(self.newest),
-            topics=tuple(
-                DiscoveredTopic(
-                    name=name,
-                    topic_id=topic.topic_id,
-                    initial=topic.initial,
-                    settled=topic.settled,
-                    before=topic.before or None,
-                )
-                for name, topic in sorted(known.items())
-            ),
         )
 
 

@@ -30,7 +30,7 @@ class KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryState:
-    """Survives a restart in the policy's status. ``topics`` by name, with those that were removed meanwhile."""
+    """Survives a restart in the policy's memory. ``topics`` by name, with those that were removed meanwhile."""
 
     initial_discovery_finished: bool = False
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)

@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
@@ -59,22 +60,6 @@ class WatchParts:
     backfills: Backfills
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """When a look ended; how many partitions all looks before it had shown, by topic id; when the one before began
-    (``None``: there was none for the same topics)."""
-
-    at_s: float
-    before: Mapping[str, int]
-    before_s: float | None
-
-    def shows_the_making_of(self, partition: TopicPartition, topics: Mapping[str, Topic]) -> bool:
-        """Whether no look before had shown it."""
-        if self.before_s is None:
-            return False
-        return partition.partition >= self.before.get(topics[partition.topic].topic_id, 0)
-
-
 class ConnectionWatch:
     """Belongs to the event loop's thread. Looks for as long as somebody guards something."""
 
@@ -92,14 +77,12 @@ class ConnectionWatch:
         self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
-        self._time: BrokerTime | None = None
-        self._previous_clock_ms: int | None = None
-        """The last clock record of whoever watched before: until then nothing was overlooked."""
-        self._seen: dict[PartitionKey, PartitionSeen] = {}
-        """When partitions were made that this process has seen come."""
-        self._written: Mapping[PartitionKey, PartitionSeen] = {}
+        self._ages = Ages()
         self._known: tuple[object, ...] = ()
         """What ``_unwritten`` was found out from."""
+        self._noted: Gates | None = None
+        self._moved = False
+        """Whether a guard, or what it knows, is another one since."""
         self._usable = False
         self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
         self._news = asyncio.Event()
@@ -109,6 +92,15 @@ class ConnectionWatch:
     def start(self) -> None:
         self._spawn(self._always(self._look_always))
         self._spawn(self._always(self._tell_always))
+
+    def note_ages(self, gates: Gates | None) -> None:
+        """When partitions were made that others have seen come: a guard that is added goes by that from the first."""
+        if gates is not None:
+            self._ages.note(gates)
+
+    def guarded(self) -> None:
+        """There is another guard, or one has another state."""
+        self._moved = True
 
     async def close(self) -> None:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
@@ -122,10 +114,11 @@ class ConnectionWatch:
     def note_control(self, gates: Gates | None, *, usable: bool) -> None:
         """What the control topic says, as read by others; ``usable``: whether it may be written."""
         self._usable = usable
+        self.note_ages(gates)
         if gates is not None:
-            if self._time is None and gates.clock_ms is not None:
-                self._previous_clock_ms = gates.clock_ms
-            self._written = gates.partitions
+            if gates is self._noted and not self._moved:
+                return  # asked once a look for all that are guarded, not by each of them
+            self._noted, self._moved = gates, False
             known = (gates.partitions, self.topics, *(guard.state for guard in self.guards.values()))
             if len(known) != len(self._known) or any(a is not b for a, b in zip(known, self._known, strict=True)):
                 self._known = known
@@ -162,7 +155,7 @@ class ConnectionWatch:
             failed = False
         finally:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
-        look = _Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
+        look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
             self.topics, self.sizes = told, grown(self.sizes, told)
         self._looked_s = began
@@ -177,12 +170,12 @@ class ConnectionWatch:
             return None
         return frozenset(name for patterns in wanted for name in patterns or ())
 
-    def _look_for(self, guard: Guard, look: _Look) -> None:
+    def _look_for(self, guard: Guard, look: Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
         guard.looked_at = self.topics
         if found.state != guard.state:
             guard.state = found.state
-            self._parts.wake(guard.uid)
+            self._stirred(guard)
         new = [p for p in found.new if p not in guard.busy]
         if not new or look.at_s < guard.again_at_s:
             return
@@ -192,7 +185,7 @@ class ConnectionWatch:
         guard.busy.update(new)
         self._spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
 
-    def _announce(self, guard: Guard, new: Collection[TopicPartition], look: _Look) -> None:
+    def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
         for partition in new:
             bounds = self._bounds(partition, look)
@@ -200,20 +193,25 @@ class ConnectionWatch:
             if bounds is not None and bounds.seen_ms is not None:
                 at = datetime.fromtimestamp(bounds.seen_ms / 1000, UTC)
                 key = self._key(partition)
-                if key not in self._written and self._seen.setdefault(key, bounds) and guard.wish.tells_agents:
-                    self._unwritten[key] = self._seen[key]
+                if (
+                    key not in self._ages.written
+                    and self._ages.seen.setdefault(key, bounds)
+                    and guard.wish.tells_agents
+                ):
+                    self._unwritten[key] = self._ages.seen[key]
                     self._news.set()
             rows[partition] = NewPartition(topic=partition.topic, partition=partition.partition, seen_at=at)
-        guard.found(new, rows)
+        guard.found(new, rows, [p for p in new if self._is_too_old(guard, p)])
 
-    def _bounds(self, partition: TopicPartition, look: _Look) -> PartitionSeen | None:
+    def _is_too_old(self, guard: Guard, partition: TopicPartition) -> bool:
+        """Whether the partition is older than ``latest.maxAge`` for sure, by the broker's clock: as agents judge it."""
+        max_age = guard.wish.max_age
+        least_ms = self._ages.least_ms(self._key(partition), self._parts.clock.monotonic())
+        return max_age is not None and least_ms is not None and timedelta(milliseconds=least_ms) > max_age
+
+    def _bounds(self, partition: TopicPartition, look: Look) -> PartitionSeen | None:
         """When it was made, by the broker's clock; ``None`` while that is not known."""
-        if self._time is None:
-            return None
-        absent_ms = self._previous_clock_ms
-        if look.before_s is not None and look.shows_the_making_of(partition, self.topics):
-            absent_ms = self._time.earliest_ms(look.before_s)
-        return PartitionSeen(self._time.latest_ms(look.at_s), absent_ms)
+        return self._ages.bounds(look, just_made=look.shows_the_making_of(partition, self.topics))
 
     # --- giving starts ------------------------------------------------------------------------------------------------
 
@@ -222,7 +220,8 @@ class ConnectionWatch:
     ) -> None:
         try:
             if guard.wish.discovery.new_partitions is NewPartitions.EARLIEST:
-                await self._give_starts(guard, new, just_made)
+                await self._give_starts(guard, [p for p in new if p not in guard.too_old], just_made)
+                self._leave(guard, guard.too_old.intersection(new))
             else:
                 self._settle(guard, new)
         except (KafkaFailure, StaleAttempt) as failure:
@@ -273,10 +272,22 @@ class ConnectionWatch:
                 self._settle(guard, late)
             else:
                 guard.not_sent_back(late, result.message)
-                parts.wake(guard.uid)
+                self._stirred(guard)
+
+    def _leave(self, guard: Guard, too_old: Collection[TopicPartition]) -> None:
+        """To the consumers' own setting."""
+        for _ in too_old:
+            self._parts.metrics.new_partition("TooOld")
+        if too_old:
+            self._settle(guard, too_old)
 
     def _settle(self, guard: Guard, partitions: Collection[TopicPartition]) -> None:
         guard.state = settle(guard.state, partitions)
+        self._stirred(guard)
+
+    def _stirred(self, guard: Guard) -> None:
+        """The policy's next pass has something to say of the group."""
+        guard.has_news = self._moved = True
         self._parts.wake(guard.uid)
 
     def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:
@@ -310,7 +321,7 @@ class ConnectionWatch:
         clock = self._parts.clock
         sent_s = clock.monotonic()
         at_ms = await in_thread(self._parts.executor, self.live.kafka.control.write_clock)
-        self._time = BrokerTime(at_ms, sent_s, clock.monotonic())
+        self._ages.time = BrokerTime(at_ms, sent_s, clock.monotonic())
 
     async def _write(self) -> None:
         # A topic's highest partition first: agents take those above what they have read for newer than all of it.
@@ -331,9 +342,9 @@ class ConnectionWatch:
                     continue
                 for number in range(known.settled):
                     key = PartitionKey(name, known.topic_id, number)
-                    if key not in self._written:
-                        self._unwritten[key] = self._seen.get(key, PartitionSeen(initial=True))
-        for key in self._written:
+                    if key not in self._ages.written:
+                        self._unwritten[key] = self._ages.seen.get(key, PartitionSeen(initial=True))
+        for key in self._ages.written:
             topic = self.topics.get(key.topic)
             if topic is not None and topic.topic_id != key.topic_id:
                 self._unwritten[key] = None

@@ -76,7 +76,7 @@ class InjectionFeature:
         self._looked: dict[str, _Looked] = {}
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
-        consumers, uid = policy.spec.consumers, uid_of(policy.body)
+        consumers, uid = policy.spec.consumers, policy.key
         if consumers is None:
             await self.forget(uid)
             conditions = without_condition(policy.status.conditions, INJECTED)
@@ -114,10 +114,10 @@ class InjectionFeature:
         status = policy.told(INJECTED, decision.condition, injection=decision.status)
         return FeatureOutcome(status, decision.happenings, again_after_s)
 
-    async def forget(self, uid: str) -> None:
-        self._looked.pop(uid, None)
+    async def forget(self, key: str) -> None:
+        self._looked.pop(key, None)
 
-    async def disconnected(self, uid: str) -> None:
+    async def disconnected(self, key: str) -> None:
         """Pods are injected as the connection said last; what it said is looked at when it is there again."""
 
     async def _see(

@@ -10,6 +10,7 @@ from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
     OBSERVING,
+    OVERRIDDEN,
     RESET,
     Condition,
     ConditionStatus,
@@ -64,6 +65,17 @@ class Draft:
                 self.status.conditions, OBSERVING, True, reason=OBSERVING, message=message, **self._stamp()
             )
             self._set(told)
+
+    def overridden_is(self, reason: str, message: str) -> None:
+        """``message``: which policies hold instead of this one; empty: none does."""
+        if message:
+            yes = ConditionStatus.TRUE
+            told = with_condition(
+                self.status.conditions, OVERRIDDEN, yes, reason=reason, message=message, **self._stamp()
+            )
+            self._set(told)
+        else:
+            self._set(without_condition(self.status.conditions, OVERRIDDEN))
 
     def show(self, reset: RequestedReset | None) -> None:
         self.status = self.status.model_copy(update={"reset": reset})

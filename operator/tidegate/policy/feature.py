@@ -1,19 +1,24 @@
 """What is kept for a policy beside its reset: the seam between a policy's pass and its features.
 
 A feature looks at what concerns it, does at most what is due, and says what is so now. It is asked in every pass of the
-policy, whose timer follows the shortest wish; all that it has to remember beyond this process is in the status that it
-hands back, which is written after what it did. So whatever a feature does must be harmless when done again.
+policy, whose timer follows the shortest wish; all that it has to remember beyond this process is in the policy's memory
+and in the status that it hands back, which are written after what it did. So whatever a feature does must be harmless
+when done again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from tidegate.connection.live import Live
-from tidegate.kube.ports import KubeEvent, Object
+from tidegate.kafka.model import Group
+from tidegate.kube.ports import KubeEvent, Object, uid_of
+from tidegate.policy.memory import GroupMemory
 from tidegate.resources.conditions import ConditionStatus, with_condition
+from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 
@@ -21,7 +26,8 @@ from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 class PolicyView:
     """One policy as its pass sees it. ``status``: as it would be written without the features still to come.
 
-    ``resetting``: a run is under way, which owns the group's offsets until it ends.
+    ``resetting``: a run is under way, which owns the group's offsets until it ends. ``memory``: what is remembered of
+    the group.
     """
 
     body: Object
@@ -30,20 +36,67 @@ class PolicyView:
     live: Live
     now: datetime
     resetting: bool
+    memory: GroupMemory
+    described: Group | None = None
+    """The group as it is now, where the pass has asked for many at once."""
+
+    @property
+    def group(self) -> str:
+        return self.memory.group
+
+    @property
+    def uid(self) -> str:
+        return uid_of(self.body)
+
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether the policy is about many groups, each of which has a view and a status of its own."""
+        return self.spec.groups is not None
+
+    @property
+    def key(self) -> str:
+        """What a feature keeps in memory by, for this policy and group."""
+        return key_of(self.uid, self.group) if self.is_one_of_many else self.uid
 
     def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
         """The status with a feature's condition (its type; status, reason, message) and its ``part`` in it."""
-        status, reason, message = verdict
-        conditions = with_condition(
-            self.status.conditions,
-            condition,
-            status,
-            reason=reason,
-            message=message,
-            generation=int(self.body["metadata"]["generation"]),
-            now=self.now,
-        )
-        return self.status.model_copy(update={**part, "conditions": conditions})
+        return _told(self, condition, verdict, part)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeView:
+    """A policy for many groups, once each of them was looked at. ``each``: by group, the status of it alone."""
+
+    body: Object
+    spec: OffsetResetPolicySpec
+    status: PolicyStatus
+    now: datetime
+    each: Mapping[str, PolicyStatus]
+
+    def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
+        """As ``PolicyView.told``."""
+        return _told(self, condition, verdict, part)
+
+
+def _told(
+    view: PolicyView | WholeView, condition: str, verdict: tuple[ConditionStatus, str, str], part: Mapping[str, Any]
+) -> PolicyStatus:
+    status, reason, message = verdict
+    conditions = with_condition(
+        view.status.conditions,
+        condition,
+        status,
+        reason=reason,
+        message=message,
+        generation=int(view.body["metadata"]["generation"]),
+        now=view.now,
+    )
+    return view.status.model_copy(update={**part, "conditions": conditions})
+
+
+def key_of(uid: str, group: str) -> str:
+    """``PolicyView.key`` of one group of a policy for many."""
+    return f"{uid}/{group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +116,33 @@ class Feature(Protocol):
         """Raises what a later pass may not meet again (``KafkaFailure``, ``KubeFailure``, ``NotLookedAt``)."""
         ...
 
-    async def forget(self, uid: str) -> None:
-        """The policy is gone, or no longer wants this: let go of what was kept in memory for it."""
+    async def forget(self, key: str) -> None:
+        """The policy is gone, or no longer wants this: let go of what was kept in this process for it."""
         ...
 
-    async def disconnected(self, uid: str) -> None:
+    async def disconnected(self, key: str) -> None:
         """The policy's connection was removed: nothing can be looked at, or told of, by way of it any more.
 
         Called in every pass for as long as that is so.
         """
+        ...
+
+
+class GroupFeature(Feature, Protocol):
+    """A feature that looks after a group by itself, so that it can look after many, each by a view of its own."""
+
+    part: str
+    """What policies compete for (``policy.precedence``)."""
+
+    def with_news(self, uid: str) -> Collection[str]:
+        """The groups of the policy of which there is something new to say, before it is time to look again."""
+        ...
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        """The status without what this feature says in it."""
+        ...
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        """The status of the whole, of bounded size, with what this feature says of all groups; and the groups that need
+        somebody, the worst first."""
         ...

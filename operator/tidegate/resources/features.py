@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -15,6 +16,9 @@ from tidegate.resources.fields import Count, Duration, Timestamp, cel_at_most_te
 from tidegate.resources.rules import Facet, Rule, cel_matches, described, matching, problem, rule, unique
 
 _OR_OFF: Final = ", or -1 for off"
+_OR_NEGATIVE: Final = f"{durations.ACCEPTED}, or 0 or a negative one for off"
+_OFF: Final = rf"0|-([0-9]{{1,9}}|{durations.PATTERN})"
+"""Flink's property is a number of milliseconds, of which 0 and negative ones turn discovery off."""
 
 
 def _off_or_duration(value: Any) -> timedelta | None:
@@ -45,8 +49,9 @@ class LatestSpec(ResourceModel):
             )
         ),
     ] = None
-    """The age up to which a partition is read from its start, such as 1h. The rule is off without this field, and with
-    -1."""
+    """The age up to which a new partition is read from its start, such as 1h, by consumers with the agent and without;
+    older ones begin as the consumers are configured. A partition whose age is not known counts as young. The rule is
+    off without this field, and with -1."""
 
 
 class NewPartitions(StrEnum):
@@ -64,11 +69,43 @@ class Repair(StrEnum):
     REPORT = "Report"
 
 
+def _interval(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return max(value, timedelta(0))
+    if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+        return timedelta(0)
+    text = value if isinstance(value, str) else ""
+    if len(text) <= durations.MAX_LENGTH and re.fullmatch(_OFF, text):
+        return timedelta(0)
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise problem(_OR_NEGATIVE) from None
+
+
+Interval = Annotated[
+    timedelta,
+    BeforeValidator(_interval),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": durations.MAX_LENGTH}, mode="validation"),
+    Facet(
+        (
+            Rule(
+                f"type(self) == int ? self <= 0 : ({cel_matches('string(self)', _OFF)} "
+                f"|| ({cel_at_most_ten_years('string(self)')}))",
+                _OR_NEGATIVE,
+            ),
+        )
+    ),
+]
+"""A duration; 0 for all that turn something off."""
+
+
 class DiscoverySpec(ResourceModel):
     """FLIP-288."""
 
-    interval: Duration = parse_duration("200ms")
-    """How often to look for new partitions. 0s turns it off."""
+    interval: Interval = parse_duration("200ms")
+    """How often to look for new partitions. 0s or a negative value, such as -1, turns it off."""
 
     new_partitions: NewPartitions = NewPartitions.EARLIEST
     """Where partitions found after the first discovery are read from: their start, their end, or wherever the
@@ -262,7 +299,8 @@ class DiscoveryStatus(ResourceModel):
     selection: (
         Annotated[tuple[Annotated[str, described("A topic's name or pattern.")], ...], Field(max_length=100)] | None
     ) = None
-    """The topics of the policy that this covers; absent for those that the group reads."""
+    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
+    version has written it."""
 
     assigned: Count | None = None
     """How many partitions have an owner."""
@@ -283,8 +321,8 @@ class DiscoveryStatus(ResourceModel):
     """The partitions that were last found, the newest first."""
 
     topics: Annotated[tuple[DiscoveredTopic, ...], Field(max_length=MAX_DISCOVERED_TOPICS)] = ()
-    """What is known about each topic, so that after a restart no old partition is taken for a new one and none is
-    forgotten."""
+    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
+    version has written it."""
 
 
 class RetentionStatus(ResourceModel):

@@ -160,7 +160,14 @@ GroupPatterns = Annotated[
     Field(min_length=1, max_length=20),
     unique("must not repeat a pattern: remove the second one"),
 ]
-"""The groups of a fleet."""
+"""The groups of a fleet, or of a policy for many."""
+
+Excluded = Annotated[
+    tuple[GroupPattern, ...],
+    Field(min_length=1, max_length=100),
+    unique("must not repeat a pattern: remove the second one"),
+]
+"""The groups that patterns select and that are left out."""
 
 TopicPatterns = Annotated[
     tuple[TopicPattern, ...],

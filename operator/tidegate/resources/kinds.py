@@ -95,16 +95,16 @@ KINDS: Final = (
         "OffsetResetPolicy",
         "offsetresetpolicies",
         "orp",
-        "OffsetResetPolicy defines how one consumer group's offsets are managed: what happens on new partitions, "
-        "which consumers get the settings, whether committed offsets are kept from expiring, and the reset to run, "
-        "if there is one, for which the operator creates an OffsetReset.",
+        "OffsetResetPolicy defines how the offsets of a consumer group, or of many, are managed: what happens on new "
+        "partitions, which consumers get the settings, whether committed offsets are kept from expiring, and the reset "
+        "to run, if there is one, for which the operator creates an OffsetReset.",
         OffsetResetPolicySpec,
         PolicyStatus,
         (
             Column(
                 "Group",
                 "string",
-                "The group whose offsets are managed, or the patterns of a fleet.",
+                "The group whose offsets are managed, or the patterns of many.",
                 ".spec['group','groups']",
             ),
             Column("Reset", "string", "The id of the reset that is asked for.", ".status.reset.id"),

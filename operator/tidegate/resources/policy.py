@@ -1,5 +1,4 @@
-"""``OffsetResetPolicy``: how a group's offsets are kept, and a template of the reset to run, of one group or of a
-fleet."""
+"""``OffsetResetPolicy``: how groups' offsets are kept, and a template of the reset to run, of one group or of many."""
 
 from __future__ import annotations
 
@@ -18,7 +17,8 @@ from tidegate.resources.features import (
     RetentionSpec,
     RetentionStatus,
 )
-from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
+from tidegate.resources.fields import Excluded, GroupId, GroupPatterns, TopicPatterns
+from tidegate.resources.many_groups import ManyGroupsStatus, Overlaps
 from tidegate.resources.reset import OF_ONE_GROUP, EarlierReset, RequestedReset, ResetSpec
 from tidegate.resources.rules import Rule, Transition, gone, immutable, not_new, rule
 from tidegate.resources.spark import SparkSpec
@@ -49,8 +49,12 @@ class OffsetResetPolicySpec(SpecModel):
         GroupPatterns | None,
         immutable("make another OffsetResetPolicy for other groups"),
     ] = None
-    """Instead of group, a fleet: the groups that one reset is for, as names or patterns with '*', at most 1,000 groups.
-    They are looked up when the plan is made. It cannot be changed."""
+    """Instead of group, many groups, as names or patterns with '*'. What the policy keeps holds for each of them for
+    which no other policy is more specific; groups that appear later are included. A reset is for at most 1,000 of
+    them, which are looked up when the plan is made. It cannot be changed."""
+
+    exclude: Excluded | None = None
+    """Groups that groups does not select after all, as names or patterns with '*'. Not for resets."""
 
     topics: TopicPatterns | None = None
     """The topics that this policy covers, as names or patterns with '*'. Without this field, those that the group
@@ -91,14 +95,14 @@ class OffsetResetPolicySpec(SpecModel):
 
     @property
     def only_group(self) -> str:
-        """``group``. Raises ``ValueError`` for a fleet, for which nothing but a reset can be asked."""
+        """``group``. Raises ``ValueError`` for a policy with ``groups``."""
         if self.group is None:
-            raise ValueError("a fleet has no group of which something could be kept")
+            raise ValueError("a policy for many groups has none of its own")
         return self.group
 
     @property
     def group_patterns(self) -> tuple[str, ...]:
-        """The groups that it is about: the name of one, or a fleet's patterns."""
+        """The groups that it is about: the name of one, or the patterns of many."""
         return self.groups if self.groups is not None else (self.only_group,)
 
     @property
@@ -129,13 +133,25 @@ class OffsetResetPolicySpec(SpecModel):
         return self.groups is not None or self.reset is None or self.reset.failure_policy is None
 
     @rule(
-        "!has(self.groups) || (!has(self.latest) && !has(self.discovery) && !has(self.consumers) "
-        "&& !has(self.retention))",
-        "latest, discovery, consumers and retention are not for a fleet: give them to a policy with group, and use "
-        "groups for resets only",
+        "!has(self.groups) || !has(self.consumers)",
+        "consumers are those of one group: give them to a policy with group",
     )
-    def _fleet_is_only_reset(self) -> bool:
-        return self.groups is None or not self.keeps_something
+    def _consumers_are_of_one_group(self) -> bool:
+        return self.groups is None or self.consumers is None
+
+    @rule(
+        "!has(self.exclude) || has(self.groups)",
+        "exclude leaves groups out of groups: remove it, or use groups instead of group",
+    )
+    def _excluded_of_many(self) -> bool:
+        return self.exclude is None or self.groups is not None
+
+    @rule(
+        "!has(self.exclude) || !has(self.reset)",
+        "exclude does not hold for a reset: give the reset to a policy of its own, with the groups that it is for",
+    )
+    def _nothing_is_excluded_from_a_reset(self) -> bool:
+        return self.exclude is None or self.reset is None
 
     @rule(
         "!has(self.groups) || !has(self.reset) || (!has(self.reset.to.cluster) && !has(self.reset.to.configMap) "
@@ -198,10 +214,20 @@ class PolicyStatus(StatusModel):
     retention: RetentionStatus | None = None
     """How long the group's committed offsets are kept."""
 
+    groups: ManyGroupsStatus | None = None
+    """Of a policy with groups: how many there are, and the worst of them."""
+
+    overrides: Overlaps | None = None
+    """Other policies that ask for the same of groups of this one, and are less specific: this one holds."""
+
+    overridden_by: Overlaps | None = None
+    """Other policies that ask for the same of groups of this one, and are more specific: they hold."""
+
     injection: InjectionStatus | None = None
     """How many of the selected pods have the policy's settings."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
     they are true. Reset says how the reset of status.reset stands: one that has failed leaves the policy Ready.
-    Retained describes the group's committed offsets, Injected the consumers' settings."""
+    Retained describes the group's committed offsets, Injected the consumers' settings. Overridden is present while more
+    specific policies hold for groups of this one."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
@@ -19,56 +18,42 @@ from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
-from tidegate.kube.ports import Conflict, Kube, NotFound, name_of, namespace_of, uid_of
-from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.kube.ports import Kube, name_of, namespace_of, uid_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.precedence import RETENTION
 from tidegate.resources.features import RetentionSpec
-from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.retention.last_offsets import Place, Places, TooLarge, after_look, decode, encode
+from tidegate.resources.many_groups import TroubledGroup
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.retention.last_offsets import Place, Places, after_look
 from tidegate.retention.metrics import RetentionMetrics
-from tidegate.retention.plan import Plan, Seen, decide
+from tidegate.retention.plan import Plan, Seen, decide, ends_ms
+from tidegate.retention.snapshot import Known, Snapshots, snapshot_of
 from tidegate.retention.status import Done, Restored, refused, retained, without_retention
+from tidegate.retention.timing import has_come_since, next_look_ms
+from tidegate.retention.together import reasons, together
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
-_AGAIN_S: Final = 60.0
 _SOON_S: Final = 1.0
 _NEVER_S: Final = 3600.0
 _SETTINGS_MS: Final = 600_000
 """How long the brokers' settings are taken for granted, and how long a missing right is."""
-_PROGRESS_MS: Final = 300_000
-"""The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
-_NAME_LIMIT: Final = 52
+_MS: Final = timedelta(milliseconds=1)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the feature acts through. ``patient_executor``: for calls that may take seconds."""
+    """What the feature acts through. ``patient_executor``: for calls that may take seconds. ``now``: aware, UTC."""
 
     kube: Kube
     observer: Observer
     executor: Executor
     patient_executor: Executor
     metrics: RetentionMetrics
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
-
-    ``stored``: the places as the snapshot has them, ``stored_ms``: since when.
-    """
-
-    places: Places
-    stored: Places
-    stored_ms: int | None
-    namespace: str
-    name: str
-    log: GroupLog = field(default_factory=GroupLog)
-    log_ms: int | None = None
-    log_refused_ms: int | None = None
+    now: Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +63,38 @@ class _Settings:
 
 
 class RetentionFeature:
-    """Implements ``tidegate.policy.feature.Feature`` for ``spec.retention``."""
+    """Implements ``tidegate.policy.feature.GroupFeature`` for ``spec.retention``."""
+
+    part = RETENTION
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._memories: dict[str, _Memory] = {}
+        self._snapshots = Snapshots(parts.kube, parts.executor)
+        self._memories: dict[str, Known] = {}
         self._settings: dict[str, _Settings] = {}
+        self._wholes: dict[str, tuple[str, str]] = {}
+        """Of policies for many groups, by uid, namespace and name."""
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
-        spec, uid = policy.spec.retention, uid_of(policy.body)
+        spec = policy.spec.retention
         if spec is None:
-            await self.forget(uid)
+            await self.forget(policy.key)
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
         if policy.live.observes:
             spec = spec.model_copy(update={"guard": False})
-        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.spec.only_group)
+        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.group)
         if message is not None:
-            await self.forget(uid)
+            await self.forget(policy.key)
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
-            self._memories[uid] = replace(await self._memory(policy), places=Places())
+            self._memories[policy.key] = replace(await self._memory(policy), places=Places())
             return FeatureOutcome(policy.status)
-        snapshot = await self._parts.observer.newest(policy.live.uid, group=policy.spec.only_group)
+        asked = policy.group if policy.described is None else None
+        snapshot = await self._parts.observer.newest(policy.live.uid, group=asked)
         if snapshot.failure is not None:
             raise snapshot.failure
-        group = snapshot.groups[policy.spec.only_group]
+        group = policy.described or snapshot.groups[policy.group]
         memory = await self._memory(policy)
         known_until_ms = memory.places.looked_ms
         emptied = group.is_vacant and not memory.places.vacant
@@ -115,19 +106,36 @@ class RetentionFeature:
             seen = await self._see(policy, spec, memory, group, anew=True)
             plan = decide(seen)
             memory.places = plan.places
-        done = replace(done, trouble=await self._remember(policy, memory, seen.now_ms))
-        status, happenings = retained(policy, spec, seen, plan, done, self._document(policy, memory))
+        done = replace(done, trouble=await self._snapshots.write(policy, memory, seen.now_ms))
+        status, happenings = retained(policy, spec, seen, plan, done, snapshot_of(policy, memory))
         expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
-        self._parts.metrics.group_is(memory.namespace, memory.name, expires_s=expires_s, kept=plan.kept > 0)
-        return FeatureOutcome(status, happenings, _again_s(seen, plan, memory, done))
+        names = memory.namespace, memory.name, memory.group
+        self._parts.metrics.group_is(*names, expires_s=expires_s, kept=plan.kept > 0, many=policy.is_one_of_many)
+        return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
-    async def forget(self, uid: str) -> None:
-        memory = self._memories.pop(uid, None)
+    async def forget(self, key: str) -> None:
+        memory = self._memories.pop(key, None)
         if memory is not None:
-            self._parts.metrics.gone(memory.namespace, memory.name)
+            self._parts.metrics.gone(memory.namespace, memory.name, memory.group)
+        whole = self._wholes.pop(key, None)
+        if whole is not None:
+            self._parts.metrics.whole_gone(*whole)
 
-    async def disconnected(self, uid: str) -> None:
-        await self.forget(uid)
+    async def disconnected(self, key: str) -> None:
+        await self.forget(key)
+
+    def with_news(self, uid: str) -> Collection[str]:  # noqa: ARG002 - the protocol's signature
+        return ()
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        return without_retention(status)
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        if whole.spec.retention is None:
+            return self.without(whole.status), ()
+        policy = self._wholes[uid_of(whole.body)] = namespace_of(whole.body), name_of(whole.body)
+        self._parts.metrics.whole_is(*policy, reasons(whole))
+        return together(whole)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -135,19 +143,20 @@ class RetentionFeature:
         self,
         policy: PolicyView,
         spec: RetentionSpec,
-        memory: _Memory,
+        memory: Known,
         group: Group,
         *,
         anew: bool,
     ) -> Seen:
-        """``anew``: members have just left, or we have written: the log is to be read again."""
-        now_ms = int(policy.now.timestamp() * 1000)
-        settings = await self._brokers_settings(policy.live, now_ms)
+        """``anew``: members have just left, or we have written: the log is to be read again, whatever it said."""
         commits = _covered(
             await in_thread(self._parts.executor, policy.live.kafka.retention.commits, group.group_id),
             policy.spec,
             policy.live,
         )
+        # Asked after the look, which may have waited for its turn: what it misses must not seem to be gone too early.
+        now_ms = int(self._parts.now().timestamp() * 1000)
+        settings = await self._brokers_settings(policy.live, now_ms)
         # What was stored may be of a time when more was allowed, or by somebody to whom less is.
         rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
         # After the offsets: those of a topic that was made anew are not missing, they are another topic's.
@@ -164,6 +173,7 @@ class RetentionFeature:
             guard=spec.guard,
         )
         if _log_matters(group, commits):
+            anew = anew or _announces(spec, memory, seen)
             return replace(seen, log=await self._logged(policy.live, memory, seen, anew=anew))
         return seen
 
@@ -180,7 +190,7 @@ class RetentionFeature:
             known = self._settings[live.uid] = _Settings(now_ms, settings)
         return known.settings
 
-    async def _logged(self, live: Live, memory: _Memory, seen: Seen, *, anew: bool) -> GroupLog | None:
+    async def _logged(self, live: Live, memory: Known, seen: Seen, *, anew: bool) -> GroupLog | None:
         """The coordinator's log of the group, if it may be read and was read to its end.
 
         Reading it is a help, not a need: what goes wrong with it is no reason not to keep offsets.
@@ -208,7 +218,7 @@ class RetentionFeature:
         self,
         policy: PolicyView,
         spec: RetentionSpec,
-        memory: _Memory,
+        memory: Known,
         seen: Seen,
         plan: Plan,
         known_until_ms: int | None,
@@ -262,53 +272,10 @@ class RetentionFeature:
             retention_ms=seen.kept_for_ms,
         )
 
-    # --- the snapshot -------------------------------------------------------------------------------------------------
-
-    async def _memory(self, policy: PolicyView) -> _Memory:
-        uid = uid_of(policy.body)
-        if uid not in self._memories:
-            self._memories[uid] = await self._remembered(policy)
-        return self._memories[uid]
-
-    async def _remembered(self, policy: PolicyView) -> _Memory:
-        namespace, name = namespace_of(policy.body), snapshot_name(policy)
-        places, stored_ms = Places(), None
-        try:
-            data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
-            places = decode(data, policy.spec.only_group)
-            stored_ms = places.looked_ms
-        except NotFound:
-            _log.debug("%s/%s: there is no snapshot of offsets yet", namespace, name)
-        except ValueError as error:
-            _log.warning("%s/%s: %s; it is written anew", namespace, name, error)
-        return _Memory(places, places, stored_ms, namespace, name_of(policy.body))
-
-    async def _remember(self, policy: PolicyView, memory: _Memory, now_ms: int) -> str:
-        """Write the snapshot where it is due; what keeps it from being written, as a sentence."""
-        places = memory.places
-        if not _is_worth_writing(memory, now_ms):
-            return ""
-        try:
-            data = encode(places, policy.spec.only_group)
-            await in_thread(
-                self._parts.executor, self._parts.kube.put_config_map, policy.body, snapshot_name(policy), data
-            )
-        except TooLarge as error:
-            return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
-        except Conflict as error:
-            return f"The snapshot can't be written: {error}"
-        memory.stored, memory.stored_ms = places, now_ms
-        return ""
-
-    def _document(self, policy: PolicyView, memory: _Memory) -> str | None:
-        return None if memory.stored_ms is None else snapshot_name(policy)
-
-
-def snapshot_name(policy: PolicyView) -> str:
-    """The ConfigMap with the last known offsets: ``<policy>-place-<digest>``; the digest tells namesakes apart."""
-    digest = hashlib.sha256(uid_of(policy.body).encode()).hexdigest()[:8]
-    readable = re.sub(r"[^a-z0-9-]+", "-", name_of(policy.body).lower())[: _NAME_LIMIT - 15].strip("-")
-    return f"{readable}-place-{digest}"
+    async def _memory(self, policy: PolicyView) -> Known:
+        if policy.key not in self._memories:
+            self._memories[policy.key] = await self._snapshots.recall(policy)
+        return self._memories[policy.key]
 
 
 def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:
@@ -333,7 +300,7 @@ def _log_matters(group: Group, commits: Commits) -> bool:
     return group.state is GroupState.STABLE and any(p.topic not in owned for p in commits.offsets)
 
 
-def _is_out_of_date(memory: _Memory, seen: Seen) -> bool:
+def _is_out_of_date(memory: Known, seen: Seen) -> bool:
     """Whether the log is to be read on: to its end, after offsets have moved, and now and then.
 
     A commit that changes nothing but the retention is seen in the log alone. It leaves the offset the brokers' whole
@@ -356,22 +323,16 @@ def _restored(row: Place, commit: Commit, seen: Seen) -> Place:
     return Place(commit, row.topic_id, seen.now_ms, seen.now_ms, seen.now_ms)
 
 
-def _is_worth_writing(memory: _Memory, now_ms: int) -> bool:
-    """At once: the first, what we did, what was missed, and that the members came or went. Progress: now and then."""
-    places, stored = memory.places, memory.stored
-    if memory.stored_ms is None:
-        return bool(places.rows)
-    if places.substance == stored.substance and places.vacant == stored.vacant:
+def _announces(spec: RetentionSpec, memory: Known, seen: Seen) -> bool:
+    """Whether an end is about to be announced that the log may have moved meanwhile."""
+    if memory.log_ms is None or seen.is_kept:
         return False
-    acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
-    acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
-    urgent = acted != acted_before or places.vacant != stored.vacant
-    return urgent or now_ms - memory.stored_ms >= _PROGRESS_MS
+    ends = ends_ms(replace(seen, log=memory.log if memory.log.complete else None))
+    return has_come_since(memory.log_ms, seen.now_ms, ends, spec.warn_before // _MS)
 
 
-def _again_s(seen: Seen, plan: Plan, memory: _Memory, done: Done) -> float:
+def _again_s(seen: Seen, plan: Plan, spec: RetentionSpec, memory: Known, done: Done) -> float:
     if memory.log_ms is not None and not memory.log.complete and memory.log_refused_ms is None:
         return _SOON_S
-    if plan.next_due_ms is None or done.refusal:
-        return _AGAIN_S
-    return min(_AGAIN_S, max(_SOON_S, (plan.next_due_ms - seen.now_ms) / 1000))
+    at_ms = next_look_ms(seen, plan, spec.warn_before // _MS, refused=bool(done.refusal))
+    return (at_ms - seen.now_ms) / 1000

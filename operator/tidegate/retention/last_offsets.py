@@ -21,6 +21,8 @@ INLINE_LIMIT_BYTES: Final = 64 * 1024
 """A document up to this size stays readable text; a larger one is compressed."""
 LIMIT_BYTES: Final = 1_000_000
 """A little below what the API server takes (1 MiB)."""
+CLOCKS_DIFFER_MS: Final = 5_000
+"""How far the coordinator's clock may be ahead of ours. What it removes at its time has not been deleted on purpose."""
 
 
 class TooLarge(Exception):
@@ -93,7 +95,7 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
         elif row.topic_id and row.topic_id == _topic_id(partition, topics) and group.is_vacant:
             if row.lost_ms is not None:
                 rows[partition] = row
-            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms:
+            elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms + CLOCKS_DIFFER_MS:
                 rows[partition] = replace(row, lost_ms=now_ms)
     return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
 
@@ -107,15 +109,24 @@ def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
 # --- the document -----------------------------------------------------------------------------------------------------
 
 
+def to_document(places: Places) -> dict[str, Any]:
+    """The places as JSON."""
+    return {**_head(places), "offsets": [_row(p, row) for p, row in sorted(places.rows.items())]}
+
+
+def of_document(document: Mapping[str, Any]) -> Places:
+    """What :func:`to_document` made. Raises ``ValueError`` for anything else."""
+    try:
+        rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
+        return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a snapshot of offsets: {error!r}") from error
+
+
 def encode(places: Places, group_id: str) -> dict[str, str]:
     """The ConfigMap's data: one line a partition, or compressed where that is long. Raises ``TooLarge``."""
-    head = {
-        "group": group_id,
-        "lookedMs": places.looked_ms,
-        "occupiedMs": places.occupied_ms,
-        "vacant": places.vacant,
-    }
-    lines = ",\n".join(_line(p, row) for p, row in sorted(places.rows.items()))
+    head = {"group": group_id, **_head(places)}
+    lines = ",\n".join(json.dumps(_row(p, row)) for p, row in sorted(places.rows.items()))
     text = f'{json.dumps(head)[:-1]}, "offsets": [\n{lines}\n]}}\n'
     raw = text.encode()
     if len(raw) <= INLINE_LIMIT_BYTES:
@@ -126,7 +137,11 @@ def encode(places: Places, group_id: str) -> dict[str, str]:
     return {PACKED: packed}
 
 
-def _line(partition: TopicPartition, row: Place) -> str:
+def _head(places: Places) -> dict[str, Any]:
+    return {"lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms, "vacant": places.vacant}
+
+
+def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:
     fields = {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -139,7 +154,7 @@ def _line(partition: TopicPartition, row: Place) -> str:
         "lastsUntilMs": row.lasts_until_ms,
         "lostMs": row.lost_ms,
     }
-    return json.dumps({name: value for name, value in fields.items() if value is not None})
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def decode(data: Mapping[str, str], group_id: str) -> Places:
@@ -147,10 +162,7 @@ def decode(data: Mapping[str, str], group_id: str) -> Places:
     try:
         text = data[PLAIN] if PLAIN in data else unpack(data[PACKED])
         document = json.loads(text)
-        if document["group"] != group_id:
-            return Places()
-        rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
-        return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
+        return of_document(document) if document["group"] == group_id else Places()
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 

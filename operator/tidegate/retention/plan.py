@@ -47,6 +47,12 @@ class Seen:
         return self.settings or ASSUMED
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the group's offsets are committed again before they end. Those of a group with members are not: what
+        no member subscribes to any more may end."""
+        return self.guard and self.group.is_vacant
+
+    @property
     def kept_for_ms(self) -> int:
         if self.settings is None:
             return KEPT_FOR_UNKNOWN_MS
@@ -69,17 +75,22 @@ class Expiry:
 class Plan:
     """``due``: to be committed again now. ``lost``: to be restored. ``next_due_ms``: when the next one will be due.
 
-    ``expires_ms``: the first offset's end, ``None``: none is known. ``exact``: all ends are known exactly. ``kept``:
-    offsets with a retention of their own. ``places``: with what is known now.
+    ``ends_ms``: when offsets end, as far as that is known. ``exact``: all ends are known exactly. ``kept``: offsets
+    with a retention of their own. ``places``: with what is known now.
     """
 
     places: Places
     due: Mapping[TopicPartition, Commit]
     lost: Mapping[TopicPartition, Place]
-    expires_ms: int | None
+    ends_ms: frozenset[int]
     exact: bool
     kept: int
     next_due_ms: int | None
+
+    @property
+    def expires_ms(self) -> int | None:
+        """The first offset's end; ``None``: none is known."""
+        return min(self.ends_ms, default=None)
 
 
 def decide(seen: Seen) -> Plan:
@@ -88,22 +99,30 @@ def decide(seen: Seen) -> Plan:
     ends = {p: expiry(seen, p) for p in offsets}
     vacant = seen.group.is_vacant
     # What a transaction is about to decide is not ours to write; a partition that is gone can't be written.
-    mine = {p for p in offsets if seen.guard and vacant and seen.places.rows[p].topic_id}
+    mine = {p for p in offsets if seen.is_kept and seen.places.rows[p].topic_id}
     due_ms = {p: _due_ms(seen, p, ends[p]) for p in mine}
     due = {p: offsets[p] for p, at in due_ms.items() if at is not None and at <= seen.now_ms}
     later = [at for p, at in due_ms.items() if at is not None and p not in due]
     lost = {p: row for p, row in seen.places.rows.items() if row.lost_ms is not None and vacant}
-    known = [end.at_ms for p, end in ends.items() if end.at_ms is not None and seen.places.rows[p].topic_id]
     rows = {p: replace(seen.places.rows[p], lasts_until_ms=_lasts_until_ms(seen, p, end)) for p, end in ends.items()}
     return Plan(
         places=seen.places.with_rows(rows),
         due=due,
         lost=lost,
-        expires_ms=min(known, default=None),
+        ends_ms=_known_ms(seen, ends),
         exact=all(end.exact for end in ends.values()),
         kept=sum(end.kept for end in ends.values()),
         next_due_ms=min(later, default=None),
     )
+
+
+def ends_ms(seen: Seen) -> frozenset[int]:
+    """When the group's offsets end, as far as that is known."""
+    return _known_ms(seen, {p: expiry(seen, p) for p in seen.commits.offsets})
+
+
+def _known_ms(seen: Seen, ends: Mapping[TopicPartition, Expiry]) -> frozenset[int]:
+    return frozenset(end.at_ms for p, end in ends.items() if end.at_ms is not None and seen.places.rows[p].topic_id)
 
 
 def expiry(seen: Seen, partition: TopicPartition) -> Expiry:

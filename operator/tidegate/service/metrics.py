@@ -21,7 +21,7 @@ from tidegate.resources.reset import Engine, ResetPhase
 _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
 _ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _LOOKS: Final = ("ok", "failed")
-_NEW_PARTITIONS: Final = ("Given", "Standing", "Overtaken", "Backfilled")
+_NEW_PARTITIONS: Final = ("Given", "Standing", "Overtaken", "Backfilled", "TooOld")
 _SWEPT: Final = ("pause", "reset")
 _LOOK_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
@@ -121,7 +121,7 @@ class Metrics:
         self._new_partitions = Counter(
             "tidegate_new_partitions",
             "New partitions of guarded groups: Given a start in time, Standing (has one, or its agent decides), "
-            "Overtaken (began at the end before), Backfilled (sent back to the start).",
+            "Overtaken (began at the end before), Backfilled (sent back to the start), TooOld (than latest.maxAge).",
             ["outcome"],
             registry=self.registry,
         )

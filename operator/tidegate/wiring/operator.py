@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.parts import Parts as PauseParts
 from tidegate.pause.reconcile import PauseReconciler
-from tidegate.policy.feature import Feature
+from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
@@ -87,11 +87,9 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     injecting = InjectionMetrics(shared.metrics.registry)
     obeyed = wanting_topics(shared, connections)
     discovery = _discovery(shared, wake)
-    features = (
-        discovery,
-        _retention(shared),
-        _injection(shared, index, agent, injecting, obeyed),
-    )
+    retention = _retention(shared)
+    injection = _injection(shared, index, agent, injecting, obeyed)
+    features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
     approvals, pauses = _approvals(shared), _pauses(shared)
     policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
@@ -179,7 +177,9 @@ def _discovery(shared: Shared, wake: Wake) -> DiscoveryFeature:
 def _retention(shared: Shared) -> RetentionFeature:
     metrics = RetentionMetrics(shared.metrics.registry)
     return RetentionFeature(
-        RetentionParts(shared.kube, shared.observer, shared.executor, shared.patient_executor, metrics)
+        RetentionParts(
+            shared.kube, shared.observer, shared.executor, shared.patient_executor, metrics, shared.clock.now
+        )
     )
 
 
@@ -219,7 +219,7 @@ def _approvals(shared: Shared) -> LevelLoop:
 def _resetting(
     shared: Shared,
     runners: Mapping[Engine, Runner],
-    features: Sequence[Feature],
+    features: Features,
     approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
     """The loops of policies and of resets. A policy knows from the latter's passes whether its group is being reset."""

@@ -494,6 +494,25 @@ def test_a_description_survives_a_topic_that_is_gone(shell: Shell) -> None:
     assert "has no active members" in shell.err
 
 
+def test_when_the_offsets_of_each_group_expire_is_described(shell: Shell) -> None:
+    shell.kafka.retention.may_read_log = True
+    consumer = FakeConsumer(shell.kafka, "payments-live", ["orders"]).start()
+    shell.kafka.clock.sleep(10)
+
+    assert shell(f"--group {GROUP} --group payments-live --describe --retention") == 0
+
+    expires = (START + timedelta(days=7)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert shell.rows[0] == [GROUP, "simple", "Empty", "2", "0", "yes", expires]
+    assert shell.rows[1][:3] == ["payments-live", "classic", "Stable"]
+    assert shell.rows[1][-1] == "-"
+    consumer.close()
+    shell.kafka.retention.may_read_log = False
+
+    assert shell(f"--group {GROUP} --describe --retention") == 0
+
+    assert shell.rows[0][-2:] == ["no", "-"]
+
+
 def test_a_missing_group_leaves_the_others_described(shell: Shell) -> None:
     assert shell(f"--group nope --group {GROUP} --describe") == 0
 

@@ -11,13 +11,14 @@ from tidegate.cli.env import env_parser
 from tidegate.cli.options import groups_parser
 from tidegate.cli.parity import parity_parser
 from tidegate.cli.planning import plan_parser
+from tidegate.cli.topics import topics_parser
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 NOT_OFFERED = {"--delete", "--delete-offsets", "--validate-regex"}
 
 
 def test_every_option_is_documented_and_no_other() -> None:
-    parsers = (groups_parser, reset_parser, plan_parser, approve_parser, parity_parser, env_parser)
+    parsers = (groups_parser, reset_parser, plan_parser, approve_parser, parity_parser, env_parser, topics_parser)
     actions = [action for parser in parsers for action in parser()._actions]
     real = {text for action in actions for text in action.option_strings if text.startswith("--")} - {"--help"}
 

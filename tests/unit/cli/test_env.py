@@ -82,3 +82,15 @@ def test_the_names_that_a_framework_reads(resources: str, capsys: pytest.Capture
     assert main(["env", "keep", "-f", resources, "--format", "Connect"]) == 0
 
     assert capsys.readouterr().out == "CONNECT_CONSUMER_AUTO_OFFSET_RESET_LATEST_MAX_AGE=3600000\n"
+
+
+def test_a_policy_for_many_groups_has_no_environment_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = tmp_path / "many.yaml"
+    text = RESOURCES.replace("group: payments & refunds", 'groups: ["*"]')
+    many.write_text(text.replace("  consumers: {selector: {matchLabels: {app: payments}}}\n", ""))
+
+    assert main(["env", "keep", "-f", str(many)]) == 1
+
+    assert "is for many groups" in capsys.readouterr().err

@@ -13,20 +13,23 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeKafka
+from support.fake_kube import FakeKube
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import watch
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
+from tidegate.discovery.remembered import PART, decode
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.features import DiscoveryStatus
+from tidegate.resources.features import DiscoveredTopic, DiscoveryStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.service.metrics import Metrics
 
@@ -44,6 +47,7 @@ class World:
         self.kafka.create_topic("orders", 2)
         self.executor = ThreadPoolExecutor(4)
         self.status = PolicyStatus()
+        self.kube = FakeKube()
         self.told: list[KubeEvent] = []
         self.resetting = False
         self.allow = AllowSpec()
@@ -75,6 +79,7 @@ class Operator:
         """``beside``: the same process, for another policy."""
         self.world = world
         self.uid = uid
+        self.memory: PolicyMemory | None = None
         self.ask(**spec)
         if beside is not None:
             self.live, self.feature = beside.live, beside.feature
@@ -105,17 +110,29 @@ class Operator:
         self.spec = {key: value for key, value in spec.items() if value is not None}
 
     async def keep(self) -> DiscoveryStatus | None:
-        """One pass of the policy."""
+        """One pass of the policy; its status, with the topics that its memory has instead."""
         metadata = {"name": "p", "namespace": "ns", "uid": self.uid}
         body = {"metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "group": GROUP, **self.spec}}
         world = self.world
         spec = parse_spec(OffsetResetPolicySpec, body)
+        if self.memory is None:
+            self.memory = PolicyMemory(world.kube, world.executor, body, many=False)
+        memory = GroupMemory(self.memory, GROUP)
         kept = await self.feature.reconcile(
-            PolicyView(body, spec, world.status, self.live, world.clock.now(), resetting=world.resetting)
+            PolicyView(body, spec, world.status, self.live, world.clock.now(), world.resetting, memory)
         )
+        await self.memory.write(0)
         world.status = kept.status
         world.told += kept.happenings
-        return kept.status.discovery
+        status, document = kept.status.discovery, await memory.recall(PART)
+        if status is None or document is None:
+            return status
+        assert status.topics == ()
+        topics = [
+            DiscoveredTopic(name=name, topic_id=known.topic_id, initial=known.initial, settled=known.settled)
+            for name, known in decode(document).state.topics.items()
+        ]
+        return status.model_copy(update={"topics": tuple(topics)})
 
     def until(self, reached: Callable[[DiscoveryStatus], bool], what: str) -> DiscoveryStatus:
         """Passes, until the status says so."""
@@ -217,6 +234,28 @@ def test_a_fresh_operator_goes_on_where_the_last_one_was(world: World) -> None:
     assert world.kafka.committed(GROUP, new(0, topic="refunds")) == {TopicPartition("refunds", 0): 0}
 
 
+def test_what_an_earlier_version_has_left_in_the_status_is_gone_on_from_and_moved_to_the_memory(world: World) -> None:
+    topic_id = world.kafka.topics()["orders"].topic_id
+    known = DiscoveredTopic(name="orders", topic_id=topic_id, initial=2, settled=2)
+    world.status = PolicyStatus(
+        discovery=DiscoveryStatus(
+            initial_discovery_finished=True, selection=("*",), topics=(known,), starts_committed=4, backfilled=1
+        )
+    )
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        status = operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+    assert (status.starts_committed, status.backfilled) == (5, 1)
+    assert world.status.discovery is not None
+    # An earlier version that comes back takes what is there for old, and backfills nothing.
+    assert (world.status.discovery.topics, world.status.discovery.selection) == ((), None)
+    with world.operator() as operator:
+        status = operator.settled("orders", 3)
+    assert (status.starts_committed, len(world.kafka.committed(GROUP))) == (5, 1)
+
+
 def test_a_topic_that_the_policy_turns_to_later_is_an_old_one(world: World) -> None:
     world.kafka.create_topic("refunds", 2)
     with world.operator(topics=["orders"]) as operator:
@@ -252,10 +291,9 @@ def test_behind_a_broker_that_lags_a_partition_is_not_taken_for_just_made(world:
     world.kafka.append(TopicPartition("orders", 2), [START] * 9)
     world.kafka.delete_records(TopicPartition("orders", 2), 4)
     with world.operator(discovery={"interval": "10ms", "newPartitions": "none"}) as operator:
-        operator.first()
+        [topic] = operator.first().topics
         world.kafka.lag_behind("orders", 2)
         operator.until(lambda _: operator.shown("orders") == 2, "the broker that lags is met")
-        [topic] = world.status.discovery.topics if world.status.discovery is not None else ()
         known = topic.model_copy(update={"initial": 2, "settled": 2})
         other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
         other.run = operator.run
@@ -356,6 +394,63 @@ def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(wor
     assert "group payments could not be sent back to the start of orders 2" in failed
     assert "no transactions today" in failed
     assert world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1
+
+
+def seen_by_others(world: World, number: int, age: timedelta) -> None:
+    """What another process has written of a partition, and of the broker's time."""
+    world.kafka.control.ensure()
+    key = PartitionKey("orders", world.kafka.topics()["orders"].topic_id, number)
+    at_ms = round((world.clock.now() - age).timestamp() * 1000)
+    world.kafka.control.write_partitions({key: PartitionSeen(at_ms, at_ms - 1)})
+    world.kafka.control.write_clock()
+
+
+@pytest.mark.parametrize(
+    ("age", "starts"),
+    [(timedelta(minutes=59), {TopicPartition("orders", 2): 0}), (timedelta(minutes=61), {})],
+    ids=["younger than maxAge", "older than maxAge"],
+)
+def test_a_new_partition_that_is_older_than_max_age_is_left_to_its_consumers(
+    world: World, age: timedelta, starts: dict[TopicPartition, int]
+) -> None:
+    """Those that run no agent have the same threshold."""
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    seen_by_others(world, 2, age)
+
+    with world.operator(**RULE) as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == starts
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
+    assert ("older than latest.maxAge" in world.told[0].message) is not bool(starts)
+    assert world.counted("tidegate_new_partitions_total", outcome="TooOld") == (0 if starts else 1)
+
+
+def test_an_owner_that_has_skipped_a_partition_older_than_max_age_is_not_sent_back(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+    seen_by_others(world, 2, timedelta(hours=2))
+
+    with world.operator(**RULE) as operator:
+        status = operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7}
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_a_partition_whose_age_is_not_known_counts_as_young(world: World) -> None:
+    with world.operator(latest={"maxAge": "1ms"}) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    with world.operator(latest={"maxAge": "1ms"}) as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 0}
 
 
 def test_agents_are_told_which_partitions_were_there_and_when_the_others_came(

@@ -17,7 +17,7 @@ WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
 NO_REASONS = {
     *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget", "Complete", "Failed"),  # types of conditions
-    *("Retained", "BackedUp", "ControlTopics", "Effective"),
+    *("Retained", "BackedUp", "ControlTopics", "Effective", "Overridden"),
     *("AdmissionReview", "ConfigMap", "DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"),
     *("SparkApplication", "SubjectAccessReview", "TokenReview"),
     *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetApproval", "OffsetResetPolicy"),
@@ -30,7 +30,7 @@ NO_REASONS = {
     *("UnresolvedAttribute", "UnresolvedCollation", "UnresolvedExtractValue", "UnresolvedFunction"),
     *("AuthenticationException", "AuthorizationException", "ClassNotFoundException"),  # Java's
     *("DefaultCredentialsProvider", "ProfileCredentialsProvider"),
-    "NotSelected",  # a label of a metric
+    *("NotSelected", "TooOld"),  # labels of metrics
 }
 
 

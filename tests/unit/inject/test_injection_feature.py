@@ -20,6 +20,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.kube.ports import KubeFailure
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import GroupMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -98,9 +99,10 @@ def kept(
     feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None, observes: bool = False
 ) -> FeatureOutcome:
     spec = parse_spec(OffsetResetPolicySpec, POLICY)
-    # Nothing else of the connection is looked at here.
+    # Nothing else of the connection is looked at here, and nothing of what is remembered.
     live = cast("Live", SimpleNamespace(name="kafka", observes=observes))
-    policy = PolicyView(POLICY, spec, status or PolicyStatus(), live, NOW, resetting)
+    memory = cast("GroupMemory", None)
+    policy = PolicyView(POLICY, spec, status or PolicyStatus(), live, NOW, resetting, memory)
     return asyncio.run(feature.reconcile(policy))
 
 

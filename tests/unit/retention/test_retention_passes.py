@@ -26,6 +26,7 @@ from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RETAINED, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
@@ -82,7 +83,7 @@ class World:
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
-        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics))
+        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics, self.clock.now))
 
     async def _connect(self, observer: Observer) -> None:
         observer.connect(self.live.uid, "ns/kafka", self.kafka)
@@ -98,9 +99,9 @@ class World:
         """One pass, whose status and Events are written after it."""
         body = self.kube.get(POLICIES, "ns", "p")
         spec = parse_spec(OffsetResetPolicySpec, body)
-        kept = self.run(
-            self.feature.reconcile(PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting))
-        )
+        memory = GroupMemory(PolicyMemory(self.kube, self.executor, body, many=False), GROUP)
+        view = PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting, memory)
+        kept = self.run(self.feature.reconcile(view))
         self.status = kept.status
         for happening in kept.happenings:
             self.kube.record(body, happening)

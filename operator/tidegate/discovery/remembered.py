@@ -1,0 +1,70 @@
+"""What discovery remembers of a policy's group beyond its process, as a document of the policy's memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.discovery.state import DiscoveryState, KnownTopic
+from tidegate.resources.features import DiscoveryStatus
+
+PART: Final = "discovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of new partitions: whose start was committed, where an owner had begun at the end, which of those were reset."""
+
+    starts_committed: int = 0
+    began_at_end: int = 0
+    backfilled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """``selection``: the policy's topics then; ``None``: those that the group reads."""
+
+    state: DiscoveryState = field(default_factory=DiscoveryState)
+    selection: tuple[str, ...] | None = None
+    counts: Counts = field(default_factory=Counts)
+
+
+def encode(remembered: Remembered) -> dict[str, Any]:
+    state, counts = remembered.state, remembered.counts
+    return {
+        "finished": state.initial_discovery_finished,
+        "selection": None if remembered.selection is None else list(remembered.selection),
+        "topics": {
+            name: [known.topic_id, known.initial, known.settled, *([known.before] if known.before else [])]
+            for name, known in sorted(state.topics.items())
+        },
+        "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
+    }
+
+
+def decode(document: Mapping[str, Any]) -> Remembered:
+    """What :func:`encode` wrote. Raises ``ValueError`` for anything else."""
+    try:
+        topics = {
+            str(name): KnownTopic(str(row[0]), int(row[1]), int(row[2]), str(row[3]) if len(row) > 3 else "")
+            for name, row in document["topics"].items()
+        }
+        selection = document["selection"]
+        return Remembered(
+            DiscoveryState(bool(document["finished"]), topics),
+            None if selection is None else tuple(map(str, selection)),
+            Counts(*map(int, document["counts"])),
+        )
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"not what discovery remembers: {error!r}") from error
+
+
+def of_status(status: DiscoveryStatus) -> Remembered:
+    """What an earlier version of Tidegate has left in the policy's status."""
+    topics = {t.name: KnownTopic(t.topic_id, t.initial, t.settled, t.before or "") for t in status.topics}
+    return Remembered(
+        DiscoveryState(status.initial_discovery_finished, topics),
+        status.selection,
+        Counts(status.starts_committed or 0, status.began_at_end or 0, status.backfilled or 0),
+    )

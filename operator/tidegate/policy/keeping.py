@@ -1,0 +1,176 @@
+"""What a policy keeps for its group, feature by feature, or for many groups; and what it remembers of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.connection.live import Live
+from tidegate.connection.observer import NotLookedAt
+from tidegate.connection.read_only import observes
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import Conflict, KubeFailure, Object, label_of, namespace_of, uid_of
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.policy.draft import Draft
+from tidegate.policy.feature import Feature, GroupFeature, PolicyView
+from tidegate.policy.many import ManyGroups
+from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.policy.overlaps import Found, say
+from tidegate.policy.parts import Parts
+from tidegate.policy.precedence import Contenders, contender
+from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.reset import has_ended
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """``all``: asked for one group, one after the other. ``of_groups``: those of them that many groups can have."""
+
+    all: Sequence[Feature] = ()
+    of_groups: Sequence[GroupFeature] = ()
+
+
+class Keeping:
+    """Belongs to the event loop's thread."""
+
+    def __init__(self, parts: Parts, resets: ResetPasses, features: Features) -> None:
+        self._parts = parts
+        self._resets = resets
+        self._features = features
+        self._contenders = Contenders(self._cluster_of)
+        self._many = ManyGroups(parts, resets, features.of_groups, self._contenders)
+        self._memories: dict[str, PolicyMemory] = {}
+        self._troubles: dict[str, str] = {}
+        """By policy, why a feature failed last."""
+
+    async def keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
+        """Ask each feature. One that fails does not hold up the others."""
+        uid, live = uid_of(body), self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        self._contenders.put(contender(body, spec))
+        if live is not None:
+            draft.observing_is(observes(live.name) if live.observes else None)
+        if live is None:
+            await self._many.disconnected(uid)
+            for feature in self._features.all:
+                await feature.disconnected(uid)
+        if live is None or live.trouble is not None:
+            if spec.keeps_something:
+                draft.look_in(_AGAIN_S)
+            return
+        before = draft.status.discovery
+        many = spec.groups is not None
+        memory = self._memories.setdefault(uid, PolicyMemory(self._parts.kube, self._parts.executor, body, many=many))
+        if many:
+            await self._keep_many(body, spec, draft, live, memory)
+        else:
+            await self._keep_one(body, spec, draft, live, memory)
+        try:
+            await memory.write(int(draft.now.timestamp() * 1000))
+        except KubeFailure as failure:
+            # What an earlier version has remembered in the status has to stay there until it is elsewhere.
+            draft.status = draft.status.model_copy(update={"discovery": before})
+            self._trouble(body, draft, failure)
+            if isinstance(failure, Conflict):
+                await self._let_go(uid)
+
+    async def forget(self, uid: str) -> None:
+        """The policy is gone."""
+        await self._let_go(uid)
+        self._contenders.drop(uid)
+        self._troubles.pop(uid, None)
+
+    async def _let_go(self, uid: str) -> None:
+        """Of what is kept in this process; the next pass begins with what is written."""
+        await self._many.forget(uid)
+        for feature in self._features.all:
+            await feature.forget(uid)
+        self._memories.pop(uid, None)
+
+    async def _keep_many(
+        self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
+    ) -> None:
+        if not spec.keeps_something:
+            if draft.status.groups is not None:
+                await self._many.nothing_asked(uid_of(body), draft, memory)
+            return
+        try:
+            await self._many.keep(body, spec, draft, live, memory)
+        except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
+            self._trouble(body, draft, failure)
+        else:
+            self._troubles.pop(uid_of(body), None)
+
+    async def _keep_one(
+        self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
+    ) -> None:
+        uid, found = uid_of(body), Found()
+        for feature in self._features.all:
+            try:
+                if await self._is_overridden(body, spec, draft, feature, found, memory):
+                    continue
+                kept = await feature.reconcile(
+                    PolicyView(
+                        body,
+                        spec,
+                        draft.status,
+                        live,
+                        draft.now,
+                        resetting=self._is_resetting(draft, live, spec.only_group),
+                        memory=GroupMemory(memory, spec.only_group),
+                    )
+                )
+            except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
+                self._trouble(body, draft, failure)
+            else:
+                self._troubles.pop(uid, None)
+                draft.status = kept.status
+                draft.happenings.extend(kept.happenings)
+                draft.look_in(kept.again_after_s)
+        say(found, draft)
+
+    async def _is_overridden(
+        self,
+        body: Object,
+        spec: OffsetResetPolicySpec,
+        draft: Draft,
+        feature: Feature,
+        found: Found,
+        memory: PolicyMemory,
+    ) -> bool:
+        """Whether another policy has this feature for the group; ``found`` notes who has it."""
+        me, group = contender(body, spec), spec.only_group
+        mine = next((each for each in self._features.of_groups if each is feature and each.part in me.parts), None)
+        if mine is None:
+            return False
+        first, *others = self._contenders.ranked(me, group, mine.part)
+        if first.uid == me.uid:
+            found.holds((other.name for other in others), mine.part, group)
+            return False
+        found.yields(first.name, mine.part, group)
+        # Should it be this one's turn again, what is remembered would be out of date.
+        await mine.forget(me.uid)
+        await memory.note(mine.part, group, None)
+        draft.status = mine.without(draft.status)
+        return True
+
+    def _cluster_of(self, namespace: str, connection: str) -> str:
+        live = self._parts.live.get(namespace, connection)
+        return live.cluster_id if live is not None and live.cluster_id else f"{namespace}/{connection}"
+
+    def _trouble(self, body: Object, draft: Draft, failure: Exception) -> None:
+        if str(failure) != self._troubles.get(uid_of(body)):
+            self._troubles[uid_of(body)] = str(failure)
+            _log.warning("%s: %s; again soon", label_of(body), failure)
+        draft.look_in(_AGAIN_S)
+
+    def _is_resetting(self, draft: Draft, live: Live, group: str) -> bool:
+        """By its own OffsetReset, or by another one of its group."""
+        own = draft.status.reset
+        begun = own is not None and own.started_at is not None and not has_ended(own.phase) and own.phase is not None
+        return begun or self._resets.is_being_reset(live, group)

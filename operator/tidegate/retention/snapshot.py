@@ -1,0 +1,117 @@
+"""Where what is known of a group's offsets outlives this process: a ConfigMap of the policy, or its memory of many."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from tidegate.kafka.offset_records import GroupLog
+from tidegate.kube.ports import Conflict, Kube, NotFound, label_of, name_of, namespace_of
+from tidegate.policy.feature import PolicyView
+from tidegate.policy.memory import document_name
+from tidegate.policy.precedence import RETENTION
+from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, of_document, to_document
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_MS: Final = 300_000
+"""The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
+
+    ``stored``: the places as the snapshot has them, ``stored_ms``: since when.
+    """
+
+    places: Places
+    stored: Places
+    stored_ms: int | None
+    namespace: str
+    name: str
+    group: str
+    log: GroupLog = field(default_factory=GroupLog)
+    log_ms: int | None = None
+    log_refused_ms: int | None = None
+
+
+class Snapshots:
+    """Reads and writes them. Belongs to the event loop's thread."""
+
+    def __init__(self, kube: Kube, executor: Executor) -> None:
+        self._kube, self._executor = kube, executor
+
+    async def recall(self, policy: PolicyView) -> Known:
+        """What an earlier process has written, or nothing."""
+        places = Places()
+        try:
+            places = await self._read(policy)
+        except NotFound:
+            _log.debug("%s: there is no snapshot of offsets yet", label_of(policy.body))
+        except ValueError as error:
+            _log.warning("%s: group %s: %s; it is written anew", label_of(policy.body), policy.group, error)
+        return Known(places, places, places.looked_ms, namespace_of(policy.body), name_of(policy.body), policy.group)
+
+    async def write(self, policy: PolicyView, known: Known, now_ms: int) -> str:
+        """Write it where that is due; what keeps it from being written, as a sentence."""
+        places, due = known.places, _worth_writing(known, now_ms)
+        if due is Due.NOT:
+            return ""
+        if policy.is_one_of_many:
+            await policy.memory.note(RETENTION, to_document(places), urgent=due is Due.NOW)
+            known.stored, known.stored_ms = places, now_ms
+            return ""
+        try:
+            data = encode(places, policy.group)
+            await in_thread(self._executor, self._kube.put_config_map, policy.body, snapshot_name(policy), data)
+        except TooLarge as error:
+            return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
+        except Conflict as error:
+            return f"The snapshot can't be written: {error}"
+        known.stored, known.stored_ms = places, now_ms
+        return ""
+
+    async def _read(self, policy: PolicyView) -> Places:
+        """Raises ``ValueError``, and ``NotFound`` where there is none."""
+        if policy.is_one_of_many:
+            document = await policy.memory.recall(RETENTION)
+            return Places() if document is None else of_document(document)
+        namespace, name = namespace_of(policy.body), snapshot_name(policy)
+        return decode(await in_thread(self._executor, self._kube.config_map, namespace, name), policy.group)
+
+
+def snapshot_name(policy: PolicyView) -> str:
+    """The ConfigMap with the last known offsets."""
+    return document_name(policy.body, "place")
+
+
+def snapshot_of(policy: PolicyView, known: Known) -> str | None:
+    """Where a person finds it, once it was written; that of one of many groups is in the policy's memory."""
+    return None if known.stored_ms is None or policy.is_one_of_many else snapshot_name(policy)
+
+
+class Due(Enum):
+    """Whether what is known is to be written: at once, as progress that can wait, or not."""
+
+    NOW = auto()
+    SOON = auto()
+    NOT = auto()
+
+
+def _worth_writing(known: Known, now_ms: int) -> Due:
+    """At once: the first, what we did, what was missed, and that the members came or went. Progress: now and then."""
+    places, stored = known.places, known.stored
+    if known.stored_ms is None:
+        return Due.NOW if places.rows else Due.NOT
+    if places.substance == stored.substance and places.vacant == stored.vacant:
+        return Due.NOT
+    acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
+    acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
+    if acted != acted_before or places.vacant != stored.vacant:
+        return Due.NOW
+    return Due.SOON if now_ms - known.stored_ms >= _PROGRESS_MS else Due.NOT

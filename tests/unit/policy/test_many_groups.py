@@ -1,0 +1,480 @@
+"""Policies for groups by pattern, over groups in memory: whom they look after, what they say and remember."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.fake_kafka import FakeClock, FakeKafka
+from support.fake_kube import FakeKube
+from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.observer import Observer
+from tidegate.discovery import feature
+from tidegate.discovery.feature import DiscoveryFeature
+from tidegate.discovery.feature import Parts as DiscoveryParts
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.model import Group, TopicPartition
+from tidegate.kube.ports import POLICIES
+from tidegate.offset_reset.passes import ResetPasses
+from tidegate.policy.keeping import Features
+from tidegate.policy.parts import Parts
+from tidegate.policy.reconcile import PolicyReconciler
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import OVERRIDDEN, RETAINED, Condition, find_condition
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.policy import PolicyStatus
+from tidegate.retention.feature import Parts as RetentionParts
+from tidegate.retention.feature import RetentionFeature
+from tidegate.retention.metrics import RetentionMetrics
+from tidegate.service.metrics import Metrics
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+FIRST = TopicPartition("orders", 0)
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+WITHIN_S = 10.0
+
+
+class NoResets:
+    def is_being_reset(self, _live: Live, _group: str) -> bool:
+        return False
+
+
+class World:
+    """A cluster with a topic of two partitions, policies, and an operator that may be replaced by a fresh one."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 2)
+        self.kafka.fill("orders", 100)
+        self.kube = FakeKube()
+        self.executor = ThreadPoolExecutor(1)
+        self.runner = asyncio.Runner()
+        self.live = Live(
+            uid="c",
+            namespace="ns",
+            name="kafka",
+            digest="d",
+            connection=Connection("127.0.0.1:9092"),
+            mounted=None,
+            secrets={},
+            allow=AllowSpec(),
+            kafka=self.kafka,
+            cluster_id="fake-cluster",
+            trouble=None,
+        )
+        self.discovery: DiscoveryFeature | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process: nothing in memory."""
+        self.runner.run(self._begin())
+
+    async def _begin(self) -> None:
+        if self.discovery is not None:
+            await self.discovery.stop()
+        observer = Observer(self.executor, active_tick_s=0.0001, idle_tick_s=0.0001)
+        observer.connect("c", "ns/kafka", self.kafka, self.kafka.control)
+        self.lives = LiveConnections()
+        self.lives.put(self.live)
+        metrics = Metrics()
+        self.registry = CollectorRegistry()
+        retention = RetentionFeature(
+            RetentionParts(
+                self.kube,
+                observer,
+                self.executor,
+                self.executor,
+                RetentionMetrics(self.registry, lambda: self.clock.now().timestamp()),
+                self.clock.now,
+            )
+        )
+        topics = TopicsOfConnections(self.executor, 0.05, self.lives.topics_checked)
+        self.discovery = DiscoveryFeature(
+            DiscoveryParts(observer, topics, self.executor, self.clock, lambda _uid: None, metrics)
+        )
+        parts = Parts(self.kube, self.lives, self.executor, self.executor, self.clock, metrics)
+        both = (self.discovery, retention)
+        self.reconciler = PolicyReconciler(parts, cast("ResetPasses", NoResets()), Features(both, both))
+
+    def declare(self, name: str, created: str = EARLY, **spec: Any) -> None:
+        self.kube.create(POLICIES, "ns", name, {"connectionRef": {"name": "kafka"}, **spec}, created)
+
+    def change(self, name: str, **spec: Any) -> None:
+        self.kube.change(POLICIES, "ns", name, spec={"connectionRef": {"name": "kafka"}, **spec})
+
+    def remove(self, name: str) -> None:
+        body = self.kube.get(POLICIES, "ns", name)
+        self.kube.delete(POLICIES, "ns", name, LATE)
+        self.runner.run(self.reconciler.forget(body))
+
+    def allow(self, **allow: Any) -> None:
+        self.live = replace(self.live, allow=AllowSpec.model_validate(allow))
+        self.lives.put(self.live)
+
+    def passes(self, rounds: int = 2) -> None:
+        """Over all policies, each as often; the next listing is due after each of them."""
+        self.runner.run(self._passes(rounds))
+
+    async def _passes(self, rounds: int) -> None:
+        for _ in range(rounds):
+            for body in self.kube.list(POLICIES):
+                await self.reconciler.reconcile(body)
+            self.clock.sleep(10.5)
+
+    def sleep(self, duration: timedelta, every: timedelta = HOUR) -> None:
+        until = self.clock.now() + duration
+        while self.clock.now() < until:
+            self.clock.sleep(every.total_seconds())
+            self.kafka.retention.expire()
+            self.passes(1)
+
+    def until(self, reached: Callable[[], bool], what: str) -> None:
+        """Passes, while the watch looks at topics, until it is so."""
+
+        async def look() -> None:
+            deadline = asyncio.get_running_loop().time() + WITHIN_S
+            while not reached():
+                assert asyncio.get_running_loop().time() < deadline, f"not within {WITHIN_S:g} s: {what}"
+                await self._passes(1)
+                await asyncio.sleep(0.02)
+
+        self.runner.run(look())
+
+    def status(self, name: str) -> PolicyStatus:
+        return read_status(PolicyStatus, self.kube.get(POLICIES, "ns", name))
+
+    def said(self, name: str, condition: str = RETAINED) -> Condition | None:
+        return find_condition(self.status(name).conditions, condition)
+
+    def told(self, name: str) -> list[str]:
+        return [happening.reason for happening in self.kube.happenings_of(name)]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, {"namespace": "ns", **labels})
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.runner.run(made.discovery.stop())  # type: ignore[union-attr]
+    made.runner.close()
+    made.executor.shutdown()
+
+
+def commit(world: World, *groups: str, offset: int = 11) -> None:
+    for group in groups:
+        world.kafka.commit_directly(group, {FIRST: offset})
+
+
+def test_what_patterns_select_is_kept_and_what_is_excluded_or_not_allowed_is_not(world: World) -> None:
+    world.allow(groups=["a-*", "b-*"])
+    world.declare("every", groups=["*"], exclude=["*-test", "b-9"], retention={"guard": True})
+    commit(world, "a-1", "b-1", "b-9", "a-test", "c-1", "tidegate.a-1")
+
+    world.sleep(10 * DAY, every=6 * HOUR)
+
+    kept = {g for g in ("a-1", "b-1", "b-9", "a-test", "c-1", "tidegate.a-1") if world.kafka.committed(g)}
+    assert kept == {"a-1", "b-1"}
+    status = world.status("every")
+    assert status.groups is not None
+    assert status.retention is not None
+    assert (status.groups.selected, status.groups.overridden, status.groups.troubled) == (2, 0, 0)
+    assert (status.retention.offsets, status.retention.kept, status.retention.guarded) == (2, 2, True)
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "Guarded")
+    assert condition.message == "of 2 group(s): 2 Guarded"
+
+
+def test_a_group_that_comes_later_is_kept_as_well(world: World) -> None:
+    world.declare("every", groups=["*"], retention={})
+    world.passes()
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("Unknown", "NoOffsets")
+
+    commit(world, "later")
+    world.sleep(10 * DAY, every=6 * HOUR)
+
+    assert world.kafka.committed("later") == {FIRST: 11}
+
+
+def test_the_more_specific_policy_holds_and_both_say_so(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.declare("named", created=LATE, group="payments", retention={"guard": False})
+    commit(world, "payments", "orders-1")
+
+    world.sleep(5 * DAY)
+
+    every, named = world.status("every"), world.status("named")
+    assert every.groups is not None
+    assert (every.groups.selected, every.groups.overridden) == (2, 1)
+    [lost] = every.overridden_by or ()
+    assert (lost.policy, lost.part, lost.groups, lost.example) == ("named", "retention", 1, "payments")
+    condition = world.said("every", OVERRIDDEN)
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "MoreSpecificPolicy")
+    assert condition.message == "for retention of group payments, OffsetResetPolicy named is more specific"
+    [held] = named.overrides or ()
+    assert (held.policy, held.part, held.groups, held.example) == ("every", "retention", 1, "payments")
+    assert world.said("named", OVERRIDDEN) is None
+    assert every.retention is not None
+    assert (every.retention.offsets, every.retention.kept) == (1, 1)
+    world.sleep(4 * DAY)
+    assert (world.kafka.committed("payments"), world.kafka.committed("orders-1")) == ({}, {FIRST: 11})
+
+
+def test_what_the_more_specific_policy_no_longer_asks_for_falls_to_the_other_one(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.declare("named", group="payments", retention={"guard": False})
+    commit(world, "payments")
+    world.passes()
+    world.remove("named")
+
+    world.sleep(9 * DAY)
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert world.said("every", OVERRIDDEN) is None
+    assert world.status("every").overridden_by is None
+
+
+def test_of_two_policies_for_one_group_the_younger_one_does_nothing(world: World) -> None:
+    world.declare("old", group="payments", retention={"guard": False})
+    world.declare("young", created=LATE, group="payments", retention={"guard": True})
+    commit(world, "payments")
+
+    world.sleep(8 * DAY)
+
+    assert world.kafka.committed("payments") == {}
+    young = world.status("young")
+    assert (young.retention, world.said("young")) == (None, None)
+    assert [row.policy for row in young.overridden_by or ()] == ["old"]
+    assert [row.policy for row in world.status("old").overrides or ()] == ["young"]
+
+
+def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
+    commit(world, *(f"g-{n:03}" for n in range(60)))
+    world.sleep(6 * DAY, every=6 * HOUR)
+    world.sleep(2 * HOUR)
+    commit(world, *(f"h-{n:03}" for n in range(60)))
+    world.passes()
+
+    status = world.status("every")
+    assert status.groups is not None
+    assert (status.groups.selected, status.groups.troubled) == (120, 60)
+    assert [row.group for row in status.groups.worst] == [f"g-{n:03}" for n in range(10)]
+    assert {row.reason for row in status.groups.worst} == {"ExpiresSoon"}
+    assert len(json.dumps(status.to_json())) < 10_000
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "ExpiresSoon")
+    assert condition.message.startswith("of 120 group(s): 60 ExpiresSoon, 60 NotDue")
+    assert world.metric("tidegate_policy_groups", policy="every", reason="ExpiresSoon") == 60
+    left_s = world.metric("tidegate_group_offsets_expire_seconds", policy="every", group="g-042")
+    assert left_s == pytest.approx(22 * 3600, abs=3600)
+    assert world.metric("tidegate_offsets_expire_seconds", policy="every") == left_s
+    # In each pass the Events of ten groups, and one that says how many more there would be.
+    assert world.told("every").count("ExpiresSoon") <= 20
+    assert "MoreEvents" in world.told("every")
+
+
+def test_a_group_whose_offsets_expired_is_known_and_restored_by_a_later_process(world: World) -> None:
+    """Nothing of it is left in Kafka, not even its id."""
+    world.declare("every", groups=["*"], retention={"guard": False})
+    commit(world, "payments")
+    world.sleep(8 * DAY)
+    assert "payments" not in world.kafka.group_ids() or not world.kafka.committed("payments")
+    status = world.status("every")
+    assert status.groups is not None
+    assert [(row.group, row.reason) for row in status.groups.worst] == [("payments", "OffsetsExpired")]
+
+    world.begin()
+    world.change("every", groups=["*"], retention={"guard": True})
+    world.passes()
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert "OffsetsRestored" in world.told("every")
+
+
+def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.declare("every", groups=["*"], retention={})
+    commit(world, "a", "secret", "z")
+    describe = world.kafka.groups
+
+    def groups(group_ids: Any) -> dict[str, Group]:
+        if "secret" in group_ids:
+            raise NotAuthorized("describe group secret: GROUP_AUTHORIZATION_FAILED")
+        return dict(describe(group_ids))
+
+    monkeypatch.setattr(world.kafka, "groups", groups)
+
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    status = world.status("every")
+    assert status.groups is not None
+    [row] = status.groups.worst
+    assert (row.group, row.reason) == ("secret", "LookFailed")
+    assert "GROUP_AUTHORIZATION_FAILED" in row.message
+    assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
+
+
+DISCOVERS = {"discovery": {"interval": "10ms"}}
+
+
+def first_discovery(world: World, name: str = "every") -> None:
+    def finished() -> bool:
+        found = world.status(name).discovery
+        return found is not None and found.initial_discovery_finished
+
+    world.until(finished, "the first discovery")
+
+
+def new_starts(world: World, *groups: str) -> list[int | None]:
+    return [world.kafka.committed(group).get(TopicPartition("orders", 2)) for group in groups]
+
+
+def test_new_partitions_are_given_their_start_for_the_groups_that_read_the_topic(world: World) -> None:
+    world.kafka.create_topic("audit", 1)
+    world.kafka.commit_directly("auditor", {TopicPartition("audit", 0): 0})
+    commit(world, "a", "b", "left-out")
+    world.declare("every", groups=["*"], exclude=["left-out"], topics=["ord*", "aud*"], **DISCOVERS)
+    first_discovery(world)
+
+    world.kafka.add_partitions("orders", 3)
+    world.until(lambda: new_starts(world, "a", "b") == [0, 0], "both have their start")
+    world.until(lambda: (d := world.status("every").discovery) is not None and d.starts_committed == 2, "it is counted")
+
+    assert new_starts(world, "auditor", "left-out") == [None, None]
+    status = world.status("every").discovery
+    assert status is not None
+    assert [(found.topic, found.partition) for found in status.newest] == [("orders", 2)]
+    assert (status.topics, status.selection) == ((), None)
+
+
+def test_a_later_process_goes_on_from_what_is_remembered_of_each_group(world: World) -> None:
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.begin()
+    world.kafka.add_partitions("orders", 3)
+
+    world.until(lambda: new_starts(world, "a", "b") == [0, 0], "both have their start")
+    world.until(lambda: (d := world.status("every").discovery) is not None and d.starts_committed == 2, "it is counted")
+
+    world.begin()
+    world.passes(3)
+    status = world.status("every").discovery
+    assert status is not None
+    assert (status.starts_committed, status.backfilled) == (2, 0)
+
+
+def test_a_group_that_is_gone_is_not_brought_back_by_a_start(world: World) -> None:
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.kafka.delete_group("a")
+    world.passes(8)
+    world.kafka.add_partitions("orders", 3)
+    world.until(lambda: new_starts(world, "b") == [0], "the other one has its start")
+    world.passes()
+
+    assert "a" not in world.kafka.group_ids()
+
+
+def test_a_topic_that_a_group_begins_to_read_after_a_restart_is_an_old_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature, "_COMMITTED_S", 0.0)  # by the loop's clock, which no test moves
+    world.kafka.create_topic("audit", 2)
+    commit(world, "a")
+    world.declare("every", groups=["*"], topics=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.begin()
+    world.passes()
+    read = TopicPartition("audit", 0)
+    world.kafka.commit_directly("a", {read: 1})
+    world.passes(8)
+    world.kafka.add_partitions("audit", 3)
+    new = TopicPartition("audit", 2)
+    world.until(lambda: new in world.kafka.committed("a"), "the new one has its start")
+
+    assert world.kafka.committed("a") == {FIRST: 11, read: 1, new: 0}
+
+
+def test_what_another_policy_has_taken_care_of_meanwhile_is_not_rewound(world: World) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.declare("named", group="a", discovery={"interval": "10ms", "newPartitions": "none"})
+    first_discovery(world, "named")
+    world.until(lambda: bool(world.status("every").overridden_by), "the other one holds")
+    world.kafka.add_partitions("orders", 3)
+    world.kafka.commit_directly("a", {TopicPartition("orders", 2): 7})
+    world.passes(3)
+
+    world.remove("named")
+    world.until(lambda: not world.status("every").overridden_by, "it holds again")
+    first_discovery(world)
+    world.passes(3)
+
+    assert new_starts(world, "a") == [7]
+    status = world.status("every").discovery
+    assert status is not None
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_another_process_that_has_written_the_memory_is_followed(world: World) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={})
+    world.passes()
+    for key, data in world.kube.config_maps.items():
+        world.kube.config_maps[key] = {"memory.json": data["memory.json"] + "\n"}
+    commit(world, "a", offset=12)
+
+    world.sleep(4 * DAY, every=6 * HOUR)
+    world.sleep(6 * DAY, every=6 * HOUR)
+
+    assert world.kafka.committed("a") == {FIRST: 12}
+
+
+def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={})
+    world.passes()
+    assert world.status("every").groups is not None
+
+    world.change("every", groups=["*"])
+    world.passes()
+
+    status = world.status("every")
+    assert (status.groups, status.retention, world.said("every")) == (None, None, None)
+    assert all('"a"' not in str(data) for data in world.kube.config_maps.values())
+    assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") is None
+
+
+def test_nothing_is_written_while_nothing_changes(world: World) -> None:
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], retention={"guard": False}, **DISCOVERS)
+    first_discovery(world)
+    world.passes(8)
+    version = world.kube.get(POLICIES, "ns", "every")["metadata"]["resourceVersion"]
+
+    world.passes(8)
+
+    assert world.kube.get(POLICIES, "ns", "every")["metadata"]["resourceVersion"] == version

@@ -1,0 +1,142 @@
+"""What a policy remembers in ConfigMaps: read again by the next process, written rarely, and by one process only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pytest
+
+from support.fake_kube import FakeKube
+from tidegate.kube.ports import Conflict
+from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, encode
+
+BODY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "OffsetResetPolicy",
+    "metadata": {"name": "All.Groups", "namespace": "ns", "uid": "u"},
+}
+MINUTE_MS = 60_000
+
+T = TypeVar("T")
+
+
+class World:
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.executor = ThreadPoolExecutor(1)
+        self.loop = asyncio.new_event_loop()
+
+    def memory(self, *, many: bool = False) -> PolicyMemory:
+        """As a process begins."""
+        return PolicyMemory(self.kube, self.executor, BODY, many=many)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(name for _, name in self.kube.config_maps)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.loop.close()
+    made.executor.shutdown()
+
+
+def test_what_was_noted_is_recalled_by_the_next_process(world: World) -> None:
+    memory = world.memory()
+    assert world.run(memory.recall("discovery", "a")) is None
+    world.run(memory.note("discovery", "a", {"n": 1}))
+    world.run(memory.note("retention", "a", {"n": 2}))
+    world.run(memory.note("discovery", "a", {"n": 3}))
+    world.run(memory.write(0))
+
+    later = world.memory()
+
+    assert world.run(later.recall("discovery", "a")) == {"n": 3}
+    assert world.run(later.recall("retention", "a")) == {"n": 2}
+    assert world.run(later.groups()) == {"a"}
+    assert world.names == ["all-groups-memory-" + world.names[0][-8:]]
+
+
+def test_what_is_forgotten_is_gone(world: World) -> None:
+    memory = world.memory()
+    world.run(memory.note("discovery", "a", {"n": 1}))
+    world.run(memory.note("discovery", "a", None))
+    world.run(memory.note("discovery", "b", None))
+    world.run(memory.write(0))
+
+    assert world.run(world.memory().groups()) == set()
+
+
+def test_many_groups_are_spread_among_config_maps(world: World) -> None:
+    memory = world.memory(many=True)
+    for number in range(500):
+        world.run(memory.note("retention", f"g{number}", {"n": number}))
+    world.run(memory.write(0))
+
+    assert len(world.names) == SHARDS
+    assert world.run(world.memory(many=True).recall("retention", "g123")) == {"n": 123}
+    assert len(world.run(world.memory(many=True).groups())) == 500
+
+
+def test_progress_is_written_rarely_and_with_what_is_urgent(world: World) -> None:
+    memory = world.memory()
+    world.run(memory.note("retention", "a", {"n": 0}))
+    world.run(memory.write(0))
+    world.run(memory.note("retention", "a", {"n": 1}, urgent=False))
+    world.run(memory.write(4 * MINUTE_MS))
+    assert world.run(world.memory().recall("retention", "a")) == {"n": 0}
+
+    world.run(memory.write(5 * MINUTE_MS))
+    assert world.run(world.memory().recall("retention", "a")) == {"n": 1}
+
+    world.run(memory.note("retention", "a", {"n": 2}, urgent=False))
+    world.run(memory.note("retention", "b", {"n": 0}))
+    world.run(memory.write(5 * MINUTE_MS + 1))
+    assert world.run(world.memory().recall("retention", "a")) == {"n": 2}
+
+
+def test_a_process_that_another_one_has_followed_does_not_overwrite(world: World) -> None:
+    earlier, later = world.memory(), world.memory()
+    world.run(earlier.recall("discovery", "a"))
+    world.run(later.note("discovery", "a", {"n": 2}))
+    world.run(later.write(0))
+    world.run(earlier.note("discovery", "a", {"n": 1}))
+
+    with pytest.raises(Conflict, match="was written by somebody else"):
+        world.run(earlier.write(0))
+
+    assert world.run(world.memory().recall("discovery", "a")) == {"n": 2}
+
+
+@pytest.mark.parametrize("data", [{PLAIN: "{"}, {PLAIN: '{"groups": 1}'}, {PACKED: "no gzip"}, {PLAIN: "[]"}], ids=str)
+def test_what_cannot_be_read_is_written_anew(world: World, data: dict[str, str]) -> None:
+    world.run(world.memory().note("discovery", "a", {"n": 1}))
+    memory = world.memory()
+    world.run(memory.note("discovery", "a", {"n": 1}))
+    world.run(memory.write(0))
+    [key] = world.kube.config_maps
+    world.kube.config_maps[key] = data
+
+    damaged = world.memory()
+    assert world.run(damaged.recall("discovery", "a")) is None
+    world.run(damaged.note("discovery", "a", {"n": 2}))
+    world.run(damaged.write(0))
+
+    assert world.run(world.memory().recall("discovery", "a")) == {"n": 2}
+
+
+def test_a_long_document_is_compressed_and_one_that_does_not_fit_is_refused() -> None:
+    long = {f"group-{n}": {"discovery": {"n": n}} for n in range(5_000)}
+
+    assert list(encode(long)) == [PACKED]
+    assert decode(encode(long)) == long
+    with pytest.raises(TooLarge, match="narrow topics or groups"):
+        encode({f"{n * 2_654_435_761 % 2**61:x}{n * 40_503 % 2**61:x}": {"p": {"n": n}} for n in range(120_000)})
