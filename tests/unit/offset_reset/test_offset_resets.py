@@ -18,6 +18,7 @@ from tidegate.kube.ports import POLICIES, RESETS
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.keeping import Features
 from tidegate.policy.reconcile import PolicyReconciler
 
 
@@ -32,7 +33,7 @@ class Both(World):
 
     def reconciler_of(self, parts: Any) -> Reconciler:
         self.parts, self.passes_of_both = parts, ResetPasses(parts)
-        self.policies = PolicyReconciler(policy_parts(parts), self.passes_of_both, ())
+        self.policies = PolicyReconciler(policy_parts(parts), self.passes_of_both, Features())
         return OffsetResetReconciler(self.passes_of_both, parts)
 
     def ask(self, name: str = "p", **spec: Any) -> None:
@@ -268,7 +269,7 @@ class Noting:
 
 def test_features_of_a_policy_know_of_a_reset_of_their_group(world: Both) -> None:
     noting = Noting()
-    world.policies = PolicyReconciler(policy_parts(world.parts), world.passes_of_both, (noting,))
+    world.policies = PolicyReconciler(policy_parts(world.parts), world.passes_of_both, Features((noting,)))
     spec = {"connectionRef": {"name": "kafka"}, "group": "payments", "retention": {}}
     world.kube.create(POLICIES, "ns", "keeps", spec, CREATED)
     world.pass_over(POLICIES, "keeps")

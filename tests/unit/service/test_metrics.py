@@ -45,7 +45,7 @@ def test_the_alerts_on_counters_are_known() -> None:
 
 def test_what_alerts_count_is_there_before_the_first_event(metrics: Metrics) -> None:
     """``increase()`` of a series that appears with its first event is 0: that event would never be alerted of."""
-    partitions = {(outcome.value,) for outcome in Outcome} | {("Backfilled",)}
+    partitions = {(outcome.value,) for outcome in Outcome} | {("Backfilled",), ("TooOld",)}
     assert labels_of(metrics, "tidegate_new_partitions_total") == partitions
     assert labels_of(metrics, "tidegate_runs_finished_total") == set(RUN_ENDS)
     assert ("Failed",) in labels_of(metrics, "tidegate_webhook_admissions_total")
