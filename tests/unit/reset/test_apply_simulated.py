@@ -1198,7 +1198,7 @@ def test_progress_from_a_target_is_not_where_the_group_stood_before(
         hold._take()
         return False
 
-    def passes_its_deadline(*_: object) -> frozenset[TopicPartition]:
+    def passes_its_deadline(*_: object, **__: object) -> frozenset[TopicPartition]:
         monkeypatch.setattr(TargetWatch, "watch", watch)
         raise DeadlinePassed("the deadline has passed")
 

@@ -18,7 +18,9 @@ from support import fake_kafka
 from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
 from support.killed import Killed
 from tidegate.kafka.errors import Fenced
-from tidegate.kafka.model import GroupState, GroupType, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.reset.applying.handover import Handover
+from tidegate.reset.applying.rounds import Outcome, Round
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.resources.reset import ResetPhase, Way
@@ -171,28 +173,67 @@ def test_a_group_that_commits_by_transactions_goes_on_from_its_targets(
         world.check_reset(at_most=result.rounds + 1)
 
 
-@pytest.mark.parametrize("open_s", [0.6, 2.0, 5.0])
-def test_what_an_owner_that_names_no_member_has_in_hand_is_found(open_s: float, tmp_path: Path) -> None:
-    """It goes to the transaction after the one that was open as it was made to leave, when it has rejoined and another
-    one has the partition, which has read nothing yet: by a rebalance after that it would begin there."""
+def _handing_in(folder: Path, open_s: float, later_s: float) -> tuple[World, frozenset[TopicPartition]]:
+    """A group of aiokafka's whose first application sends, in its next transaction, what it had in hand when it lost
+    its partitions; they are given to one that reads and commits nothing for a while. Returns its partitions of the
+    reset."""
     kind = next(k for k in KINDS if k.name == "before-kip-429")
+    world, applications = a_world(kind, folder, Habit("hands in", 0.0, open_s, 0.02), later_s)
+    applications[0].hands_in = True
+    applications[2].habit, world.consumers[2].records_per_poll = Habit("seldom", 0.0, 60.0, 0.02), 0
+    for consumer, name in zip(world.consumers, reversed([c.client_id for c in world.consumers]), strict=True):
+        consumer.client_id = name
+    return world, frozenset(world.consumers[0].positions.keys() & world.targets.keys())
+
+
+@pytest.mark.parametrize("open_s", [0.6, 2.0, 5.0])
+def test_a_partition_whose_offset_an_application_had_in_hand_is_not_counted_as_begun(
+    open_s: float, tmp_path: Path
+) -> None:
+    """Its owner began at the target, and replaces the offset by its next commit. Until then nobody knows."""
     for number in range(6):
-        habit = Habit("hands in", 0.0, open_s, 0.02)
-        world, applications = a_world(kind, tmp_path / str(number), habit, 0.137 * number)
-        old = applications[0]
-        old.hands_in = True
-        # Who is given its partitions next reads and commits nothing for a while.
-        applications[2].habit, world.consumers[2].records_per_poll = Habit("seldom", 0.0, 40.0, 0.02), 0
-        for consumer, name in zip(world.consumers, reversed([c.client_id for c in world.consumers]), strict=True):
-            consumer.client_id = name
+        world, theirs = _handing_in(tmp_path / str(number), open_s, 0.137 * number)
+        result = executed(world)
+        assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1), result
+        assert any(world.kafka.committed(GROUP)[p] > world.targets[p] for p in theirs)
+        assert result.waiting is not None
+        assert result.waiting >= len(theirs)
+
+
+@pytest.mark.parametrize("open_s", [0.6, 2.0, 5.0])
+def test_an_offset_that_an_application_had_in_hand_is_replaced_where_there_is_another_round(
+    open_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its next owner would begin there."""
+    carry_out = Handover.carry_out
+
+    def unsure_once(self: Handover, round_: Round, group: Group) -> Outcome:
+        outcome = carry_out(self, round_, group)
+        others = round_.pending - theirs
+        return replace(outcome, unsure=outcome.unsure | others) if round_.number == 1 else outcome
+
+    monkeypatch.setattr(Handover, "carry_out", unsure_once)
+    for number in range(6):
+        world, theirs = _handing_in(tmp_path / str(number), open_s, 0.137 * number)
         result = executed(world)
         assert result.phase is ResetPhase.SUCCEEDED, result
-        assert result.rounds > 1
-        world.clock.sleep(2 * open_s)
-        given = [p for p in world.targets if p in world.consumers[2].positions]
-        assert given
         committed = world.kafka.committed(GROUP)
-        assert {p: committed[p] for p in given} == {p: world.targets[p] for p in given}
+        owned = [p for p in theirs if world.kafka.groups([GROUP])[GROUP].owner(p) is not None]
+        slow = [p for p in owned if p in world.consumers[2].positions]
+        assert {p: committed[p] for p in slow} == {p: world.targets[p] for p in slow}
+        began = {b.partition: b.offset for c in world.consumers for b in c.began if b.at_s > world.started_s}
+        assert {p: began[p] for p in theirs} == {p: world.targets[p] for p in theirs}
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["back", "ahead"])
+def test_applications_that_hand_nothing_in_are_reset_once(ahead: bool, tmp_path: Path) -> None:
+    kind = next(k for k in KINDS if k.name == "before-kip-429")
+    for number, open_s in enumerate((0.03, 1.0, 5.0)):
+        world, _ = a_world(kind, tmp_path / str(number), Habit("well", 0.0, open_s, 0.02))
+        if ahead:
+            world.targets = {p: world.kafka.committed(GROUP)[p] + 30 for p in RESET}
+        result = executed(world)
+        assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1), result
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.name in ("eager", "static")], ids=lambda k: k.name)

@@ -30,6 +30,7 @@ class LateCommits:
     def __init__(self, context: RunContext) -> None:
         self._kafka = context.kafka
         self._group_id = context.group_id
+        self._pace = context.pace
         self._clock = context.pace.clock
         self._tuning = context.pace.tuning
         self._hold_s = context.hold_s
@@ -43,14 +44,9 @@ class LateCommits:
         self._journal = context.journal
         self._late_rounds = 0
 
-    def may_come(self, way: Way | None, group: Group, sending: Partitions) -> bool:
-        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
-
-        ``sending``: as in ``Outcome``.
-        """
-        if way not in (Way.BARRIER, Way.HANDOVER):
-            return False
-        return keeps_commits_back(group) or self.may_come_on_return(way, group) or bool(sending)
+    def may_come(self, way: Way | None, group: Group) -> bool:
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
+        return way in (Way.BARRIER, Way.HANDOVER) and (keeps_commits_back(group) or self.may_come_on_return(way, group))
 
     def may_come_on_return(self, way: Way | None, group: Group) -> bool:
         """Whether an application that commits late may do so after its client has rejoined and before its partitions'
@@ -66,15 +62,15 @@ class LateCommits:
         """Take up that a round was cut off, which may have made members leave."""
         self._all_left_known = False
 
-    def look(self, pending: Partitions, way: Way, group: Group, sending: Partitions) -> Partitions:
+    def look(self, pending: Partitions, way: Way, group: Group) -> Partitions:
         """Look until what may come late has come; which partitions are to be done again, as old offsets were committed.
 
-        ``group``: as it was before the round. ``sending``: as in ``Outcome``.
+        ``group``: as it was before the round.
         """
         if self.may_come_on_return(way, group):
             surely, maybe = self._sent_on_return(pending)
         else:
-            surely, maybe = NO_PARTITIONS, self._kept_back(pending, sending & pending)
+            surely, maybe = NO_PARTITIONS, self._kept_back(pending)
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
@@ -88,31 +84,48 @@ class LateCommits:
             self._state.kept_after_leaving = True
         return old
 
-    def _kept_back(self, pending: Partitions, sending: Partitions) -> Partitions:
+    def handed_in(self, sending: Partitions) -> Partitions:
+        """Which partitions stand at an offset that an application may have had in hand when it lost them.
+
+        ``sending``: as in ``Outcome``. Asked before another round: who is given a partition by it would begin there,
+        while its present owner, which began at the target, replaces such an offset by its next commit. Looks until the
+        transaction that was open is over, and one after it.
+        """
+        clock, tuning = self._clock, self._tuning
+        limit = clock.monotonic() + tuning.others_limit_s
+        transactions = {p: _Transactions() for p in sending}
+        quiet_since: float | None = None
+        while not self._pace.is_over and clock.monotonic() < limit:
+            self._claim.check()
+            opened = self._kafka.pending(self._group_id, sending)
+            for partition, of_partition in transactions.items():
+                of_partition.take_up(partition in opened)
+            now = clock.monotonic()
+            if any(of_partition.is_awaited for of_partition in transactions.values()):
+                quiet_since = None
+            elif quiet_since is None:
+                quiet_since = now
+            elif now >= quiet_since + tuning.kept_back_s:
+                break
+            clock.sleep(tuning.look_s)
+        seen = self._view.committed(sending)
+        return frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
+
+    def _kept_back(self, pending: Partitions) -> Partitions:
         """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next
         has nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led
         with it could not be told from progress any more.
-
-        Of ``sending`` the transaction that is open is looked at, and one after it: it has what its application had in
-        hand when it lost the partition.
         """
         clock, tuning = self._clock, self._tuning
-        began = clock.monotonic()
-        limit = began + self._joins.standstill_s
-        transactions = {p: _Transactions() for p in sending}
+        limit = clock.monotonic() + self._joins.standstill_s
         joined_at: float | None = None
         old = NO_PARTITIONS
         while old != pending:
             self._claim.check()
-            opened = self._kafka.pending(self._group_id, sending) if sending else NO_PARTITIONS
             seen = self._view.committed(pending)
             old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
             now = clock.monotonic()
-            for partition, seen_of in transactions.items():
-                seen_of.take_up(partition in opened)
-            if now < began + tuning.others_limit_s and any(one.is_awaited for one in transactions.values()):
-                joined_at = None
-            elif joined_at is None and (self._joins.is_over() or now > limit):
+            if joined_at is None and (self._joins.is_over() or now > limit):
                 joined_at = now
             if joined_at is not None and now >= joined_at + tuning.kept_back_s:
                 break

@@ -100,7 +100,7 @@ class RoundRunner:
             return outcome
         self._state.not_held = outcome.not_held
         # A successor takes what is committed by then for progress: what may come late has to be seen before.
-        may_come_late = self._late_commits.may_come(choice.way, group, outcome.sending)
+        may_come_late = self._late_commits.may_come(choice.way, group)
         known_at_once = outcome.emptied is None and not may_come_late
         if known_at_once and not outcome.not_held:
             self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
@@ -108,14 +108,17 @@ class RoundRunner:
         held = pending - outcome.not_held - overwritten
         if may_come_late and held:
             # Also where others are done again: by the next round an owner may have gone on to beyond the target.
-            late = self._late_commits.look(held, choice.way, group, outcome.sending)
+            late = self._late_commits.look(held, choice.way, group)
             self._state.kept_position |= bool(late) and choice.way is Way.BARRIER
             overwritten |= late
+        sending = outcome.sending & held - overwritten
+        if sending and (outcome.not_held | overwritten):
+            overwritten |= self._late_commits.handed_in(sending)
         if not (outcome.not_held | overwritten):
             # A successor would count what is doubtful as begun, so it has to look anew.
             if not known_at_once and not self._state.doubtful:
                 self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
-            overwritten = self._watch.watch(pending, choice.way)
+            overwritten = self._watch.watch(pending, choice.way, sending=sending)
             if overwritten and choice.way is Way.BARRIER:
                 # Committed after everybody had rejoined: somebody did not give its position up for the rebalance.
                 self._state.kept_position = True

@@ -67,12 +67,20 @@ class TargetWatch:
         targets = {p: self._state.targets[p] for p in changed}
         return Round(self._state.round, targets, self._state.replaced).overwritten_at_release(seen)
 
-    def watch(self, pending: Partitions, way: Way | None, *, unseen: Partitions = NO_PARTITIONS) -> Partitions:
+    def watch(
+        self,
+        pending: Partitions,
+        way: Way | None,
+        *,
+        unseen: Partitions = NO_PARTITIONS,
+        sending: Partitions = NO_PARTITIONS,
+    ) -> Partitions:
         """Look until the owners' next commits, or for as long as they may take; which partitions were overwritten.
 
         A first commit that may be old counts once its owner commits anew, or keeps the partition for as long. Where the
         watch is cut short before that, its partition stays doubtful: the next one can't tell whose commit it was.
         ``unseen``: partitions that were committed before a process died or Kafka was away, and not watched since.
+        ``sending``: as in ``Outcome``; of these keeping the partition does not count.
         """
         tuning, clock = self._tuning, self._clock
         self._state.unverified |= pending
@@ -106,7 +114,7 @@ class TargetWatch:
                 limit = now + watch_s
             is_settled = not first_commits.awaited and all(v is Verdict.SETTLED for v in verdicts.values())
             if now >= limit or (now >= at_least and is_settled):
-                self._state.doubtful = doubtful | first_commits.lost
+                self._state.doubtful = doubtful | first_commits.lost | (first_commits.awaited & sending)
                 self._state.unverified = NO_PARTITIONS
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
