@@ -55,11 +55,8 @@ class Together(Generic[K, V]):
 
         Raises ``KafkaFailure``, where it is these keys' own.
         """
-        asked_s = asyncio.get_running_loop().time()
-        for key in keys:
-            entry = self._entries.setdefault(key, _Entry(asked_s, max_age_s))
-            entry.asked_s, entry.max_age_s = asked_s, max_age_s
-        while old := [key for key in keys if self._is_older(key, asked_s - max_age_s)]:
+        since_s = asyncio.get_running_loop().time() - max_age_s
+        while old := self._asked(keys, since_s, max_age_s):
             if self._reading is None:
                 self._reading = asyncio.create_task(self._renew(old))
             # Waited for, not awaited: one asker that is cancelled must not end the reading that others wait for.
@@ -70,6 +67,14 @@ class Together(Generic[K, V]):
                     raise failure
                 await self._renew_alone(keys)
         return {key: value for key in keys if (value := self._entries[key].value) is not None}
+
+    def _asked(self, keys: Collection[K], since_s: float, max_age_s: float) -> list[K]:
+        """Which of them are to be read; asked for once more, so that none is forgotten while somebody waits for it."""
+        now_s = asyncio.get_running_loop().time()
+        for key in keys:
+            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s))
+            entry.asked_s, entry.max_age_s = now_s, max_age_s
+        return [key for key in keys if self._is_older(key, since_s)]
 
     def _is_older(self, key: K, than_s: float) -> bool:
         entry = self._entries.get(key)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tidegate.connection import together as module
 from tidegate.connection.together import Together
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 
@@ -130,3 +131,22 @@ def test_an_answer_is_never_older_than_was_asked_for(shelf: Shelf, together: Tog
         assert await together.get(["a"], 60) == {"a": 2}
 
     asyncio.run(ask())
+
+
+def test_who_waits_for_longer_than_anything_is_remembered_is_answered(
+    shelf: Shelf, together: Together[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED_S", 0.0)
+
+    async def ask() -> None:
+        shelf.gate.clear()
+        first = asyncio.create_task(together.get(["a"], 0.01))
+        await asyncio.sleep(0.02)
+        second = asyncio.create_task(together.get(["b"], 0.01))
+        await asyncio.sleep(0.2)
+        shelf.gate.set()
+        async with asyncio.timeout(5):
+            assert (await first, await second) != ({}, {})
+
+    asyncio.run(ask())
+    assert len(shelf.reads) <= 3
