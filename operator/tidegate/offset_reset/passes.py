@@ -282,11 +282,10 @@ class ResetPasses:
                 store = self._runs.open_store(body, self._runs.binding(body), owner_reference(body))
                 await in_thread(self._parts.executor, store.create, request)
             case actions.Launch(name):
+                await self._begin_observed(body, seen, decision)
                 await self._supervision.start(body, seen, decision, name)
             case Approve():
-                observed = seen.run is not None and seen.run.request.observed
-                if observed and not await self._once.begins(body, decision.status):
-                    return body
+                await self._begin_observed(body, seen, decision)
                 await in_thread(self._parts.executor, self._runs.store(body).approve)
             case Fence(number):
                 await self._supervision.fence(body, seen, number)
@@ -301,6 +300,16 @@ class ResetPasses:
             case _:
                 assert_never(action)
         return body
+
+    async def _begin_observed(self, body: Object, seen: Seen, decision: Decision) -> None:
+        """Write down that a plan goes ahead which was made while its connection only observed. Idempotent; raises
+        ``RunnerFailure`` where it must not, or can't be written down."""
+        goes_ahead = seen.run is not None and seen.run.request.observed and decision.status.approved_digest is not None
+        if goes_ahead and not await self._once.begins(body, decision.status):
+            raise RunnerFailure(
+                "its plan is approved and does not go ahead: its KafkaConnection is not open, or another operator has "
+                "begun the same reset of the policy meanwhile"
+            )
 
 
 def _goes_ahead(seen: Seen, decision: Decision) -> bool:

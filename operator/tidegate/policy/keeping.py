@@ -21,7 +21,7 @@ from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
 from tidegate.resources.policy import OffsetResetPolicySpec
-from tidegate.resources.reset import has_ended
+from tidegate.resources.reset import ResetPhase, has_ended
 
 _log = logging.getLogger(__name__)
 
@@ -170,7 +170,8 @@ class Keeping:
         draft.look_in(_AGAIN_S)
 
     def _is_resetting(self, draft: Draft, live: Live, group: str) -> bool:
-        """By its own OffsetReset, or by another one of its group."""
+        """By its own OffsetReset, or by another one of its group. A plan that waits to be approved resets nothing."""
         own = draft.status.reset
         begun = own is not None and own.started_at is not None and not has_ended(own.phase) and own.phase is not None
+        begun = begun and own is not None and own.phase is not ResetPhase.AWAITING_APPROVAL
         return begun or self._resets.is_being_reset(live, group)

@@ -97,7 +97,7 @@ class Sweeper:
 
         0: at once; for when no other process is at work.
         """
-        lives = [live for live in self._parts.live if live.trouble is None and not live.observes]
+        lives = [live for live in self._parts.live if live.trouble is None]
         there = {live.uid for live in self._parts.live}
         for known in (self._suspects, self._looked_s, self._troubles):
             for gone in known.keys() - there:
@@ -108,7 +108,7 @@ class Sweeper:
     async def _sweep(self, live: Live, settle_s: float) -> None:
         try:
             gates = await self._look(live, settle_s)
-            if gates is not None:
+            if gates is not None and not live.observes:
                 await self._parts.kept.look(live, gates)
         except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
             # Nothing was learned: what is suspected stays so.
@@ -170,7 +170,7 @@ class Sweeper:
                 KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key),
             )
         loop = asyncio.get_running_loop()
-        release = functools.partial(live.kafka.control.release, left.keys)
+        release = functools.partial(live.finishing.control.release, left.keys)
         await loop.run_in_executor(self._parts.patient_executor, release)
         self._parts.metrics.swept(left.kind.value, len(left.keys))
         _log.warning("%s/%s: released what was left behind; %s", live.namespace, live.name, what)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.killed import Killed
 from support.observed import observe
 from support.policy_world import PolicyWorld
 from support.reset_world import T0, FleetWorld, World
@@ -132,4 +134,36 @@ def test_a_policys_id_counts_as_executed_only_once_its_plan_goes_ahead(tmp_path:
     assert has_ended(ResetPhase(world.reset["phase"])) is approved
     assert (RunKey("ns", "p", "one") in world.kafka.control.read().runs) is approved
     assert world.kafka.committed("payments")[T0] == (10 if approved else 50)
+    world.executor.shutdown()
+
+
+def test_an_approved_plan_does_not_go_ahead_before_that_is_written_down(tmp_path: Path) -> None:
+    """Its approval was written down, and the operator died before it could write that its id is executed."""
+    world = PolicyWorld(tmp_path)
+    observe(world.live, world.kafka)
+    world.declare("one")
+    world.rounds()
+    [world.name] = world.resets
+    observe(world.live, world.kafka, only=False)
+    world.approve()
+    world.kube.dies_in = 2
+    with pytest.raises(Killed):
+        world.rounds()
+    world.kube.dies_in = None
+    assert "approvedDigest" in world.reset
+    assert world.kafka.committed("payments")[T0] == 50
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.restart()
+
+    for _ in range(5):
+        asyncio.run(world.reconciler.reconcile(world.body))
+    assert world.kafka.committed("payments")[T0] == 50
+    assert world.condition("Reconciling")["reason"] == "WaitingForConnection"
+    world.live.put(live)
+    world.restart()
+    world.rounds()
+    assert world.reset["phase"] == "Succeeded"
+    assert RunKey("ns", "p", "one") in world.kafka.control.read().runs
     world.executor.shutdown()

@@ -13,6 +13,7 @@ import pytest
 from support import pause_world
 from support.fake_kafka import START, FakeConsumer
 from support.killed import Killed
+from support.observed import observe
 from support.pause_world import CREATED, SPEC
 from support.reset_world import World
 from support.sweeping import Sweeping
@@ -397,3 +398,12 @@ def test_a_backfill_is_under_way_while_it_may_hold_something(resets: World) -> N
     assert consumer.read
     assert seen == [True, True]
     assert backfills.under_way == frozenset()
+
+
+def test_what_was_left_behind_is_released_while_the_connection_only_observes(pauses: pause_world.World) -> None:
+    hold(pauses, holder(pauses.connection_uid, "gone"))
+    observe(pauses.live, pauses.kafka)
+
+    sweeping(pauses).looks()
+
+    assert held(pauses) == []
