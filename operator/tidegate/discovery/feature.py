@@ -115,7 +115,7 @@ class DiscoveryFeature:
             watch.guarded()
         guard.resetting, guard.has_news = policy.resetting, False
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
-        await self._read_group(guard, policy, group)
+        await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:
             checked = await self._parts.topics.checked(live, snapshot)
             watch.note_control(snapshot.gates, usable=checked.usable)
@@ -215,9 +215,9 @@ class DiscoveryFeature:
         guard.restore(remembered, policy.status.discovery)
         return guard
 
-    async def _read_group(self, guard: Guard, policy: PolicyView, group: Group) -> None:
+    async def _read_group(self, watch: ConnectionWatch, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
         guard.committed = await self._parts.observer.committed(policy.live.uid, guard.wish.group, _COMMITTED_S)
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
-        if read != guard.read:
-            guard.read, guard.looked_at = guard.read | read, None
+        if not read <= guard.read:
+            guard.reads(read, watch.sightings.long_ago(read - guard.read, self._parts.clock.monotonic()))

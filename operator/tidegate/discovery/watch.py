@@ -24,6 +24,7 @@ from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
+from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import discover, grown, settle
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
@@ -70,6 +71,7 @@ class ConnectionWatch:
         """As last seen; another object whenever something has changed."""
         self.sizes: Mapping[str, int] = {}
         """By topic id, the most partitions that any look has shown."""
+        self.sightings = Sightings()
         self._parts = parts
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
@@ -157,6 +159,7 @@ class ConnectionWatch:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
+            self.sightings.note(self.sizes, told, look.at_s)
             self.topics, self.sizes = told, grown(self.sizes, told)
         self._looked_s = began
         for guard in tuple(self.guards.values()):

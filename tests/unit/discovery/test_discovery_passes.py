@@ -18,7 +18,7 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
-from tidegate.discovery import watch
+from tidegate.discovery import feature, watch
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
 from tidegate.kafka.connection import Connection
@@ -319,6 +319,30 @@ def test_without_topics_it_is_about_those_that_the_group_reads(world: World) -> 
 
     assert [topic.name for topic in status.topics] == ["orders"]
     assert status.unassigned_initial == 1
+
+
+@pytest.mark.parametrize(("age", "initial"), [(timedelta(days=19), 2), (timedelta(minutes=5), 0)])
+def test_a_topic_that_the_group_reads_only_long_after_it_was_made_is_an_old_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, age: timedelta, initial: int
+) -> None:
+    monkeypatch.setattr(feature, "_COMMITTED_S", 0.0)  # by the loop's clock, which no test moves
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
+    with world.operator(topics=None) as operator:
+        operator.settled("orders", 2)
+        world.kafka.create_topic("audit", 2)
+        world.kafka.fill("audit", 9)
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen")
+        world.clock.sleep(age.total_seconds())
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(0, 1, topic="audit"), 9))
+        status = operator.settled("audit", 2)
+        assert {topic.name: topic.initial for topic in status.topics} == {"orders": 2, "audit": initial}
+        world.kafka.add_partitions("audit", 3)
+        operator.settled("audit", 3)
+
+    where = 9 if initial else 0
+    assert world.kafka.committed(GROUP, new(*range(3), topic="audit")) == dict(
+        zip(new(*range(3), topic="audit"), [where, where, 0], strict=True)
+    )
 
 
 def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World) -> None:
