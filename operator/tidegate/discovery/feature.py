@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +22,7 @@ from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupState, GroupType, Topic
 from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.memory import Document
 from tidegate.policy.precedence import DISCOVERY
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
 from tidegate.resources.many_groups import TroubledGroup
@@ -146,9 +147,9 @@ class DiscoveryFeature:
             _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
             return Remembered()
 
-    def with_news(self, uid: str) -> Collection[str]:
+    def with_news(self, uid: str) -> Mapping[str, Document]:
         guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
-        return [guard.wish.group for guard in guards if guard.has_news and guard.uid == uid]
+        return {g.wish.group: encode(g.remembered) for g in guards if g.has_news and g.uid == uid}
 
     def without(self, status: PolicyStatus) -> PolicyStatus:
         return status.model_copy(update={"discovery": None})

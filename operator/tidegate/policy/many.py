@@ -199,9 +199,10 @@ class ManyGroups:
     async def _look(self, turn: _Turn) -> None:
         clock, ones = self._parts.clock, turn.many.ones
         for feature in self._features:
-            for group in feature.with_news(turn.uid):
+            for group, document in feature.with_news(turn.uid).items():
                 if group in ones:
                     ones[group].due_s = 0.0
+                    await turn.memory.note(feature.part, group, document)
         began_s = clock.monotonic()
         due = sorted((one.due_s, group) for group, one in ones.items() if one.parts and one.due_s <= began_s + 0.5)
         batch = [group for _, group in due[:_BATCH]]
