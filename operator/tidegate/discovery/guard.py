@@ -126,7 +126,7 @@ class Guard:
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""
-        if wish.patterns != self.wish.patterns:
+        if (wish.patterns, wish.allowed) != (self.wish.patterns, self.wish.allowed):
             self.existed = existed
         self.wish, self.looked_at = wish, None
 
@@ -217,11 +217,12 @@ class Guard:
     def remembered(self) -> Remembered:
         """What a later process goes on from."""
         counts = Counts(self.starts_committed, self.began_at_end, self.backfilled)
-        return Remembered(self.state, self.wish.patterns, counts)
+        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed)
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
         """Go on from where an earlier process was, and what it has said."""
-        if before.selection == self.wish.patterns is not None and not self.wish.only_read:
+        asked = (before.selection, before.allowed) == (self.wish.patterns, self.wish.allowed)
+        if asked and self.wish.patterns is not None and not self.wish.only_read:
             self.existed = {}  # what came while nobody looked is new; a topic that is read only now is not
         self.state, counts = before.state, before.counts
         self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end

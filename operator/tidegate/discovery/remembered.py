@@ -23,11 +23,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """``selection``: the policy's topics then; ``None``: those that the group reads."""
+    """``selection``: the policy's topics then; ``None``: those that the group reads. ``allowed``: what its connection
+    allowed of them; ``None``: that was not noted."""
 
     state: DiscoveryState = field(default_factory=DiscoveryState)
     selection: tuple[str, ...] | None = None
     counts: Counts = field(default_factory=Counts)
+    allowed: tuple[str, ...] | None = None
 
 
 def encode(remembered: Remembered) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def encode(remembered: Remembered) -> dict[str, Any]:
     return {
         "finished": state.initial_discovery_finished,
         "selection": None if remembered.selection is None else list(remembered.selection),
+        **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
         "topics": {
             name: [known.topic_id, known.initial, known.settled, *([known.before] if known.before else [])]
             for name, known in sorted(state.topics.items())
@@ -50,11 +53,12 @@ def decode(document: Mapping[str, Any]) -> Remembered:
             str(name): KnownTopic(str(row[0]), int(row[1]), int(row[2]), str(row[3]) if len(row) > 3 else "")
             for name, row in document["topics"].items()
         }
-        selection = document["selection"]
+        selection, allowed = document["selection"], document.get("allowed")
         return Remembered(
             DiscoveryState(bool(document["finished"]), topics),
             None if selection is None else tuple(map(str, selection)),
             Counts(*map(int, document["counts"])),
+            None if allowed is None else tuple(map(str, allowed)),
         )
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -355,6 +356,41 @@ def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World)
 
     assert [topic.name for topic in status.topics] == ["orders"]
     assert world.kafka.committed(GROUP, new(0, topic="secret")) == {}
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_topic_that_the_connection_allows_later_is_an_old_one(world: World, *, restart: bool) -> None:
+    world.allow = AllowSpec.model_validate({"topics": ["orders"]})
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.create_topic("refunds", 2)
+        operator.until(lambda _: "refunds" in operator.feature._watches["c"].topics, "the topic is seen")
+        if not restart:
+            operator.live = replace(operator.live, allow=AllowSpec())
+            operator.settled("refunds", 2)
+    world.allow = AllowSpec()
+    with world.operator() as operator:
+        operator.settled("refunds", 2)
+        world.kafka.add_partitions("refunds", 3)
+        operator.settled("refunds", 3)
+
+    assert set(world.kafka.committed(GROUP)) == {TopicPartition("refunds", 2)}
+
+
+def test_a_memory_without_the_allowed_topics_is_read_and_what_is_there_counts_as_old(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+    [(key, data)] = world.kube.config_maps.items()
+    document = json.loads(data["memory.json"])
+    del document["groups"][GROUP][PART]["allowed"]
+    world.kube.config_maps[key] = {"memory.json": json.dumps(document)}
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        operator.settled("refunds", 1)
+        operator.settled("orders", 3)
+
+    assert set(world.kafka.committed(GROUP)) == {TopicPartition("orders", 2)}
 
 
 @pytest.mark.parametrize("wish", ["latest", "none"])
