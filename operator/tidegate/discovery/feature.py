@@ -15,7 +15,7 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
-from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_status
+from tidegate.discovery.remembered import PART, Remembered, decode, encode, merged, of_status
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
@@ -137,15 +137,17 @@ class DiscoveryFeature:
         return watch is not None and policy.key in watch.guards
 
     async def _remembered(self, policy: PolicyView) -> Remembered:
-        """What an earlier process has written: in the policy's memory, or, before there was one, in its status."""
-        document = await policy.memory.recall(PART)
-        if document is None:
-            return of_status(policy.status.discovery) if policy.status.discovery is not None else Remembered()
+        """What an earlier process has written: in the policy's memory, and an earlier version in its status."""
+        document, status = await policy.memory.recall(PART), policy.status.discovery
+        ours = None
         try:
-            return decode(document)
+            ours = decode(document) if document is not None else None
         except ValueError as error:
             _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
-            return Remembered()
+        if status is None or (document is not None and not status.topics):
+            return ours or Remembered()
+        earlier = of_status(status)
+        return earlier if ours is None else merged(ours, earlier)
 
     def with_news(self, uid: str) -> Mapping[str, Document]:
         guards = (guard for watch in self._watches.values() for guard in watch.guards.values())

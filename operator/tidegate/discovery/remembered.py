@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidegate.discovery.state import DiscoveryState, KnownTopic
@@ -62,6 +62,28 @@ def decode(document: Mapping[str, Any]) -> Remembered:
         )
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
+
+
+def merged(ours: Remembered, earlier: Remembered) -> Remembered:
+    """``earlier``: what an earlier version has written after a downgrade, so that both know something.
+
+    What is settled for one of them must not be found again. Which topics both of them could see is not known.
+    """
+    topics = {**ours.state.topics}
+    for name, theirs in earlier.state.topics.items():
+        known = topics.get(name)
+        if known is not None and known.topic_id == theirs.topic_id:
+            initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
+            topics[name] = replace(known, initial=initial, settled=settled)
+        elif known is None or known.before != theirs.topic_id:
+            topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
+    counts = Counts(
+        max(ours.counts.starts_committed, earlier.counts.starts_committed),
+        max(ours.counts.began_at_end, earlier.counts.began_at_end),
+        max(ours.counts.backfilled, earlier.counts.backfilled),
+    )
+    finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
+    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

@@ -358,6 +358,33 @@ def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World)
     assert world.kafka.committed(GROUP, new(0, topic="secret")) == {}
 
 
+def test_what_an_earlier_version_has_written_after_a_downgrade_holds(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.add_partitions("orders", 4)
+    earlier = [
+        DiscoveredTopic(name=name, topic_id=topic.topic_id, initial=2 if name == "orders" else 0, settled=settled)
+        for name, topic in world.kafka.topics().items()
+        if (settled := {"orders": 3, "refunds": 1}.get(name)) is not None
+    ]
+    world.status = PolicyStatus(
+        discovery=DiscoveryStatus(
+            initial_discovery_finished=True, selection=("*",), topics=tuple(earlier), starts_committed=2
+        )
+    )
+    read = {TopicPartition("orders", 2): 7, TopicPartition("refunds", 0): 7}
+    for partition in read:
+        world.kafka.append(partition, [START] * 9)
+    world.kafka.commit_directly(GROUP, read)
+    with world.operator() as operator:
+        status = operator.settled("orders", 4)
+        assert (status.starts_committed, status.backfilled) == (3, 0)
+        operator.settled("refunds", 1)
+
+    assert world.kafka.committed(GROUP) == {**read, TopicPartition("orders", 3): 0}
+
+
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_topic_that_the_connection_allows_later_is_an_old_one(world: World, *, restart: bool) -> None:
     world.allow = AllowSpec.model_validate({"topics": ["orders"]})
