@@ -515,6 +515,23 @@ def test_a_new_partition_that_is_older_than_max_age_is_left_to_its_consumers(
     assert world.counted("tidegate_new_partitions_total", outcome="TooOld") == (0 if starts else 1)
 
 
+def test_a_topic_that_is_made_anew_is_not_taken_for_the_old_one_before_it(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    seen_by_others(world, 2, timedelta(minutes=61))
+    with world.operator(**RULE) as operator:
+        operator.settled("orders", 3)
+        world.kafka.delete_topic("orders")
+        topic_id = world.kafka.create_topic("orders", 3)
+        operator.until(
+            lambda s: [(t.topic_id, t.settled) for t in s.topics] == [(topic_id, 3)], "the new topic is taken care of"
+        )
+
+    assert world.kafka.committed(GROUP) == dict.fromkeys(new(0, 1, 2), 0)
+    assert [h.message.split(";")[0] for h in world.told] == ["new: orders 2", "new: orders 0-2"]
+
+
 def test_an_owner_that_has_skipped_a_partition_older_than_max_age_is_not_sent_back(world: World) -> None:
     with world.operator(**RULE) as operator:
         operator.first()
