@@ -50,18 +50,24 @@ def decode(document: Mapping[str, Any]) -> Remembered:
     """What :func:`encode` wrote. Raises ``ValueError`` for anything else."""
     try:
         topics = {
-            str(name): KnownTopic(str(row[0]), int(row[1]), int(row[2]), str(row[3]) if len(row) > 3 else "")
+            str(name): KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), str(row[3]) if len(row) > 3 else "")
             for name, row in document["topics"].items()
         }
         selection, allowed = document["selection"], document.get("allowed")
         return Remembered(
             DiscoveryState(bool(document["finished"]), topics),
             None if selection is None else tuple(map(str, selection)),
-            Counts(*map(int, document["counts"])),
+            Counts(*map(_whole, document["counts"])),
             None if allowed is None else tuple(map(str, allowed)),
         )
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("a number is not a whole one from 0 on")
+    return value
 
 
 def merged(ours: Remembered, earlier: Remembered) -> Remembered:

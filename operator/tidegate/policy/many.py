@@ -178,9 +178,10 @@ class ManyGroups:
             await turn.memory.note(_GONE, group, None, urgent=False)
         for group in missing:
             since = await turn.memory.recall(_GONE, group)
-            if since is None:
+            since_s = since.get("sinceS") if since is not None else None
+            if not isinstance(since_s, float):
                 await turn.memory.note(_GONE, group, {"sinceS": now_s}, urgent=False)
-            elif now_s - float(since.get("sinceS", 0)) > _FORGET_S:
+            elif now_s - since_s > _FORGET_S:
                 gone.add(group)
         return gone
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -356,6 +357,21 @@ def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World)
 
     assert [topic.name for topic in status.topics] == ["orders"]
     assert world.kafka.committed(GROUP, new(0, topic="secret")) == {}
+
+
+def test_a_memory_that_cannot_be_read_counts_as_none(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with world.operator() as operator:
+        operator.first()
+    [(key, data)] = world.kube.config_maps.items()
+    document = json.loads(data["memory.json"])
+    document["groups"][GROUP][PART]["topics"]["orders"][1] = math.inf
+    world.kube.config_maps[key] = {"memory.json": json.dumps(document)}
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {}
+    assert "what is there now counts as old" in caplog.text
 
 
 def test_what_an_earlier_version_has_written_after_a_downgrade_holds(world: World) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
+
+import pytest
 
 from tidegate.discovery.remembered import Counts, Remembered, decode, encode, merged
 from tidegate.discovery.state import DiscoveryState, KnownTopic
@@ -44,3 +48,28 @@ def test_a_topic_that_the_earlier_version_knew_before_it_was_made_anew_is_the_ne
     ours = remembered(refunds=KnownTopic("c", 0, 1, "b"))
 
     assert merged(ours, remembered(refunds=KnownTopic("b", 1, 1))).state == ours.state
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topics": {"orders": ["a", math.inf, 1]}},
+        {"topics": {"orders": ["a", math.nan, 1]}},
+        {"topics": {"orders": ["a", "two", 1]}},
+        {"topics": {"orders": ["a", 0, -1]}},
+        {"topics": {"orders": ["a", 10**400, 1]}},
+        {"topics": {"orders": ["a"]}},
+        {"topics": {"orders": 3}},
+        {"topics": ["orders"]},
+        {"counts": [1, 2, math.inf]},
+        {"counts": [1, 2, -3]},
+        {"counts": [1, 2, 3, 4]},
+        {"counts": 1},
+        {"selection": 7},
+        {"allowed": True},
+    ],
+    ids=str,
+)
+def test_a_document_that_was_changed_into_nonsense_is_a_value_error(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not what discovery remembers"):
+        decode({**encode(remembered(orders=KnownTopic("a", 2, 3))), **change})
