@@ -90,9 +90,7 @@ class DiscoveryFeature:
         if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.group) is not None:
             return await self._without(policy)
         if live.observes:
-            # What is remembered stays, so that partitions that come meanwhile are new when that ends.
-            await self.forget(policy.key)
-            return FeatureOutcome(policy.status, again_after_s=_again_s(policy))
+            return await self._only_observed(policy)
         wish = wish_of(policy, discovery)
         asked = wish.group if policy.described is None else None
         snapshot = await self._parts.observer.newest(live.uid, group=asked, gates=wish.tells_agents)
@@ -131,6 +129,18 @@ class DiscoveryFeature:
         if policy.status.discovery is not None or policy.is_one_of_many:
             await policy.memory.note(PART, None)
         return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
+
+    async def _only_observed(self, policy: PolicyView) -> FeatureOutcome:
+        """No start is given, and when that ends, all that is there by then is old: nobody is sent back to what it may
+        have passed long before. What was counted stays."""
+        await self.forget(policy.key)
+        counts, status = (await self._remembered(policy)).counts, policy.status
+        if await policy.memory.recall(PART) is not None or status.discovery is not None:
+            await policy.memory.note(PART, encode(Remembered(counts=counts)))
+        if status.discovery is not None:
+            discovery = status.discovery.model_copy(update={"topics": (), "selection": None})
+            status = status.model_copy(update={"discovery": discovery})
+        return FeatureOutcome(status, again_after_s=_again_s(policy))
 
     def _has_guard(self, policy: PolicyView) -> bool:
         watch = self._watches.get(policy.live.uid)

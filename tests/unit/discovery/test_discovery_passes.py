@@ -679,18 +679,44 @@ def test_a_streams_application_of_the_classic_protocol_is_told_by_its_assignor()
     assert not is_refused(Group(GROUP, GroupState.DEAD, GroupType.UNKNOWN))
 
 
-def test_what_comes_while_the_connection_only_observes_is_new_when_that_ends(world: World) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("earlier_version", [False, True])
+def test_what_comes_while_the_connection_only_observes_is_old_when_that_ends(
+    world: World, *, restart: bool, earlier_version: bool
+) -> None:
+    """An owner that has begun at the end meanwhile is not sent back."""
     with world.operator() as operator:
-        operator.first()
+        status = operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 5})
+    if earlier_version:
+        world.kube.config_maps.clear()
+        known = status.topics[0].model_copy(update={"settled": 3})
+        earlier = status.model_copy(update={"topics": (known,), "selection": ("*",), "starts_committed": 1})
+        world.status = PolicyStatus(discovery=earlier)
+    with world.operator() as operator:
         operator.live = replace(operator.live, observes=True)
+        operator.run(operator.keep())
         world.kafka.add_partitions("orders", 4)
-        world.clock.sleep(60)
+        world.kafka.create_topic("refunds", 1)
+        world.kafka.append(TopicPartition("orders", 3), [START] * 9)
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 3): 7})
         for _ in range(3):
             operator.run(operator.keep())
-        assert world.kafka.committed(GROUP) == {}
+        if not restart:
+            goes_on_as_if_all_were_old(world, operator)
+    if restart:
+        with world.operator() as operator:
+            goes_on_as_if_all_were_old(world, operator)
 
-        operator.live = replace(operator.live, observes=False)
-        status = operator.settled("orders", 4)
 
-    assert status.starts_committed == 2
-    assert set(world.kafka.committed(GROUP)) == set(new(2, 3))
+def goes_on_as_if_all_were_old(world: World, operator: Operator) -> None:
+    operator.live = replace(operator.live, observes=False)
+    operator.settled("orders", 4)
+    operator.settled("refunds", 1)
+    world.kafka.add_partitions("orders", 5)
+    status = operator.settled("orders", 5)
+
+    assert (status.starts_committed, status.backfilled) == (2, 0)
+    assert world.kafka.committed(GROUP) == dict(zip(new(2, 3, 4), [5, 7, 0], strict=True))
