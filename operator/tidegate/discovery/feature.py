@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -15,13 +15,14 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
-from tidegate.discovery.remembered import PART, Remembered, decode, encode, of_status
+from tidegate.discovery.remembered import PART, Remembered, decode, encode, merged, of_status
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupState, GroupType, Topic
 from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.memory import Document
 from tidegate.policy.precedence import DISCOVERY
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
 from tidegate.resources.many_groups import TroubledGroup
@@ -89,9 +90,7 @@ class DiscoveryFeature:
         if discovery is None or group_not_allowed(live.name, live.allow, "spec.group", policy.group) is not None:
             return await self._without(policy)
         if live.observes:
-            # What is remembered stays, so that partitions that come meanwhile are new when that ends.
-            await self.forget(policy.key)
-            return FeatureOutcome(policy.status, again_after_s=_again_s(policy))
+            return await self._only_observed(policy)
         wish = wish_of(policy, discovery)
         asked = wish.group if policy.described is None else None
         snapshot = await self._parts.observer.newest(live.uid, group=asked, gates=wish.tells_agents)
@@ -115,7 +114,7 @@ class DiscoveryFeature:
             watch.guarded()
         guard.resetting, guard.has_news = policy.resetting, False
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
-        await self._read_group(guard, policy, group)
+        await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:
             checked = await self._parts.topics.checked(live, snapshot)
             watch.note_control(snapshot.gates, usable=checked.usable)
@@ -131,24 +130,38 @@ class DiscoveryFeature:
             await policy.memory.note(PART, None)
         return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
 
+    async def _only_observed(self, policy: PolicyView) -> FeatureOutcome:
+        """No start is given, and when that ends, all that is there by then is old: nobody is sent back to what it may
+        have passed long before. What was counted stays."""
+        await self.forget(policy.key)
+        counts, status = (await self._remembered(policy)).counts, policy.status
+        if await policy.memory.recall(PART) is not None or status.discovery is not None:
+            await policy.memory.note(PART, encode(Remembered(counts=counts)))
+        if status.discovery is not None:
+            discovery = status.discovery.model_copy(update={"topics": (), "selection": None})
+            status = status.model_copy(update={"discovery": discovery})
+        return FeatureOutcome(status, again_after_s=_again_s(policy))
+
     def _has_guard(self, policy: PolicyView) -> bool:
         watch = self._watches.get(policy.live.uid)
         return watch is not None and policy.key in watch.guards
 
     async def _remembered(self, policy: PolicyView) -> Remembered:
-        """What an earlier process has written: in the policy's memory, or, before there was one, in its status."""
-        document = await policy.memory.recall(PART)
-        if document is None:
-            return of_status(policy.status.discovery) if policy.status.discovery is not None else Remembered()
+        """What an earlier process has written: in the policy's memory, and an earlier version in its status."""
+        document, status = await policy.memory.recall(PART), policy.status.discovery
+        ours = None
         try:
-            return decode(document)
+            ours = decode(document) if document is not None else None
         except ValueError as error:
             _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
-            return Remembered()
+        if status is None or (document is not None and not status.topics):
+            return ours or Remembered()
+        earlier = of_status(status)
+        return earlier if ours is None else merged(ours, earlier)
 
-    def with_news(self, uid: str) -> Collection[str]:
+    def with_news(self, uid: str) -> Mapping[str, Document]:
         guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
-        return [guard.wish.group for guard in guards if guard.has_news and guard.uid == uid]
+        return {g.wish.group: encode(g.remembered) for g in guards if g.has_news and g.uid == uid}
 
     def without(self, status: PolicyStatus) -> PolicyStatus:
         return status.model_copy(update={"discovery": None})
@@ -215,9 +228,9 @@ class DiscoveryFeature:
         guard.restore(remembered, policy.status.discovery)
         return guard
 
-    async def _read_group(self, guard: Guard, policy: PolicyView, group: Group) -> None:
+    async def _read_group(self, watch: ConnectionWatch, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
         guard.committed = await self._parts.observer.committed(policy.live.uid, guard.wish.group, _COMMITTED_S)
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
-        if read != guard.read:
-            guard.read, guard.looked_at = guard.read | read, None
+        if not read <= guard.read:
+            guard.reads(read, watch.sightings.long_ago(read - guard.read, self._parts.clock.monotonic()))

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
-from tidegate.discovery.state import DiscoveryState, without
+from tidegate.discovery.state import DiscoveryState, settle, without
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern
 from tidegate.kube.ports import EventType, KubeEvent
@@ -96,9 +96,9 @@ class Guard:
     """One policy's discovery. Belongs to the event loop's thread. ``policy``: its namespace and name.
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
-    ones that were told of, ``busy``: those being taken care of, ``overtaken``: those that are to be sent back to their
-    start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the policy owns the group's
-    offsets. ``has_news``: since its last pass.
+    ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
+    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the
+    policy owns the group's offsets. ``has_news``: since its last pass.
     """
 
     uid: str
@@ -112,7 +112,7 @@ class Guard:
     gone_since_s: dict[str, float] = field(default_factory=dict)
     looked_at: Mapping[str, Topic] | None = None
     announced: set[TopicPartition] = field(default_factory=set)
-    busy: set[TopicPartition] = field(default_factory=set)
+    busy: dict[TopicPartition, str] = field(default_factory=dict)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
     too_old: set[TopicPartition] = field(default_factory=set)
     failures: int = 0
@@ -126,9 +126,15 @@ class Guard:
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""
-        if wish.patterns != self.wish.patterns:
+        if (wish.patterns, wish.allowed) != (self.wish.patterns, self.wish.allowed):
             self.existed = existed
         self.wish, self.looked_at = wish, None
+
+    def reads(self, names: frozenset[str], heard_of: Mapping[str, int]) -> None:
+        """The group reads these topics. ``heard_of``: what its clients must have known before: that is old for it."""
+        if heard_of and (self.wish.only_read or self.wish.patterns is None):
+            self.existed = {**self.existed, **{i: max(n, self.existed.get(i, 0)) for i, n in heard_of.items()}}
+        self.read, self.looked_at = self.read | names, None
 
     def forget_gone(self, there: Collection[str], now_s: float) -> None:
         """Forget topics that have been gone for so long that no broker just lags behind."""
@@ -137,7 +143,26 @@ class Guard:
         }
         gone = {name for name, since_s in self.gone_since_s.items() if now_s - since_s > _GONE_S}
         if gone:
-            self.state = without(self.state, gone)
+            self.see(without(self.state, gone))
+
+    def see(self, state: DiscoveryState) -> None:
+        """What a look has told. A topic that is gone, or was made anew, shares nothing with the one that comes next."""
+        ids = {name: known.topic_id for name, known in state.topics.items()}
+        anew = {name for name, known in self.state.topics.items() if ids.get(name) != known.topic_id}
+        self.state = state
+        if anew:
+            self.announced = {p for p in self.announced if p.topic not in anew}
+            self.too_old = {p for p in self.too_old if p.topic not in anew}
+            self.overtaken = {p: start for p, start in self.overtaken.items() if p.topic not in anew}
+
+    def settle(self, partitions: Collection[TopicPartition]) -> None:
+        """These are taken care of."""
+        self.state = settle(self.state, [p for p in partitions if self._is_still(p)])
+
+    def _is_still(self, partition: TopicPartition) -> bool:
+        """Whether its topic was not made anew while it was taken care of."""
+        known = self.state.topics.get(partition.topic)
+        return known is not None and self.busy.get(partition, known.topic_id) == known.topic_id
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -166,7 +191,7 @@ class Guard:
     def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
         """How the new partitions stand; those that are taken care of by that."""
         self.starts_committed += sum(start.outcome is Outcome.GIVEN for start in starts.values())
-        late = {p: start for p, start in starts.items() if start.outcome is Outcome.OVERTAKEN}
+        late = {p: start for p, start in starts.items() if start.outcome is Outcome.OVERTAKEN and self._is_still(p)}
         if late:
             self.began_at_end += len(late)
             records = sum(start.records for start in late.values())
@@ -211,11 +236,12 @@ class Guard:
     def remembered(self) -> Remembered:
         """What a later process goes on from."""
         counts = Counts(self.starts_committed, self.began_at_end, self.backfilled)
-        return Remembered(self.state, self.wish.patterns, counts)
+        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed)
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
         """Go on from where an earlier process was, and what it has said."""
-        if before.selection == self.wish.patterns is not None and not self.wish.only_read:
+        asked = (before.selection, before.allowed) == (self.wish.patterns, self.wish.allowed)
+        if asked and self.wish.patterns is not None and not self.wish.only_read:
             self.existed = {}  # what came while nobody looked is new; a topic that is read only now is not
         self.state, counts = before.state, before.counts
         self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end

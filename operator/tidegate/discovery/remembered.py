@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidegate.discovery.state import DiscoveryState, KnownTopic
@@ -23,11 +23,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """``selection``: the policy's topics then; ``None``: those that the group reads."""
+    """``selection``: the policy's topics then; ``None``: those that the group reads. ``allowed``: what its connection
+    allowed of them; ``None``: that was not noted."""
 
     state: DiscoveryState = field(default_factory=DiscoveryState)
     selection: tuple[str, ...] | None = None
     counts: Counts = field(default_factory=Counts)
+    allowed: tuple[str, ...] | None = None
 
 
 def encode(remembered: Remembered) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def encode(remembered: Remembered) -> dict[str, Any]:
     return {
         "finished": state.initial_discovery_finished,
         "selection": None if remembered.selection is None else list(remembered.selection),
+        **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
         "topics": {
             name: [known.topic_id, known.initial, known.settled, *([known.before] if known.before else [])]
             for name, known in sorted(state.topics.items())
@@ -47,17 +50,46 @@ def decode(document: Mapping[str, Any]) -> Remembered:
     """What :func:`encode` wrote. Raises ``ValueError`` for anything else."""
     try:
         topics = {
-            str(name): KnownTopic(str(row[0]), int(row[1]), int(row[2]), str(row[3]) if len(row) > 3 else "")
+            str(name): KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), str(row[3]) if len(row) > 3 else "")
             for name, row in document["topics"].items()
         }
-        selection = document["selection"]
+        selection, allowed = document["selection"], document.get("allowed")
         return Remembered(
             DiscoveryState(bool(document["finished"]), topics),
             None if selection is None else tuple(map(str, selection)),
-            Counts(*map(int, document["counts"])),
+            Counts(*map(_whole, document["counts"])),
+            None if allowed is None else tuple(map(str, allowed)),
         )
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("a number is not a whole one from 0 on")
+    return value
+
+
+def merged(ours: Remembered, earlier: Remembered) -> Remembered:
+    """``earlier``: what an earlier version has written after a downgrade, so that both know something.
+
+    What is settled for one of them must not be found again. Which topics both of them could see is not known.
+    """
+    topics = {**ours.state.topics}
+    for name, theirs in earlier.state.topics.items():
+        known = topics.get(name)
+        if known is not None and known.topic_id == theirs.topic_id:
+            initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
+            topics[name] = replace(known, initial=initial, settled=settled)
+        elif known is None or known.before != theirs.topic_id:
+            topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
+    counts = Counts(
+        max(ours.counts.starts_committed, earlier.counts.starts_committed),
+        max(ours.counts.began_at_end, earlier.counts.began_at_end),
+        max(ours.counts.backfilled, earlier.counts.backfilled),
+    )
+    finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
+    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

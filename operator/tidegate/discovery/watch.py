@@ -24,8 +24,9 @@ from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
+from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
-from tidegate.discovery.state import discover, grown, settle
+from tidegate.discovery.state import discover, grown
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
@@ -70,6 +71,7 @@ class ConnectionWatch:
         """As last seen; another object whenever something has changed."""
         self.sizes: Mapping[str, int] = {}
         """By topic id, the most partitions that any look has shown."""
+        self.sightings = Sightings()
         self._parts = parts
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
@@ -157,6 +159,7 @@ class ConnectionWatch:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
+            self.sightings.note(self.sizes, told, look.at_s)
             self.topics, self.sizes = told, grown(self.sizes, told)
         self._looked_s = began
         for guard in tuple(self.guards.values()):
@@ -174,7 +177,7 @@ class ConnectionWatch:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
         guard.looked_at = self.topics
         if found.state != guard.state:
-            guard.state = found.state
+            guard.see(found.state)
             self._stirred(guard)
         new = [p for p in found.new if p not in guard.busy]
         if not new or look.at_s < guard.again_at_s:
@@ -182,7 +185,7 @@ class ConnectionWatch:
         fresh = [p for p in new if p not in guard.announced]
         if fresh:
             self._announce(guard, fresh, look)
-        guard.busy.update(new)
+        guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
         self._spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
@@ -234,7 +237,8 @@ class ConnectionWatch:
                 failure,
             )
         finally:
-            guard.busy.difference_update(new)
+            for partition in new:
+                guard.busy.pop(partition, None)
             if all(self._is_settled(guard, p) for p in new):
                 guard.failures = 0
             else:
@@ -282,7 +286,7 @@ class ConnectionWatch:
             self._settle(guard, too_old)
 
     def _settle(self, guard: Guard, partitions: Collection[TopicPartition]) -> None:
-        guard.state = settle(guard.state, partitions)
+        guard.settle(partitions)
         self._stirred(guard)
 
     def _stirred(self, guard: Guard) -> None:

@@ -8,7 +8,7 @@ when done again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from tidegate.connection.live import Live
 from tidegate.kafka.model import Group
 from tidegate.kube.ports import KubeEvent, Object, uid_of
-from tidegate.policy.memory import GroupMemory
+from tidegate.policy.memory import Document, GroupMemory
 from tidegate.resources.conditions import ConditionStatus, with_condition
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -134,8 +134,9 @@ class GroupFeature(Feature, Protocol):
     part: str
     """What policies compete for (``policy.precedence``)."""
 
-    def with_news(self, uid: str) -> Collection[str]:
-        """The groups of the policy of which there is something new to say, before it is time to look again."""
+    def with_news(self, uid: str) -> Mapping[str, Document]:
+        """The groups of the policy of which there is something new to say, before it is time to look again; and what is
+        to be remembered of each, which does not wait for its turn."""
         ...
 
     def without(self, status: PolicyStatus) -> PolicyStatus:

@@ -178,9 +178,10 @@ class ManyGroups:
             await turn.memory.note(_GONE, group, None, urgent=False)
         for group in missing:
             since = await turn.memory.recall(_GONE, group)
-            if since is None:
+            since_s = since.get("sinceS") if since is not None else None
+            if not isinstance(since_s, float):
                 await turn.memory.note(_GONE, group, {"sinceS": now_s}, urgent=False)
-            elif now_s - float(since.get("sinceS", 0)) > _FORGET_S:
+            elif now_s - since_s > _FORGET_S:
                 gone.add(group)
         return gone
 
@@ -199,9 +200,10 @@ class ManyGroups:
     async def _look(self, turn: _Turn) -> None:
         clock, ones = self._parts.clock, turn.many.ones
         for feature in self._features:
-            for group in feature.with_news(turn.uid):
+            for group, document in feature.with_news(turn.uid).items():
                 if group in ones:
                     ones[group].due_s = 0.0
+                    await turn.memory.note(feature.part, group, document)
         began_s = clock.monotonic()
         due = sorted((one.due_s, group) for group, one in ones.items() if one.parts and one.due_s <= began_s + 0.5)
         batch = [group for _, group in due[:_BATCH]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.kube.ports import Kube, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.memory import Document
 from tidegate.policy.precedence import RETENTION
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
@@ -124,8 +125,8 @@ class RetentionFeature:
     async def disconnected(self, key: str) -> None:
         await self.forget(key)
 
-    def with_news(self, uid: str) -> Collection[str]:  # noqa: ARG002 - the protocol's signature
-        return ()
+    def with_news(self, uid: str) -> Mapping[str, Document]:  # noqa: ARG002 - the protocol's signature
+        return {}
 
     def without(self, status: PolicyStatus) -> PolicyStatus:
         return without_retention(status)

@@ -117,9 +117,10 @@ def to_document(places: Places) -> dict[str, Any]:
 def of_document(document: Mapping[str, Any]) -> Places:
     """What :func:`to_document` made. Raises ``ValueError`` for anything else."""
     try:
-        rows = {TopicPartition(str(r["topic"]), int(r["partition"])): _place(r) for r in document["offsets"]}
-        return Places(rows, document["lookedMs"], document["occupiedMs"], bool(document["vacant"]))
-    except (KeyError, TypeError, AttributeError) as error:
+        rows = {TopicPartition(str(r["topic"]), _whole(r["partition"])): _place(r) for r in document["offsets"]}
+        looked_ms, occupied_ms = _whole_or_none(document["lookedMs"]), _whole_or_none(document["occupiedMs"])
+        return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 
 
@@ -169,11 +170,21 @@ def decode(data: Mapping[str, str], group_id: str) -> Places:
 
 def _place(row: Mapping[str, Any]) -> Place:
     return Place(
-        Commit(int(row["offset"]), str(row.get("metadata", ""))),
+        Commit(_whole(row["offset"]), str(row.get("metadata", ""))),
         str(row["topicId"]),
-        int(row["seenMs"]),
-        row.get("committedAfterMs"),
-        row.get("keptMs"),
-        row.get("lastsUntilMs"),
-        row.get("lostMs"),
+        _whole(row["seenMs"]),
+        _whole_or_none(row.get("committedAfterMs")),
+        _whole_or_none(row.get("keptMs")),
+        _whole_or_none(row.get("lastsUntilMs")),
+        _whole_or_none(row.get("lostMs")),
     )
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise ValueError("a number is not a whole one from 0 on")
+    return value
+
+
+def _whole_or_none(value: object) -> int | None:
+    return None if value is None else _whole(value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
-from tidegate.discovery import watch
+from tidegate.discovery import feature, watch
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
 from tidegate.kafka.connection import Connection
@@ -321,6 +323,30 @@ def test_without_topics_it_is_about_those_that_the_group_reads(world: World) -> 
     assert status.unassigned_initial == 1
 
 
+@pytest.mark.parametrize(("age", "initial"), [(timedelta(days=19), 2), (timedelta(minutes=5), 0)])
+def test_a_topic_that_the_group_reads_only_long_after_it_was_made_is_an_old_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, age: timedelta, initial: int
+) -> None:
+    monkeypatch.setattr(feature, "_COMMITTED_S", 0.0)  # by the loop's clock, which no test moves
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
+    with world.operator(topics=None) as operator:
+        operator.settled("orders", 2)
+        world.kafka.create_topic("audit", 2)
+        world.kafka.fill("audit", 9)
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen")
+        world.clock.sleep(age.total_seconds())
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(0, 1, topic="audit"), 9))
+        status = operator.settled("audit", 2)
+        assert {topic.name: topic.initial for topic in status.topics} == {"orders": 2, "audit": initial}
+        world.kafka.add_partitions("audit", 3)
+        operator.settled("audit", 3)
+
+    where = 9 if initial else 0
+    assert world.kafka.committed(GROUP, new(*range(3), topic="audit")) == dict(
+        zip(new(*range(3), topic="audit"), [where, where, 0], strict=True)
+    )
+
+
 def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World) -> None:
     world.allow = AllowSpec.model_validate({"topics": ["orders"]})
     with world.operator() as operator:
@@ -331,6 +357,83 @@ def test_a_topic_that_the_connection_does_not_allow_is_not_touched(world: World)
 
     assert [topic.name for topic in status.topics] == ["orders"]
     assert world.kafka.committed(GROUP, new(0, topic="secret")) == {}
+
+
+def test_a_memory_that_cannot_be_read_counts_as_none(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with world.operator() as operator:
+        operator.first()
+    [(key, data)] = world.kube.config_maps.items()
+    document = json.loads(data["memory.json"])
+    document["groups"][GROUP][PART]["topics"]["orders"][1] = math.inf
+    world.kube.config_maps[key] = {"memory.json": json.dumps(document)}
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        operator.settled("orders", 3)
+
+    assert world.kafka.committed(GROUP) == {}
+    assert "what is there now counts as old" in caplog.text
+
+
+def test_what_an_earlier_version_has_written_after_a_downgrade_holds(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.add_partitions("orders", 4)
+    earlier = [
+        DiscoveredTopic(name=name, topic_id=topic.topic_id, initial=2 if name == "orders" else 0, settled=settled)
+        for name, topic in world.kafka.topics().items()
+        if (settled := {"orders": 3, "refunds": 1}.get(name)) is not None
+    ]
+    world.status = PolicyStatus(
+        discovery=DiscoveryStatus(
+            initial_discovery_finished=True, selection=("*",), topics=tuple(earlier), starts_committed=2
+        )
+    )
+    read = {TopicPartition("orders", 2): 7, TopicPartition("refunds", 0): 7}
+    for partition in read:
+        world.kafka.append(partition, [START] * 9)
+    world.kafka.commit_directly(GROUP, read)
+    with world.operator() as operator:
+        status = operator.settled("orders", 4)
+        assert (status.starts_committed, status.backfilled) == (3, 0)
+        operator.settled("refunds", 1)
+
+    assert world.kafka.committed(GROUP) == {**read, TopicPartition("orders", 3): 0}
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_topic_that_the_connection_allows_later_is_an_old_one(world: World, *, restart: bool) -> None:
+    world.allow = AllowSpec.model_validate({"topics": ["orders"]})
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.create_topic("refunds", 2)
+        operator.until(lambda _: "refunds" in operator.feature._watches["c"].topics, "the topic is seen")
+        if not restart:
+            operator.live = replace(operator.live, allow=AllowSpec())
+            operator.settled("refunds", 2)
+    world.allow = AllowSpec()
+    with world.operator() as operator:
+        operator.settled("refunds", 2)
+        world.kafka.add_partitions("refunds", 3)
+        operator.settled("refunds", 3)
+
+    assert set(world.kafka.committed(GROUP)) == {TopicPartition("refunds", 2)}
+
+
+def test_a_memory_without_the_allowed_topics_is_read_and_what_is_there_counts_as_old(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+    [(key, data)] = world.kube.config_maps.items()
+    document = json.loads(data["memory.json"])
+    del document["groups"][GROUP][PART]["allowed"]
+    world.kube.config_maps[key] = {"memory.json": json.dumps(document)}
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.add_partitions("orders", 3)
+    with world.operator() as operator:
+        operator.settled("refunds", 1)
+        operator.settled("orders", 3)
+
+    assert set(world.kafka.committed(GROUP)) == {TopicPartition("orders", 2)}
 
 
 @pytest.mark.parametrize("wish", ["latest", "none"])
@@ -426,6 +529,23 @@ def test_a_new_partition_that_is_older_than_max_age_is_left_to_its_consumers(
     assert [h.reason for h in world.told] == ["PartitionsFound"]
     assert ("older than latest.maxAge" in world.told[0].message) is not bool(starts)
     assert world.counted("tidegate_new_partitions_total", outcome="TooOld") == (0 if starts else 1)
+
+
+def test_a_topic_that_is_made_anew_is_not_taken_for_the_old_one_before_it(world: World) -> None:
+    with world.operator(**RULE) as operator:
+        operator.first()
+    world.kafka.add_partitions("orders", 3)
+    seen_by_others(world, 2, timedelta(minutes=61))
+    with world.operator(**RULE) as operator:
+        operator.settled("orders", 3)
+        world.kafka.delete_topic("orders")
+        topic_id = world.kafka.create_topic("orders", 3)
+        operator.until(
+            lambda s: [(t.topic_id, t.settled) for t in s.topics] == [(topic_id, 3)], "the new topic is taken care of"
+        )
+
+    assert world.kafka.committed(GROUP) == dict.fromkeys(new(0, 1, 2), 0)
+    assert [h.message.split(";")[0] for h in world.told] == ["new: orders 2", "new: orders 0-2"]
 
 
 def test_an_owner_that_has_skipped_a_partition_older_than_max_age_is_not_sent_back(world: World) -> None:
@@ -559,18 +679,44 @@ def test_a_streams_application_of_the_classic_protocol_is_told_by_its_assignor()
     assert not is_refused(Group(GROUP, GroupState.DEAD, GroupType.UNKNOWN))
 
 
-def test_what_comes_while_the_connection_only_observes_is_new_when_that_ends(world: World) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("earlier_version", [False, True])
+def test_what_comes_while_the_connection_only_observes_is_old_when_that_ends(
+    world: World, *, restart: bool, earlier_version: bool
+) -> None:
+    """An owner that has begun at the end meanwhile is not sent back."""
     with world.operator() as operator:
-        operator.first()
+        status = operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 5})
+    if earlier_version:
+        world.kube.config_maps.clear()
+        known = status.topics[0].model_copy(update={"settled": 3})
+        earlier = status.model_copy(update={"topics": (known,), "selection": ("*",), "starts_committed": 1})
+        world.status = PolicyStatus(discovery=earlier)
+    with world.operator() as operator:
         operator.live = replace(operator.live, observes=True)
+        operator.run(operator.keep())
         world.kafka.add_partitions("orders", 4)
-        world.clock.sleep(60)
+        world.kafka.create_topic("refunds", 1)
+        world.kafka.append(TopicPartition("orders", 3), [START] * 9)
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 3): 7})
         for _ in range(3):
             operator.run(operator.keep())
-        assert world.kafka.committed(GROUP) == {}
+        if not restart:
+            goes_on_as_if_all_were_old(world, operator)
+    if restart:
+        with world.operator() as operator:
+            goes_on_as_if_all_were_old(world, operator)
 
-        operator.live = replace(operator.live, observes=False)
-        status = operator.settled("orders", 4)
 
-    assert status.starts_committed == 2
-    assert set(world.kafka.committed(GROUP)) == set(new(2, 3))
+def goes_on_as_if_all_were_old(world: World, operator: Operator) -> None:
+    operator.live = replace(operator.live, observes=False)
+    operator.settled("orders", 4)
+    operator.settled("refunds", 1)
+    world.kafka.add_partitions("orders", 5)
+    status = operator.settled("orders", 5)
+
+    assert (status.starts_committed, status.backfilled) == (2, 0)
+    assert world.kafka.committed(GROUP) == dict(zip(new(2, 3, 4), [5, 7, 0], strict=True))

@@ -26,6 +26,7 @@ from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES
 from tidegate.offset_reset.passes import ResetPasses
+from tidegate.policy import many
 from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
@@ -382,6 +383,42 @@ def test_a_later_process_goes_on_from_what_is_remembered_of_each_group(world: Wo
     status = world.status("every").discovery
     assert status is not None
     assert (status.starts_committed, status.backfilled) == (2, 0)
+
+
+def test_after_a_crash_no_group_is_rewound_that_had_its_start_before_the_last_pass(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [f"g{number}" for number in range(6)]
+    commit(world, *groups)
+    world.declare("every", groups=["*"], **DISCOVERS)
+    first_discovery(world)
+    world.passes(8)
+    monkeypatch.setattr(many, "_BATCH", 1)
+    world.kafka.add_partitions("orders", 3)
+    read = TopicPartition("orders", 2)
+    world.kafka.append(read, [world.clock.now()] * 9)
+    uid = world.kube.get(POLICIES, "ns", "every")["metadata"]["uid"]
+    world.runner.run(all_have_news(world, uid, len(groups)))
+    assert new_starts(world, *groups) == [0] * 6
+    for group in groups:
+        world.kafka.commit_directly(group, {read: 7})
+    world.passes(1)
+
+    world.begin()
+    monkeypatch.undo()
+    world.passes(4)
+    world.runner.run(asyncio.sleep(0.2))  # twenty looks
+    world.passes(4)
+
+    assert new_starts(world, *groups) == [7] * 6
+
+
+async def all_have_news(world: World, uid: str, count: int) -> None:
+    deadline = asyncio.get_running_loop().time() + WITHIN_S
+    while world.discovery is None or len(world.discovery.with_news(uid)) < count:
+        assert asyncio.get_running_loop().time() < deadline, "the starts are not given"
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
 
 
 def test_a_group_that_is_gone_is_not_brought_back_by_a_start(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import string
 
@@ -61,6 +63,22 @@ def test_many_offsets_are_compressed_and_read_the_same() -> None:
     assert decode(data, "payments") == places
 
 
+ROW = {"topic": "orders", "partition": 0, "offset": 3, "topicId": "id", "seenMs": 1}
+WRITTEN = {"group": "payments", "lookedMs": 1, "occupiedMs": None, "vacant": True, "offsets": [ROW]}
+WRONG = [{"lookedMs": "soon"}, {"lookedMs": math.inf}, {"occupiedMs": -1}, {"occupiedMs": [1]}, {"offsets": [3]}]
+WRONG_ROW: list[dict[str, object]] = [
+    {"partition": math.inf},
+    {"partition": -1},
+    {"offset": math.nan},
+    {"offset": "3"},
+    {"seenMs": 10**400},
+    {"keptMs": "1"},
+    {"lostMs": True},
+    {"lastsUntilMs": math.inf},
+    {"committedAfterMs": {}},
+]
+
+
 def test_few_offsets_stay_readable() -> None:
     assert encode(many(3), "payments")[PLAIN].count("\n") == 5
 
@@ -75,6 +93,20 @@ def test_more_than_fits_is_refused_with_the_numbers() -> None:
 
 def test_another_groups_snapshot_says_nothing() -> None:
     assert decode(encode(many(3), "payments"), "refunds") == Places()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *({PLAIN: json.dumps({**WRITTEN, **change})} for change in WRONG),
+        *({PLAIN: json.dumps({**WRITTEN, "offsets": [{**ROW, **change}]})} for change in WRONG_ROW),
+    ],
+    ids=str,
+)
+def test_wrong_numbers_are_a_value_error(data: dict[str, str]) -> None:
+    assert len(decode({PLAIN: json.dumps(WRITTEN)}, "payments").rows) == 1
+    with pytest.raises(ValueError, match="not a snapshot of offsets"):
+        decode(data, "payments")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""What discovery remembers: one document, and what two versions of Tidegate have written."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from tidegate.discovery.remembered import Counts, Remembered, decode, encode, merged
+from tidegate.discovery.state import DiscoveryState, KnownTopic
+
+
+def remembered(**topics: KnownTopic) -> Remembered:
+    return Remembered(DiscoveryState(True, topics), ("*",), Counts(1, 2, 3), ("orders", "re*"))
+
+
+def test_what_is_encoded_is_decoded() -> None:
+    written = remembered(orders=KnownTopic("a", 2, 3), refunds=KnownTopic("c", 0, 1, "b"))
+
+    assert decode(json.loads(json.dumps(encode(written)))) == written
+    assert decode(encode(Remembered())) == Remembered()
+
+
+def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:
+    ours = remembered(orders=KnownTopic("a", 2, 5), refunds=KnownTopic("b", 1, 1), audit=KnownTopic("d", 1, 1))
+    earlier = Remembered(
+        DiscoveryState(
+            True, {"orders": KnownTopic("a", 4, 4), "refunds": KnownTopic("c", 0, 1), "new": KnownTopic("e", 3, 3)}
+        ),
+        ("*",),
+        Counts(4, 0, 3),
+    )
+
+    both = merged(ours, earlier)
+
+    assert both.state.topics == {
+        "orders": KnownTopic("a", 4, 5),
+        "refunds": KnownTopic("c", 0, 1, "b"),
+        "audit": KnownTopic("d", 1, 1),
+        "new": KnownTopic("e", 3, 3),
+    }
+    assert (both.counts, both.selection, both.allowed) == (Counts(4, 2, 3), ("*",), None)
+
+
+def test_a_topic_that_the_earlier_version_knew_before_it_was_made_anew_is_the_newer_one() -> None:
+    ours = remembered(refunds=KnownTopic("c", 0, 1, "b"))
+
+    assert merged(ours, remembered(refunds=KnownTopic("b", 1, 1))).state == ours.state
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topics": {"orders": ["a", math.inf, 1]}},
+        {"topics": {"orders": ["a", math.nan, 1]}},
+        {"topics": {"orders": ["a", "two", 1]}},
+        {"topics": {"orders": ["a", 0, -1]}},
+        {"topics": {"orders": ["a", 10**400, 1]}},
+        {"topics": {"orders": ["a"]}},
+        {"topics": {"orders": 3}},
+        {"topics": ["orders"]},
+        {"counts": [1, 2, math.inf]},
+        {"counts": [1, 2, -3]},
+        {"counts": [1, 2, 3, 4]},
+        {"counts": 1},
+        {"selection": 7},
+        {"allowed": True},
+    ],
+    ids=str,
+)
+def test_a_document_that_was_changed_into_nonsense_is_a_value_error(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not what discovery remembers"):
+        decode({**encode(remembered(orders=KnownTopic("a", 2, 3))), **change})
