@@ -96,7 +96,7 @@ class Keeping:
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
     ) -> None:
         if not spec.keeps_something:
-            if draft.status.groups is not None:
+            if draft.status.groups is not None or self._many.knows(uid_of(body)):
                 await self._many.nothing_asked(uid_of(body), draft, memory)
             return
         try:

@@ -54,11 +54,12 @@ _MESSAGE: Final = 300
 
 @dataclass(slots=True)
 class _One:
-    """One group. ``parts``: of what this policy is the most specific one; ``due_s``: when to look again, by the
-    monotonic clock."""
+    """One group. ``parts``: of what this policy is the most specific one; ``looked``: whether this process has looked
+    at all of them; ``due_s``: when to look again, by the monotonic clock."""
 
     parts: frozenset[str] = frozenset()
     status: PolicyStatus = field(default_factory=PolicyStatus)
+    looked: bool = False
     due_s: float = 0.0
     trouble: str = ""
 
@@ -114,6 +115,10 @@ class ManyGroups:
         next_s = min((one.due_s for one in many.ones.values()), default=now_s + LIST_S)
         draft.look_in(min(LIST_S, max(_LEAST_S, next_s - self._parts.clock.monotonic())))
 
+    def knows(self, uid: str) -> bool:
+        """Whether something is kept for the policy in this process."""
+        return uid in self._known
+
     async def forget(self, uid: str) -> None:
         """Let go of what is kept in this process."""
         many = self._known.pop(uid, _Many())
@@ -168,6 +173,7 @@ class ManyGroups:
                 else:
                     found.yields(first.name, part, group)
             if one.parts != parts:
+                one.looked &= parts <= one.parts
                 one.parts, one.due_s = frozenset(parts), 0.0
             await self._let_go(turn, group, [f.part for f in self._features if f.part not in parts])
 
@@ -229,7 +235,7 @@ class ManyGroups:
             if one.trouble != str(failure):
                 _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, failure)
             one.trouble, again_s = str(failure), _FAILED_S
-        one.due_s = self._parts.clock.monotonic() + again_s
+        one.looked, one.due_s = True, self._parts.clock.monotonic() + again_s
         return told
 
     def _view(self, turn: _Turn, group: str, seen: Group) -> PolicyView:
@@ -249,6 +255,8 @@ class ManyGroups:
     def _sum_up(self, turn: _Turn) -> None:
         many, draft, now_s = turn.many, turn.draft, self._parts.clock.monotonic()
         say(many.found, draft)
+        if any(one.parts and not one.looked for one in many.ones.values()):
+            return  # What an earlier process has said of all of them is nearer to the truth than a part.
         troubled = [
             TroubledGroup(group=group, reason=LOOK_FAILED, message=one.trouble[:_MESSAGE])
             for group, one in sorted(many.ones.items())

@@ -44,13 +44,15 @@ def reasons(whole: WholeView) -> Counter[str]:
 
 def _sums(whole: WholeView, retained: Mapping[str, RetentionStatus]) -> RetentionStatus:
     rows = retained.values()
+    before = whole.status.retention or RetentionStatus()
     return RetentionStatus(
         expires_at=min((row.expires_at for row in rows if row.expires_at is not None), default=None),
         exact=bool(retained) and all(row.exact for row in rows),
         guarded=whole.spec.retention is not None and whole.spec.retention.guard and all(row.guarded for row in rows),
         offsets=sum(row.offsets or 0 for row in rows),
         kept=sum(row.kept or 0 for row in rows),
-        renewed_at=max((row.renewed_at for row in rows if row.renewed_at is not None), default=None),
+        # What an earlier process has renewed is in no group's status of this one.
+        renewed_at=max((row.renewed_at for row in (before, *rows) if row.renewed_at is not None), default=None),
     )
 
 

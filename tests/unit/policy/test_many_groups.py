@@ -453,6 +453,52 @@ def test_another_process_that_has_written_the_memory_is_followed(world: World) -
     assert world.kafka.committed("a") == {FIRST: 12}
 
 
+def test_a_later_process_says_nothing_of_the_whole_before_it_has_looked_at_each_group(world: World) -> None:
+    """It takes several passes to look at 450 groups; the one in trouble is looked at in the last of them."""
+    world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
+    commit(world, "z-first")
+    world.sleep(6 * DAY + 2 * HOUR, every=2 * HOUR)
+    commit(world, *(f"g-{n:03}" for n in range(450)))
+    world.passes(4)
+    before = world.status("every")
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "ExpiresSoon")
+    assert condition.message.startswith("of 451 group(s): 1 ExpiresSoon, 450 NotDue")
+
+    world.begin()
+    for _ in range(4):
+        world.passes(1)
+        assert world.status("every") == before
+
+
+def test_what_is_asked_for_anew_is_summed_up_once_each_group_was_looked_at(world: World) -> None:
+    commit(world, *(f"g-{n:03}" for n in range(250)))
+    world.declare("every", groups=["*"], retention={"guard": False})
+    world.passes(1)
+    assert world.status("every").groups is None
+
+    world.passes(1)
+
+    condition = world.said("every")
+    assert condition is not None
+    assert condition.message == "of 250 group(s): 250 NotDue"
+
+
+def test_when_offsets_were_renewed_last_is_known_to_a_later_process(world: World) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.sleep(7 * DAY, every=6 * HOUR)
+    before = world.status("every").retention
+    assert before is not None
+    assert before.renewed_at is not None
+
+    world.begin()
+    world.passes()
+
+    assert world.status("every").retention == before
+
+
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
     commit(world, "a")
     world.declare("every", groups=["*"], retention={})
