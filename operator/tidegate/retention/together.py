@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.policy.feature import WholeView
-from tidegate.resources.conditions import RETAINED, ConditionStatus, find_condition
+from tidegate.resources.conditions import OBSERVING, RETAINED, ConditionStatus, find_condition
 from tidegate.resources.features import RetentionStatus
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import PolicyStatus
@@ -33,7 +33,8 @@ _MESSAGE: Final = 300
 def together(whole: WholeView) -> tuple[PolicyStatus, tuple[TroubledGroup, ...]]:
     """The status with the sums, and the groups that need somebody, the worst first."""
     retained = {group: status.retention for group, status in whole.each.items() if status.retention is not None}
-    return whole.told(RETAINED, _verdict(whole, reasons(whole)), retention=_sums(whole, retained)), _troubled(whole)
+    sums = _sums(whole, retained)
+    return whole.told(RETAINED, _verdict(whole, sums, reasons(whole)), retention=sums), _troubled(whole)
 
 
 def reasons(whole: WholeView) -> Counter[str]:
@@ -56,8 +57,11 @@ def _sums(whole: WholeView, retained: Mapping[str, RetentionStatus]) -> Retentio
     )
 
 
-def _verdict(whole: WholeView, counts: Counter[str]) -> tuple[ConditionStatus, str, str]:
+def _verdict(whole: WholeView, sums: RetentionStatus, counts: Counter[str]) -> tuple[ConditionStatus, str, str]:
     told = f"of {len(whole.each)} group(s): " + ", ".join(f"{n} {reason}" for reason, n in sorted(counts.items()))
+    observing = find_condition(whole.status.conditions, OBSERVING)
+    if observing is not None:
+        told += f". {observing.message}"
     worst = next((reason for reason in _TROUBLES if counts[reason]), None)
     if worst is not None:
         status = ConditionStatus.UNKNOWN if worst == EXPIRY_UNKNOWN else ConditionStatus.FALSE
@@ -65,8 +69,7 @@ def _verdict(whole: WholeView, counts: Counter[str]) -> tuple[ConditionStatus, s
     if not counts.keys() - set(_NOTHING_TO_KEEP):
         none = f"none of {len(whole.each)} group(s) has committed offsets to keep in the topics of this policy"
         return ConditionStatus.UNKNOWN, NO_OFFSETS, none
-    guards = whole.spec.retention is not None and whole.spec.retention.guard
-    return ConditionStatus.TRUE, GUARDED if guards else NOT_DUE, told
+    return ConditionStatus.TRUE, GUARDED if sums.guarded else NOT_DUE, told
 
 
 def _troubled(whole: WholeView) -> tuple[TroubledGroup, ...]:

@@ -18,6 +18,7 @@ from support.fake_kube import FakeKube
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
+from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
@@ -121,6 +122,10 @@ class World:
 
     def allow(self, **allow: Any) -> None:
         self.live = replace(self.live, allow=AllowSpec.model_validate(allow))
+        self.lives.put(self.live)
+
+    def observe(self) -> None:
+        self.live = replace(self.live, kafka=ReadOnlyKafka(self.kafka, "kafka"), observes=True)
         self.lives.put(self.live)
 
     def passes(self, rounds: int = 2) -> None:
@@ -497,6 +502,29 @@ def test_when_offsets_were_renewed_last_is_known_to_a_later_process(world: World
     world.passes()
 
     assert world.status("every").retention == before
+
+
+def test_while_the_connection_only_observes_nothing_is_said_to_be_guarded(world: World) -> None:
+    world.observe()
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], retention={"guard": True, "warnBefore": "24h"})
+    world.passes()
+
+    condition, retention = world.said("every"), world.status("every").retention
+    assert condition is not None
+    assert retention is not None
+    assert (condition.status, condition.reason, retention.guarded) == ("True", "NotDue", False)
+    assert condition.message.startswith("of 2 group(s): 2 NotDue. KafkaConnection kafka only observes")
+
+    world.sleep(8 * DAY)
+
+    condition, groups = world.said("every"), world.status("every").groups
+    assert condition is not None
+    assert groups is not None
+    assert (condition.status, condition.reason) == ("False", "OffsetsExpired")
+    assert "KafkaConnection kafka only observes" in condition.message
+    assert "set retention.guard" not in groups.worst[0].message
+    assert "once KafkaConnection kafka no longer only observes" in groups.worst[0].message
 
 
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
