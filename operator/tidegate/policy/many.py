@@ -72,7 +72,7 @@ class _Many:
     generation: int = 0
     listed_s: float | None = None
     found: Found = field(default_factory=Found)
-    said: tuple[Mapping[str, int], float] | None = None
+    said: tuple[Mapping[str, int], str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +264,14 @@ class ManyGroups:
         ]
         tally = Counter(condition.reason for one in many.ones.values() for condition in one.status.conditions)
         tally.update({LOOK_FAILED: len(troubled), "": len(many.ones), "overridden": len(many.found.overridden)})
-        if many.said is not None and many.said[0] == tally and now_s - many.said[1] < _SAY_S:
+        trouble = turn.memory.trouble
+        if many.said is not None and many.said[:2] == (tally, trouble) and now_s - many.said[2] < _SAY_S:
             return
-        many.said = (tally, now_s)
+        many.said = (tally, trouble, now_s)
         for feature in self._features:
             each = {group: one.status for group, one in many.ones.items() if feature.part in one.parts}
-            draft.status, worst = feature.together(WholeView(turn.body, turn.spec, draft.status, draft.now, each))
+            whole = WholeView(turn.body, turn.spec, draft.status, draft.now, each, trouble)
+            draft.status, worst = feature.together(whole)
             troubled = [*troubled, *worst]
         groups = ManyGroupsStatus(
             selected=len(many.ones),

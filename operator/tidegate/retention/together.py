@@ -34,7 +34,10 @@ def together(whole: WholeView) -> tuple[PolicyStatus, tuple[TroubledGroup, ...]]
     """The status with the sums, and the groups that need somebody, the worst first."""
     retained = {group: status.retention for group, status in whole.each.items() if status.retention is not None}
     sums = _sums(whole, retained)
-    return whole.told(RETAINED, _verdict(whole, sums, reasons(whole)), retention=sums), _troubled(whole)
+    status, reason, message = _verdict(whole, sums, reasons(whole))
+    if whole.trouble:
+        message += f". Not all of it could be restored by a later process: {whole.trouble}"
+    return whole.told(RETAINED, (status, reason, message), retention=sums), _troubled(whole)
 
 
 def reasons(whole: WholeView) -> Counter[str]:

@@ -27,6 +27,7 @@ from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES
 from tidegate.offset_reset.passes import ResetPasses
+from tidegate.policy import memory
 from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
@@ -525,6 +526,37 @@ def test_while_the_connection_only_observes_nothing_is_said_to_be_guarded(world:
     assert "KafkaConnection kafka only observes" in condition.message
     assert "set retention.guard" not in groups.worst[0].message
     assert "once KafkaConnection kafka no longer only observes" in groups.worst[0].message
+
+
+def test_what_does_not_fit_into_a_config_map_is_said_once_and_the_rest_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(memory, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memory, "LIMIT_BYTES", 900)
+    world.kafka.create_topic("wide", 100)
+    world.kafka.commit_directly("large", {TopicPartition("wide", n): 17 * n**3 for n in range(100)})
+    commit(world, *(f"g-{n:03}" for n in range(150)))
+    world.declare("every", groups=["*"], retention={"guard": False})
+
+    world.passes(5)
+
+    assert len(world.kube.config_maps) == memory.SHARDS - 1
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "NotDue")
+    assert "does not fit into a ConfigMap" in condition.message
+    assert "most of it is of group large" in condition.message
+    lines = [record for record in caplog.records if "does not fit" in record.getMessage()]
+    assert len(lines) == 1
+
+    world.kafka.delete_group("large")
+    world.change("every", groups=["g-*"], retention={"guard": False})
+    world.passes(3)
+
+    assert len(world.kube.config_maps) == memory.SHARDS
+    condition = world.said("every")
+    assert condition is not None
+    assert "ConfigMap" not in condition.message
 
 
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:

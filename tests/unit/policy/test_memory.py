@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ import pytest
 
 from support.fake_kube import FakeKube
 from tidegate.kube.ports import Conflict
+from tidegate.policy import memory as memories
 from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, encode
 
 BODY = {
@@ -63,6 +65,52 @@ def test_what_was_noted_is_recalled_by_the_next_process(world: World) -> None:
     assert world.run(later.recall("retention", "a")) == {"n": 2}
     assert world.run(later.groups()) == {"a"}
     assert world.names == ["all-groups-memory-" + world.names[0][-8:]]
+
+
+def noise(seed: int, length: int) -> str:
+    """Text that hardly gets smaller when it is compressed."""
+    return random.Random(seed).randbytes(length // 2).hex()
+
+
+def test_a_config_map_that_is_too_large_does_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memories, "LIMIT_BYTES", 5_000)
+    memory = world.memory(many=True)
+    for number in range(500):
+        world.run(memory.note("retention", f"g{number}", {"n": number}))
+    world.run(memory.note("retention", "g123", {"text": noise(1, 20_000)}))
+
+    with pytest.raises(TooLarge, match="most of it is of group g123: narrow topics or groups"):
+        world.run(memory.write(0))
+    with pytest.raises(TooLarge):
+        world.run(memory.write(1))
+
+    assert len(world.names) == SHARDS - 1
+    assert "g123" in memory.trouble
+    world.run(memory.note("retention", "g123", {"n": 123}))
+    world.run(memory.write(2))
+    assert memory.trouble == ""
+    assert len(world.run(world.memory(many=True).groups())) == 500
+
+
+def test_one_that_was_written_by_somebody_else_does_not_stop_the_others_and_is_told_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told of it lets go of what is in memory, so what others have to say would be lost."""
+    monkeypatch.setattr(memories, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memories, "LIMIT_BYTES", 5_000)
+    earlier, later = world.memory(many=True), world.memory(many=True)
+    for number in range(500):
+        world.run(earlier.note("retention", f"g{number}", {"n": number}))
+    world.run(earlier.note("retention", "g0", {"text": noise(1, 20_000)}))
+    world.run(later.note("retention", "g1", {"n": 0}))
+    world.run(later.write(0))
+
+    with pytest.raises(Conflict):
+        world.run(earlier.write(0))
+
+    assert len(world.names) == SHARDS - 1
+    assert world.run(world.memory(many=True).recall("retention", "g1")) == {"n": 0}
 
 
 def test_what_is_forgotten_is_gone(world: World) -> None:
