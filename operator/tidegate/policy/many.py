@@ -6,9 +6,11 @@ stays in this process, and what has to outlive it is in the policy's memory; the
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,19 +51,22 @@ _FORGET_S: Final = 7 * 86_400.0
 _GONE: Final = "gone"
 """The part of the memory that says since when a group is not listed (``sinceS``, seconds since the epoch)."""
 _EVENTS: Final = 10
+_COUNTED: Final = 16
 _MESSAGE: Final = 300
 
 
 @dataclass(slots=True)
 class _One:
     """One group. ``parts``: of what this policy is the most specific one; ``looked``: whether this process has looked
-    at all of them; ``due_s``: when to look again, by the monotonic clock."""
+    at all of them; ``due_s``: when to look again, by the monotonic clock; ``counted``: the keys of its Events that
+    ``MoreEvents`` has counted, the last ones."""
 
     parts: frozenset[str] = frozenset()
     status: PolicyStatus = field(default_factory=PolicyStatus)
     looked: bool = False
     due_s: float = 0.0
     trouble: str = ""
+    counted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -212,12 +217,13 @@ class ManyGroups:
         due = sorted((one.due_s, group) for group, one in ones.items() if one.parts and one.due_s <= began_s + 0.5)
         batch = [group for _, group in due[:_BATCH]]
         described = await in_thread(self._parts.patient_executor, _described, turn.live, batch)
-        told: list[KubeEvent] = []
+        told: list[tuple[_One, KubeEvent]] = []
         for group in batch:
             if clock.monotonic() - began_s > _TURN_S:
                 break
-            told += await self._look_at(turn, group, described[group])
-        turn.draft.happenings.extend(_at_most(told, turn.draft))
+            one = ones[group]
+            told += [(one, event) for event in await self._look_at(turn, group, described[group])]
+        turn.draft.happenings.extend(_at_most(told, turn.draft.told))
 
     async def _look_at(self, turn: _Turn, group: str, seen: Group | KafkaFailure) -> list[KubeEvent]:
         one, told, again_s = turn.many.ones[group], list[KubeEvent](), 60.0
@@ -298,16 +304,25 @@ def _described(live: Live, groups: Collection[str]) -> Mapping[str, Group | Kafk
         return described
 
 
-def _at_most(told: Sequence[KubeEvent], draft: Draft) -> list[KubeEvent]:
-    """So many Events of each reason that a person still reads them, and how many more there would be."""
-    counts: Counter[str] = Counter()
-    kept: list[KubeEvent] = []
-    for event in told:
-        counts[event.reason] += 1
-        if counts[event.reason] <= _EVENTS:
-            kept.append(event)
-    for reason, count in counts.items():
-        if count > _EVENTS:
-            message = f"{count - _EVENTS} more groups have the Event {reason}: status.groups and the metrics count them"
-            kept.append(KubeEvent(EventType.NORMAL, MORE_EVENTS, message, f"more/{reason}/{draft.now.isoformat()}"))
-    return kept
+def _at_most(told: Sequence[tuple[_One, KubeEvent]], recorded: Container[str]) -> list[KubeEvent]:
+    """Of what is new, so many Events of each reason that a person still reads them, and how many more there would be.
+
+    A look repeats what is still so. What is counted here is told by that, once.
+    """
+    kept: dict[str, list[KubeEvent]] = {}
+    more: dict[str, list[str]] = {}
+    for one, event in told:
+        if event.key in recorded or event.key in one.counted:
+            continue
+        of_reason = kept.setdefault(event.reason, [])
+        if len(of_reason) < _EVENTS:
+            of_reason.append(event)
+        else:
+            one.counted = (*one.counted, event.key)[-_COUNTED:]
+            more.setdefault(event.reason, []).append(event.key)
+    events = [event for of_reason in kept.values() for event in of_reason]
+    for reason, keys in more.items():
+        digest = hashlib.sha256(json.dumps(sorted(keys)).encode()).hexdigest()[:16]
+        message = f"{len(keys)} more Events {reason} are not recorded: status.groups and the metrics count their groups"
+        events.append(KubeEvent(EventType.NORMAL, MORE_EVENTS, message, f"more/{reason}/{digest}"))
+    return events
