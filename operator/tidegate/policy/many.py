@@ -23,7 +23,7 @@ from tidegate.kube.ports import EventType, KubeEvent, KubeFailure, Object, label
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import GroupFeature, PolicyView, WholeView, key_of
-from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.policy.memory import Document, GroupMemory, PolicyMemory
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
@@ -50,6 +50,7 @@ _FORGET_S: Final = 7 * 86_400.0
 """How long something is remembered of a group that is not listed any more, such as that its offsets have expired."""
 _GONE: Final = "gone"
 """The part of the memory that says since when a group is not listed (``sinceS``, seconds since the epoch)."""
+_LATEST_S: Final = 1e12
 _EVENTS: Final = 10
 _COUNTED: Final = 16
 _MESSAGE: Final = 300
@@ -188,10 +189,10 @@ class ManyGroups:
         for group in there:
             await turn.memory.note(_GONE, group, None, urgent=False)
         for group in missing:
-            since = await turn.memory.recall(_GONE, group)
-            if since is None:
+            since_s = _since_s(await turn.memory.recall(_GONE, group))
+            if since_s is None:
                 await turn.memory.note(_GONE, group, {"sinceS": now_s}, urgent=False)
-            elif now_s - float(since.get("sinceS", 0)) > _FORGET_S:
+            elif now_s - since_s > _FORGET_S:
                 gone.add(group)
         return gone
 
@@ -286,6 +287,14 @@ class ManyGroups:
             worst=tuple(troubled[:MAX_WORST]),
         )
         draft.status = draft.status.model_copy(update={"groups": groups})
+
+
+def _since_s(document: Document | None) -> float | None:
+    """``None`` also for what is no time: somebody may have edited it."""
+    since_s = None if document is None else document.get("sinceS")
+    if isinstance(since_s, bool) or not isinstance(since_s, int | float):
+        return None
+    return since_s if 0 <= since_s < _LATEST_S else None
 
 
 def _described(live: Live, groups: Collection[str]) -> Mapping[str, Group | KafkaFailure]:

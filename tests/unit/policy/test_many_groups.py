@@ -591,6 +591,36 @@ def test_events_that_could_not_be_recorded_are_recorded_later(world: World, monk
     assert "ExpiresSoon" in world.told("every")
 
 
+@pytest.mark.parametrize(
+    "since",
+    [*({"sinceS": bad} for bad in ("?", None, [1], True, float("nan"), 10**400)), {}],
+    ids=lambda s: str(s)[:20],
+)
+def test_a_time_that_cannot_be_read_ends_no_pass_and_forgets_no_group(world: World, since: Any) -> None:
+    world.declare("every", groups=["*"], retention={"guard": False})
+    commit(world, "payments", "other")
+    world.sleep(8 * DAY, every=6 * HOUR)
+    for data in world.kube.config_maps.values():
+        groups = json.loads(data["memory.json"])["groups"]
+        if "payments" in groups:
+            groups["payments"]["gone"] = since
+            data["memory.json"] = json.dumps({"groups": groups})
+    world.kafka.delete_group("payments")
+    commit(world, "other", offset=12)
+
+    world.begin()
+    world.passes()
+
+    status = world.status("every")
+    assert status.groups is not None
+    assert status.groups.selected == 2
+    assert [(row.group, row.reason) for row in status.groups.worst] == [("payments", "OffsetsExpired")]
+    world.sleep(8 * DAY, every=6 * HOUR)
+    groups_now = world.status("every").groups
+    assert groups_now is not None
+    assert "payments" not in [row.group for row in groups_now.worst]
+
+
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
     commit(world, "a")
     world.declare("every", groups=["*"], retention={})
