@@ -11,7 +11,7 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import Conflict, KubeFailure, Object, label_of, namespace_of, uid_of
+from tidegate.kube.ports import Conflict, KubeFailure, NotOwned, Object, label_of, namespace_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
@@ -178,7 +178,7 @@ class Keeping:
         self._unwritten[uid_of(body)] = str(failure)
         if is_new:
             _log.warning("%s: %s", label_of(body), failure)
-        if is_new or not isinstance(failure, TooLarge):
+        if is_new or not isinstance(failure, TooLarge | NotOwned):
             draft.look_in(_AGAIN_S)
         if isinstance(failure, Conflict):
             await self._let_go(uid_of(body))

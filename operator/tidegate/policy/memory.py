@@ -22,6 +22,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     KubeUnavailable,
     NotFound,
+    NotOwned,
     Object,
     label_of,
     name_of,
@@ -73,7 +74,7 @@ class _Shard:
     changed: bool = False
     urgent: bool = False
     written_ms: int = 0
-    refused: TooLarge | None = None
+    refused: KubeFailure | None = None
 
     def is_due(self, now_ms: int) -> bool:
         return self.urgent or (self.changed and now_ms - self.written_ms >= _PROGRESS_MS)
@@ -128,7 +129,8 @@ class PolicyMemory:
     async def write(self, now_ms: int) -> None:
         """Write what is due. Raises ``KubeFailure``, once what else is due is written; what is not stays due.
 
-        One that is too large is tried again when something urgent changes, or after some minutes.
+        One that is too large, or not the policy's, is tried again when something urgent changes, or after some minutes:
+        ``TooLarge`` and ``NotOwned`` are raised until then as well.
 
         Raises ``Conflict`` where somebody else has written it, as another process of the operator that begins while
         this one ends: what is in memory here, of this and of whoever noted it, is out of date then.
@@ -140,7 +142,7 @@ class PolicyMemory:
                     await self._write(self._name(number), shard, now_ms)
             except KubeUnavailable:
                 raise  # It is the same for all, and takes its time.
-            except TooLarge as failure:
+            except (TooLarge, NotOwned) as failure:
                 shard.refused, shard.urgent, shard.written_ms = failure, False, now_ms
             except KubeFailure as failure:
                 failures.append(failure)
@@ -162,18 +164,21 @@ class PolicyMemory:
         if known is not None:
             return known
         name = self._name(number)
-        data = await self._read(name)
+        data: Mapping[str, str] = {}
         groups: dict[str, dict[str, Document]] = {}
         try:
+            data = await self._read(name)
             groups = decode(data) if data else {}
+        except NotOwned as error:
+            _log.warning("%s: %s; what is in it is ignored", label_of(self._body), error)
         except ValueError as error:
             _log.warning("%s: ConfigMap %s: %s; it is written anew", label_of(self._body), name, error)
         return self._shards.setdefault(number, _Shard(groups, _digest(data)))
 
     async def _read(self, name: str) -> Mapping[str, str]:
-        """Its data; nothing where there is none."""
+        """Its data; nothing where there is none. Raises ``NotOwned``."""
         try:
-            return await in_thread(self._executor, self._kube.config_map, namespace_of(self._body), name)
+            return await in_thread(self._executor, self._kube.own_config_map, self._body, name)
         except NotFound:
             return {}
 

@@ -621,6 +621,31 @@ def test_a_time_that_cannot_be_read_ends_no_pass_and_forgets_no_group(world: Wor
     assert "payments" not in [row.group for row in groups_now.worst]
 
 
+def test_a_config_map_of_somebody_else_makes_no_conflict_and_is_said_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = world.kube.create(POLICIES, "ns", "every", {"connectionRef": {"name": "kafka"}, "groups": ["*"]}, EARLY)
+    names = [("ns", f"{memory.document_name(body, 'memory')}-{number}") for number in range(memory.SHARDS)]
+    theirs = {"memory.json": json.dumps({"groups": {"ghost": {"retention": {"offsets": []}}}})}
+    for name in names[:16]:
+        world.kube.config_maps[name] = theirs
+    world.change("every", groups=["*"], retention={"guard": False})
+    commit(world, *(f"g-{n:03}" for n in range(150)))
+
+    world.passes(8)
+
+    status, condition = world.status("every"), world.said("every")
+    assert status.groups is not None
+    assert condition is not None
+    assert status.groups.selected == 150
+    assert "ConfigMap ns/" in condition.message
+    assert all(world.kube.config_maps[name] == theirs for name in names[:16])
+    assert all("g-" in str(world.kube.config_maps[name]) for name in names[16:])
+    lines = [record.getMessage() for record in caplog.records if "it is not every's" in record.getMessage()]
+    assert len([line for line in lines if "ignored" in line]) == 16
+    assert len(lines) == 17
+
+
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
     commit(world, "a")
     world.declare("every", groups=["*"], retention={})

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from support.fake_kube import FakeKube
-from tidegate.kube.ports import Conflict
+from tidegate.kube.ports import Conflict, NotOwned
 from tidegate.policy import memory as memories
 from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, encode
 
@@ -111,6 +111,36 @@ def test_one_that_was_written_by_somebody_else_does_not_stop_the_others_and_is_t
 
     assert len(world.names) == SHARDS - 1
     assert world.run(world.memory(many=True).recall("retention", "g1")) == {"n": 0}
+
+
+def test_a_config_map_that_is_not_the_policys_is_left_alone(world: World) -> None:
+    """Somebody may have copied one, with what it says."""
+    groups = [f"g{number}" for number in range(500)]
+    memory = world.memory(many=True)
+    for group in groups:
+        world.run(memory.note("retention", group, {"n": 1}))
+    world.run(memory.write(0))
+    key = ("ns", world.names[0])
+    theirs = dict(world.kube.config_maps[key])
+    world.kube.remove_config_map(*key)
+    world.kube.config_maps[key] = theirs
+    world.kube.config_map_owners.pop(key, None)
+
+    later = world.memory(many=True)
+    kept = world.run(later.groups())
+    assert 0 < len(kept) < len(groups)
+    world.run(later.write(1))
+    for group in groups:
+        world.run(later.note("retention", group, {"n": 2}))
+    with pytest.raises(NotOwned, match=f"ConfigMap ns/{key[1]}"):
+        world.run(later.write(2))
+
+    assert world.kube.config_maps[key] == theirs
+    assert world.run(world.memory(many=True).groups()) == kept
+    assert key[1] in later.trouble
+    world.kube.remove_config_map(*key)
+    world.run(later.write(2 + 5 * MINUTE_MS))
+    assert world.run(world.memory(many=True).groups()) == set(groups)
 
 
 def test_what_is_forgotten_is_gone(world: World) -> None:
