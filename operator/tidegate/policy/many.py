@@ -139,6 +139,7 @@ class ManyGroups:
             for part in (_GONE, *(feature.part for feature in self._features)):
                 await memory.note(part, group, None)
         for feature in self._features:
+            await feature.forget(uid)
             draft.status = feature.without(draft.status)
         say(Found(), draft)
         draft.status = draft.status.model_copy(update={"groups": None})

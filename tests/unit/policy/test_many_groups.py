@@ -661,6 +661,19 @@ def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing
     assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") is None
 
 
+@pytest.mark.parametrize("rest", [{}, {"discovery": {"interval": "1h"}}], ids=["nothing", "discovery"])
+def test_groups_are_counted_only_while_their_retention_is_asked_for(world: World, rest: dict[str, Any]) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={"guard": False}, **rest)
+    world.passes()
+    assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") == 1
+
+    world.change("every", groups=["*"], **rest)
+    world.passes()
+
+    assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") is None
+
+
 def test_nothing_is_written_while_nothing_changes(world: World) -> None:
     commit(world, "a", "b")
     world.declare("every", groups=["*"], retention={"guard": False}, **DISCOVERS)
