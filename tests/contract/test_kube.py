@@ -18,6 +18,7 @@ from tidegate.kube.ports import (
     Kube,
     KubeEvent,
     NotFound,
+    NotOwned,
     Object,
     owner_reference,
 )
@@ -209,6 +210,19 @@ def test_a_config_map_is_written_and_written_anew_for_its_owner_alone(cluster: C
     with pytest.raises(Conflict):
         cluster.kube.put_config_map(owner, "theirs", {"a": "6"})
     assert cluster.kube.config_map(namespace, "theirs") == {"a": "5"}
+
+
+def test_a_config_map_is_read_for_its_owner_alone(cluster: Cluster) -> None:
+    owner, other = cluster.users.create("p"), cluster.users.create("q")
+    cluster.kube.put_config_map(owner, "place", {"a": "1"})
+    cluster.users.config_map("theirs", "a", "5")
+
+    assert cluster.kube.own_config_map(owner, "place") == {"a": "1"}
+    for reader, name in ((other, "place"), (owner, "theirs")):
+        with pytest.raises(NotOwned):
+            cluster.kube.own_config_map(reader, name)
+    with pytest.raises(NotFound):
+        cluster.kube.own_config_map(owner, "nowhere")
 
 
 def test_a_config_map_gets_another_owner_once_and_is_removed(cluster: Cluster) -> None:

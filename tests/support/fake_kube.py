@@ -11,6 +11,7 @@ from tidegate.kube.ports import (
     Kind,
     KubeEvent,
     NotFound,
+    NotOwned,
     Object,
     name_of,
     namespace_of,
@@ -30,7 +31,7 @@ class FakeKube:
         self._happenings: list[tuple[str, KubeEvent]] = []
         self.secrets: dict[tuple[str, str], dict[str, bytes]] = {}
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
-        self._config_map_owners: dict[tuple[str, str], str] = {}
+        self.config_map_owners: dict[tuple[str, str], str] = {}
         self.added_owners: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         self.writes = 0
         self.now: Callable[[], str] = lambda: "2026-01-01T00:00:00Z"
@@ -158,12 +159,20 @@ class FakeKube:
     def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         return _found(self.config_maps, namespace, name, "ConfigMap")
 
+    def own_config_map(self, owner: Object, name: str) -> Mapping[str, str]:
+        key = (namespace_of(owner), name)
+        with self._lock:
+            found = _found(self.config_maps, *key, "ConfigMap")
+            if self.config_map_owners.get(key) != uid_of(owner):
+                raise NotOwned(f"read ConfigMap {key[0]}/{name}: it is not {name_of(owner)}'s")
+            return found
+
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         key = (namespace_of(owner), name)
         with self._lock:
-            if key in self.config_maps and self._config_map_owners.get(key) != uid_of(owner):
+            if key in self.config_maps and self.config_map_owners.get(key) != uid_of(owner):
                 raise Conflict(f"ConfigMap {name} is not {name_of(owner)}'s")
-            self.config_maps[key], self._config_map_owners[key] = dict(data), uid_of(owner)
+            self.config_maps[key], self.config_map_owners[key] = dict(data), uid_of(owner)
 
     def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
@@ -176,6 +185,7 @@ class FakeKube:
     def remove_config_map(self, namespace: str, name: str) -> None:
         with self._lock:
             self.config_maps.pop((namespace, name), None)
+            self.config_map_owners.pop((namespace, name), None)
             self.added_owners.pop((namespace, name), None)
 
     def _newest(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:

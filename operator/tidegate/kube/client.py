@@ -23,6 +23,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     KubeUnavailable,
     NotFound,
+    NotOwned,
     Object,
     User,
     name_of,
@@ -209,6 +210,13 @@ class KubeClient:
         )
         return dict(config_map.data or {})
 
+    def own_config_map(self, owner: Object, name: str) -> Mapping[str, str]:
+        namespace, what = namespace_of(owner), f"read ConfigMap {namespace_of(owner)}/{name}"
+        config_map = self._call(what, self._core.read_namespaced_config_map, name, namespace)
+        if not _is_owned(config_map, owner):
+            raise NotOwned(f"{what}: it is not {name_of(owner)}'s")
+        return dict(config_map.data or {})
+
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
         metadata = {
@@ -222,7 +230,7 @@ class KubeClient:
             self._call(what, self._core.create_namespaced_config_map, namespace, body)
         except Conflict:
             there = self._call(what, self._core.read_namespaced_config_map, name, namespace)
-            if not any(r.uid == uid_of(owner) for r in there.metadata.owner_references or ()):
+            if not _is_owned(there, owner):
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
             body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
             self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
@@ -311,6 +319,10 @@ def bounded_call(
         raise _failure(what, error) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise KubeUnavailable(f"{what}: {error}") from error
+
+
+def _is_owned(config_map: Any, owner: Object) -> bool:
+    return any(reference.uid == uid_of(owner) for reference in config_map.metadata.owner_references or ())
 
 
 def _failure(what: str, error: ApiException) -> KubeFailure:

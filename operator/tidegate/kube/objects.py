@@ -17,7 +17,23 @@ async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) ->
     return newest if uid_of(newest) == uid_of(body) else None
 
 
-async def tell_once(kube: Kube, executor: Executor, body: Object, happening: KubeEvent, told: set[str]) -> None:
+class Told:
+    """The keys of the Events that were recorded last; one that is let go of is at worst recorded again."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._keys: dict[str, None] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        self._keys[key] = None
+        if len(self._keys) > self._most:
+            del self._keys[next(iter(self._keys))]
+
+
+async def tell_once(kube: Kube, executor: Executor, body: Object, happening: KubeEvent, told: set[str] | Told) -> None:
     """Record an Event about the object, unless its key is among those that this process has recorded (``told``)."""
     if happening.key not in told:
         await in_thread(executor, kube.record, body, happening)

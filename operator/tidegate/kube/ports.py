@@ -52,6 +52,10 @@ class Conflict(KubeFailure):
     """The object was changed since it was read: look again."""
 
 
+class NotOwned(KubeFailure):
+    """There is an object of this name, and it is somebody else's."""
+
+
 class EventType(StrEnum):
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -116,6 +120,10 @@ class Kube(Protocol):
 
     def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         """The text values. Raises ``NotFound``."""
+        ...
+
+    def own_config_map(self, owner: Object, name: str) -> Mapping[str, str]:
+        """The text values of the owner's ConfigMap. Raises ``NotFound``; ``NotOwned`` where it is somebody else's."""
         ...
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
@@ -31,13 +32,14 @@ class _Stamp(TypedDict):
 
 @dataclass(slots=True)
 class Draft:
-    """``again_after_s``: when to look again, by the shortest wish."""
+    """``again_after_s``: when to look again, by the shortest wish; ``told``: the keys of Events that are recorded."""
 
     status: PolicyStatus
     generation: int
     now: datetime
     happenings: list[KubeEvent] = field(default_factory=list)
     again_after_s: float = 60.0
+    told: Container[str] = ()
 
     def begin(self) -> None:
         """It is about this generation; and what policies of an earlier version did, nobody keeps true any more."""

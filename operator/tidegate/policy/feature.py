@@ -65,13 +65,17 @@ class PolicyView:
 
 @dataclass(frozen=True, slots=True)
 class WholeView:
-    """A policy for many groups, once each of them was looked at. ``each``: by group, the status of it alone."""
+    """A policy for many groups, once each of them was looked at. ``each``: by group, the status of it alone.
+
+    ``trouble``: why some of what is remembered of them is not kept beyond this process.
+    """
 
     body: Object
     spec: OffsetResetPolicySpec
     status: PolicyStatus
     now: datetime
     each: Mapping[str, PolicyStatus]
+    trouble: str = ""
 
     def told(self, condition: str, verdict: tuple[ConditionStatus, str, str], **part: Any) -> PolicyStatus:
         """As ``PolicyView.told``."""

@@ -11,12 +11,12 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import Conflict, KubeFailure, Object, label_of, namespace_of, uid_of
+from tidegate.kube.ports import Conflict, KubeFailure, NotOwned, Object, label_of, namespace_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
 from tidegate.policy.many import ManyGroups
-from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.policy.memory import GroupMemory, PolicyMemory, TooLarge
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
@@ -48,6 +48,8 @@ class Keeping:
         self._memories: dict[str, PolicyMemory] = {}
         self._troubles: dict[str, str] = {}
         """By policy, why a feature failed last."""
+        self._unwritten: dict[str, str] = {}
+        """By policy, why its memory was not written last."""
 
     async def keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Ask each feature. One that fails does not hold up the others."""
@@ -73,17 +75,19 @@ class Keeping:
         try:
             await memory.write(int(draft.now.timestamp() * 1000))
         except KubeFailure as failure:
-            # What an earlier version has remembered in the status has to stay there until it is elsewhere.
-            draft.status = draft.status.model_copy(update={"discovery": before})
-            self._trouble(body, draft, failure)
-            if isinstance(failure, Conflict):
-                await self._let_go(uid)
+            if not many:
+                # What an earlier version has remembered in the status has to stay there until it is elsewhere.
+                draft.status = draft.status.model_copy(update={"discovery": before})
+            await self._not_written(body, draft, failure)
+        else:
+            self._unwritten.pop(uid, None)
 
     async def forget(self, uid: str) -> None:
         """The policy is gone."""
         await self._let_go(uid)
         self._contenders.drop(uid)
         self._troubles.pop(uid, None)
+        self._unwritten.pop(uid, None)
 
     async def _let_go(self, uid: str) -> None:
         """Of what is kept in this process; the next pass begins with what is written."""
@@ -96,7 +100,7 @@ class Keeping:
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
     ) -> None:
         if not spec.keeps_something:
-            if draft.status.groups is not None:
+            if draft.status.groups is not None or self._many.knows(uid_of(body)):
                 await self._many.nothing_asked(uid_of(body), draft, memory)
             return
         try:
@@ -168,6 +172,16 @@ class Keeping:
             self._troubles[uid_of(body)] = str(failure)
             _log.warning("%s: %s; again soon", label_of(body), failure)
         draft.look_in(_AGAIN_S)
+
+    async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure) -> None:
+        is_new = str(failure) != self._unwritten.get(uid_of(body))
+        self._unwritten[uid_of(body)] = str(failure)
+        if is_new:
+            _log.warning("%s: %s", label_of(body), failure)
+        if is_new or not isinstance(failure, TooLarge | NotOwned):
+            draft.look_in(_AGAIN_S)
+        if isinstance(failure, Conflict):
+            await self._let_go(uid_of(body))
 
     def _is_resetting(self, draft: Draft, live: Live, group: str) -> bool:
         """By its own OffsetReset, or by another one of its group. A plan that waits to be approved resets nothing."""

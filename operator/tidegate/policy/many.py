@@ -6,9 +6,11 @@ stays in this process, and what has to outlive it is in the policy's memory; the
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,7 +23,7 @@ from tidegate.kube.ports import EventType, KubeEvent, KubeFailure, Object, label
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import GroupFeature, PolicyView, WholeView, key_of
-from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.policy.memory import Document, GroupMemory, PolicyMemory
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
@@ -48,19 +50,24 @@ _FORGET_S: Final = 7 * 86_400.0
 """How long something is remembered of a group that is not listed any more, such as that its offsets have expired."""
 _GONE: Final = "gone"
 """The part of the memory that says since when a group is not listed (``sinceS``, seconds since the epoch)."""
+_LATEST_S: Final = 1e12
 _EVENTS: Final = 10
+_COUNTED: Final = 16
 _MESSAGE: Final = 300
 
 
 @dataclass(slots=True)
 class _One:
-    """One group. ``parts``: of what this policy is the most specific one; ``due_s``: when to look again, by the
-    monotonic clock."""
+    """One group. ``parts``: of what this policy is the most specific one; ``looked``: whether this process has looked
+    at all of them; ``due_s``: when to look again, by the monotonic clock; ``counted``: the keys of its Events that
+    ``MoreEvents`` has counted, the last ones."""
 
     parts: frozenset[str] = frozenset()
     status: PolicyStatus = field(default_factory=PolicyStatus)
+    looked: bool = False
     due_s: float = 0.0
     trouble: str = ""
+    counted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,7 +78,7 @@ class _Many:
     generation: int = 0
     listed_s: float | None = None
     found: Found = field(default_factory=Found)
-    said: tuple[Mapping[str, int], float] | None = None
+    said: tuple[Mapping[str, int], str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,10 @@ class ManyGroups:
         next_s = min((one.due_s for one in many.ones.values()), default=now_s + LIST_S)
         draft.look_in(min(LIST_S, max(_LEAST_S, next_s - self._parts.clock.monotonic())))
 
+    def knows(self, uid: str) -> bool:
+        """Whether something is kept for the policy in this process."""
+        return uid in self._known
+
     async def forget(self, uid: str) -> None:
         """Let go of what is kept in this process."""
         many = self._known.pop(uid, _Many())
@@ -128,6 +139,7 @@ class ManyGroups:
             for part in (_GONE, *(feature.part for feature in self._features)):
                 await memory.note(part, group, None)
         for feature in self._features:
+            await feature.forget(uid)
             draft.status = feature.without(draft.status)
         say(Found(), draft)
         draft.status = draft.status.model_copy(update={"groups": None})
@@ -168,6 +180,7 @@ class ManyGroups:
                 else:
                     found.yields(first.name, part, group)
             if one.parts != parts:
+                one.looked &= parts <= one.parts
                 one.parts, one.due_s = frozenset(parts), 0.0
             await self._let_go(turn, group, [f.part for f in self._features if f.part not in parts])
 
@@ -177,9 +190,8 @@ class ManyGroups:
         for group in there:
             await turn.memory.note(_GONE, group, None, urgent=False)
         for group in missing:
-            since = await turn.memory.recall(_GONE, group)
-            since_s = since.get("sinceS") if since is not None else None
-            if not isinstance(since_s, float):
+            since_s = _since_s(await turn.memory.recall(_GONE, group))
+            if since_s is None:
                 await turn.memory.note(_GONE, group, {"sinceS": now_s}, urgent=False)
             elif now_s - since_s > _FORGET_S:
                 gone.add(group)
@@ -208,12 +220,13 @@ class ManyGroups:
         due = sorted((one.due_s, group) for group, one in ones.items() if one.parts and one.due_s <= began_s + 0.5)
         batch = [group for _, group in due[:_BATCH]]
         described = await in_thread(self._parts.patient_executor, _described, turn.live, batch)
-        told: list[KubeEvent] = []
+        told: list[tuple[_One, KubeEvent]] = []
         for group in batch:
             if clock.monotonic() - began_s > _TURN_S:
                 break
-            told += await self._look_at(turn, group, described[group])
-        turn.draft.happenings.extend(_at_most(told, turn.draft))
+            one = ones[group]
+            told += [(one, event) for event in await self._look_at(turn, group, described[group])]
+        turn.draft.happenings.extend(_at_most(told, turn.draft.told))
 
     async def _look_at(self, turn: _Turn, group: str, seen: Group | KafkaFailure) -> list[KubeEvent]:
         one, told, again_s = turn.many.ones[group], list[KubeEvent](), 60.0
@@ -231,7 +244,7 @@ class ManyGroups:
             if one.trouble != str(failure):
                 _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, failure)
             one.trouble, again_s = str(failure), _FAILED_S
-        one.due_s = self._parts.clock.monotonic() + again_s
+        one.looked, one.due_s = True, self._parts.clock.monotonic() + again_s
         return told
 
     def _view(self, turn: _Turn, group: str, seen: Group) -> PolicyView:
@@ -251,6 +264,8 @@ class ManyGroups:
     def _sum_up(self, turn: _Turn) -> None:
         many, draft, now_s = turn.many, turn.draft, self._parts.clock.monotonic()
         say(many.found, draft)
+        if any(one.parts and not one.looked for one in many.ones.values()):
+            return  # What an earlier process has said of all of them is nearer to the truth than a part.
         troubled = [
             TroubledGroup(group=group, reason=LOOK_FAILED, message=one.trouble[:_MESSAGE])
             for group, one in sorted(many.ones.items())
@@ -258,12 +273,14 @@ class ManyGroups:
         ]
         tally = Counter(condition.reason for one in many.ones.values() for condition in one.status.conditions)
         tally.update({LOOK_FAILED: len(troubled), "": len(many.ones), "overridden": len(many.found.overridden)})
-        if many.said is not None and many.said[0] == tally and now_s - many.said[1] < _SAY_S:
+        trouble = turn.memory.trouble
+        if many.said is not None and many.said[:2] == (tally, trouble) and now_s - many.said[2] < _SAY_S:
             return
-        many.said = (tally, now_s)
+        many.said = (tally, trouble, now_s)
         for feature in self._features:
             each = {group: one.status for group, one in many.ones.items() if feature.part in one.parts}
-            draft.status, worst = feature.together(WholeView(turn.body, turn.spec, draft.status, draft.now, each))
+            whole = WholeView(turn.body, turn.spec, draft.status, draft.now, each, trouble)
+            draft.status, worst = feature.together(whole)
             troubled = [*troubled, *worst]
         groups = ManyGroupsStatus(
             selected=len(many.ones),
@@ -272,6 +289,14 @@ class ManyGroups:
             worst=tuple(troubled[:MAX_WORST]),
         )
         draft.status = draft.status.model_copy(update={"groups": groups})
+
+
+def _since_s(document: Document | None) -> float | None:
+    """``None`` also for what is no time: somebody may have edited it."""
+    since_s = None if document is None else document.get("sinceS")
+    if isinstance(since_s, bool) or not isinstance(since_s, int | float):
+        return None
+    return since_s if 0 <= since_s < _LATEST_S else None
 
 
 def _described(live: Live, groups: Collection[str]) -> Mapping[str, Group | KafkaFailure]:
@@ -290,16 +315,25 @@ def _described(live: Live, groups: Collection[str]) -> Mapping[str, Group | Kafk
         return described
 
 
-def _at_most(told: Sequence[KubeEvent], draft: Draft) -> list[KubeEvent]:
-    """So many Events of each reason that a person still reads them, and how many more there would be."""
-    counts: Counter[str] = Counter()
-    kept: list[KubeEvent] = []
-    for event in told:
-        counts[event.reason] += 1
-        if counts[event.reason] <= _EVENTS:
-            kept.append(event)
-    for reason, count in counts.items():
-        if count > _EVENTS:
-            message = f"{count - _EVENTS} more groups have the Event {reason}: status.groups and the metrics count them"
-            kept.append(KubeEvent(EventType.NORMAL, MORE_EVENTS, message, f"more/{reason}/{draft.now.isoformat()}"))
-    return kept
+def _at_most(told: Sequence[tuple[_One, KubeEvent]], recorded: Container[str]) -> list[KubeEvent]:
+    """Of what is new, so many Events of each reason that a person still reads them, and how many more there would be.
+
+    A look repeats what is still so. What is counted here is told by that, once.
+    """
+    kept: dict[str, list[KubeEvent]] = {}
+    more: dict[str, list[str]] = {}
+    for one, event in told:
+        if event.key in recorded or event.key in one.counted:
+            continue
+        of_reason = kept.setdefault(event.reason, [])
+        if len(of_reason) < _EVENTS:
+            of_reason.append(event)
+        else:
+            one.counted = (*one.counted, event.key)[-_COUNTED:]
+            more.setdefault(event.reason, []).append(event.key)
+    events = [event for of_reason in kept.values() for event in of_reason]
+    for reason, keys in more.items():
+        digest = hashlib.sha256(json.dumps(sorted(keys)).encode()).hexdigest()[:16]
+        message = f"{len(keys)} more Events {reason} are not recorded: status.groups and the metrics count their groups"
+        events.append(KubeEvent(EventType.NORMAL, MORE_EVENTS, message, f"more/{reason}/{digest}"))
+    return events

@@ -16,7 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.compressed import pack, unpack
-from tidegate.kube.ports import Conflict, Kube, KubeFailure, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    Conflict,
+    Kube,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    NotOwned,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -53,7 +65,8 @@ def document_name(body: Object, what: str) -> str:
 class _Shard:
     """One ConfigMap. ``stored``: the digest of its data as it was last read or written; empty: it is not there.
 
-    ``changed``, ``urgent``: whether it is to be written; ``written_ms``: when it was.
+    ``changed``, ``urgent``: whether it is to be written; ``written_ms``: when that was tried. ``refused``: why it is
+    not what it should be.
     """
 
     groups: dict[str, dict[str, Document]] = field(default_factory=dict)
@@ -61,6 +74,10 @@ class _Shard:
     changed: bool = False
     urgent: bool = False
     written_ms: int = 0
+    refused: KubeFailure | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.urgent or (self.changed and now_ms - self.written_ms >= _PROGRESS_MS)
 
 
 class PolicyMemory:
@@ -73,6 +90,13 @@ class PolicyMemory:
         self._kube, self._executor, self._body = kube, executor, body
         self._count = SHARDS if many else 1
         self._shards: dict[int, _Shard] = {}
+
+    @property
+    def trouble(self) -> str:
+        """Why some of it is not kept beyond this process."""
+        refused = [shard.refused for shard in self._shards.values() if shard.refused is not None]
+        others = f", and so on in {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{refused[0]}{others}" if refused else ""
 
     async def recall(self, part: str, group: str) -> Document | None:
         """What was noted last, also by an earlier process. Raises ``KubeFailure``."""
@@ -103,37 +127,58 @@ class PolicyMemory:
         shard.urgent |= urgent
 
     async def write(self, now_ms: int) -> None:
-        """Write what is due. Raises ``KubeFailure``, after which it is still due.
+        """Write what is due. Raises ``KubeFailure``, once what else is due is written; what is not stays due.
+
+        One that is too large, or not the policy's, is tried again when something urgent changes, or after some minutes:
+        ``TooLarge`` and ``NotOwned`` are raised until then as well.
 
         Raises ``Conflict`` where somebody else has written it, as another process of the operator that begins while
         this one ends: what is in memory here, of this and of whoever noted it, is out of date then.
         """
+        failures: list[KubeFailure] = []
         for number, shard in self._shards.items():
-            if shard.urgent or (shard.changed and now_ms - shard.written_ms >= _PROGRESS_MS):
-                name, data = self._name(number), encode(shard.groups)
-                if _digest(await self._read(name)) != shard.stored:
-                    raise Conflict(f"ConfigMap {namespace_of(self._body)}/{name} was written by somebody else")
-                await in_thread(self._executor, self._kube.put_config_map, self._body, name, data)
-                shard.stored, shard.written_ms = _digest(data), now_ms
-                shard.changed, shard.urgent = False, False
+            try:
+                if shard.is_due(now_ms):
+                    await self._write(self._name(number), shard, now_ms)
+            except KubeUnavailable:
+                raise  # It is the same for all, and takes its time.
+            except (TooLarge, NotOwned) as failure:
+                shard.refused, shard.urgent, shard.written_ms = failure, False, now_ms
+            except KubeFailure as failure:
+                failures.append(failure)
+        failures.sort(key=lambda failure: not isinstance(failure, Conflict))
+        failures += [shard.refused for shard in self._shards.values() if shard.refused is not None]
+        if failures:
+            raise failures[0]
+
+    async def _write(self, name: str, shard: _Shard, now_ms: int) -> None:
+        data = encode(shard.groups)
+        if _digest(await self._read(name)) != shard.stored:
+            raise Conflict(f"ConfigMap {namespace_of(self._body)}/{name} was written by somebody else")
+        await in_thread(self._executor, self._kube.put_config_map, self._body, name, data)
+        shard.stored, shard.written_ms, shard.refused = _digest(data), now_ms, None
+        shard.changed, shard.urgent = False, False
 
     async def _loaded(self, number: int) -> _Shard:
         known = self._shards.get(number)
         if known is not None:
             return known
         name = self._name(number)
-        data = await self._read(name)
+        data: Mapping[str, str] = {}
         groups: dict[str, dict[str, Document]] = {}
         try:
+            data = await self._read(name)
             groups = decode(data) if data else {}
+        except NotOwned as error:
+            _log.warning("%s: %s; what is in it is ignored", label_of(self._body), error)
         except ValueError as error:
             _log.warning("%s: ConfigMap %s: %s; it is written anew", label_of(self._body), name, error)
         return self._shards.setdefault(number, _Shard(groups, _digest(data)))
 
     async def _read(self, name: str) -> Mapping[str, str]:
-        """Its data; nothing where there is none."""
+        """Its data; nothing where there is none. Raises ``NotOwned``."""
         try:
-            return await in_thread(self._executor, self._kube.config_map, namespace_of(self._body), name)
+            return await in_thread(self._executor, self._kube.own_config_map, self._body, name)
         except NotFound:
             return {}
 
@@ -178,9 +223,11 @@ def encode(groups: Mapping[str, Mapping[str, Document]]) -> dict[str, str]:
         return {PLAIN: text}
     packed = pack(raw)
     if len(packed) > LIMIT_BYTES:
+        # Without its size, which changes all the time: it is told once.
+        largest = max(groups, key=lambda group: len(json.dumps(groups[group])))
         raise TooLarge(
-            f"what is remembered of {len(groups):,} group(s) takes {len(packed):,} bytes, and {LIMIT_BYTES:,} fit "
-            "into a ConfigMap: narrow topics or groups"
+            f"what is remembered of {len(groups):,} group(s) does not fit into a ConfigMap ({LIMIT_BYTES:,} bytes), "
+            f"most of it is of group {largest}: narrow topics or groups"
         )
     return {PACKED: packed}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import Told, newest_of, tell_once
 from tidegate.kube.ports import (
     POLICIES,
     EventType,
@@ -33,8 +33,8 @@ class PolicyReconciler:
         self._parts = parts
         self._requesting = Requesting(parts)
         self._keeping = Keeping(parts, resets, features)
-        self._told: dict[str, set[str]] = {}
-        """By policy, the keys of the Events that this process has recorded."""
+        self._told: dict[str, Told] = {}
+        """By policy, which Events this process has recorded."""
 
     async def reconcile(self, body: Object) -> Pass:
         metadata, kube = body["metadata"], self._parts.kube
@@ -47,7 +47,8 @@ class PolicyReconciler:
             return Pass(body, _REST_S)
         before = read_status(PolicyStatus, body)
         generation = int(metadata["generation"])
-        draft = Draft(before, generation, self._parts.clock.now())
+        told = self._told.setdefault(uid_of(body), Told())
+        draft = Draft(before, generation, self._parts.clock.now(), told=told)
         draft.begin()
         try:
             spec = parse_spec(OffsetResetPolicySpec, body)
@@ -59,7 +60,6 @@ class PolicyReconciler:
             await self._keeping.keep(body, spec, draft)
         if APPROVE in (metadata.get("annotations") or {}):
             draft.tell(EventType.WARNING, ANNOTATION_APPROVES_NOTHING, ANNOTATION_SAYS, ANNOTATION_APPROVES_NOTHING)
-        told = self._told.setdefault(uid_of(body), set())
         for happening in draft.happenings:
             await tell_once(kube, self._parts.executor, body, happening, told)
         if draft.status != before:

@@ -118,9 +118,7 @@ class RetentionFeature:
         memory = self._memories.pop(key, None)
         if memory is not None:
             self._parts.metrics.gone(memory.namespace, memory.name, memory.group)
-        whole = self._wholes.pop(key, None)
-        if whole is not None:
-            self._parts.metrics.whole_gone(*whole)
+        self._whole_gone(key)
 
     async def disconnected(self, key: str) -> None:
         await self.forget(key)
@@ -133,10 +131,16 @@ class RetentionFeature:
 
     def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
         if whole.spec.retention is None:
+            self._whole_gone(uid_of(whole.body))
             return self.without(whole.status), ()
         policy = self._wholes[uid_of(whole.body)] = namespace_of(whole.body), name_of(whole.body)
         self._parts.metrics.whole_is(*policy, reasons(whole))
         return together(whole)
+
+    def _whole_gone(self, uid: str) -> None:
+        policy = self._wholes.pop(uid, None)
+        if policy is not None:
+            self._parts.metrics.whole_gone(*policy)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

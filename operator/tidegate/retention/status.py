@@ -79,14 +79,16 @@ def retained(
         renewed_at=policy.now.replace(microsecond=0) if done.renewed else before.renewed_at,
         snapshot=snapshot,
     )
-    status, reason, message = _judged(spec, seen, plan, done)
+    status, reason, message = _judged(policy, spec, seen, plan, done)
     if done.trouble:
         message = f"{message}. {done.trouble}"
-    happenings = tuple(_happenings(spec, seen, plan, done))
+    happenings = tuple(_happenings(policy, spec, seen, plan, done))
     return policy.told(RETAINED, (status, reason, message), retention=retention), happenings
 
 
-def _judged(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> tuple[ConditionStatus, str, str]:
+def _judged(
+    policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done
+) -> tuple[ConditionStatus, str, str]:
     count = len(seen.commits.offsets)
     if seen.group.state is GroupState.UNKNOWN:
         return (
@@ -97,7 +99,7 @@ def _judged(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> tuple[Co
     if done.refusal:
         return ConditionStatus.FALSE, GUARD_REFUSED, done.refusal
     if plan.lost:
-        return ConditionStatus.FALSE, OFFSETS_EXPIRED, _expired(seen, plan, spec)
+        return ConditionStatus.FALSE, OFFSETS_EXPIRED, _expired(policy, seen, plan, spec)
     if not count:
         return ConditionStatus.UNKNOWN, NO_OFFSETS, "the group has no committed offsets in the topics of this policy"
     if not seen.group.is_vacant:
@@ -112,14 +114,14 @@ def _judged(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> tuple[Co
             ConditionStatus.UNKNOWN,
             EXPIRY_UNKNOWN,
             "when the offsets were committed is not known: they may expire at any time. Allow Read on "
-            "__consumer_offsets, or set retention.guard",
+            f"__consumer_offsets, or {_keeping(policy)}",
         )
     if plan.expires_ms - seen.now_ms <= _ms(spec.warn_before):
         return ConditionStatus.FALSE, EXPIRES_SOON, f"the first of {count} offset(s) ends {_at(plan)}"
     return ConditionStatus.TRUE, NOT_DUE, f"the first of {count} offset(s) ends {_at(plan)}"
 
 
-def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[KubeEvent]:
+def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[KubeEvent]:
     told: list[KubeEvent] = []
     if done.restored.partitions:
         count, clamped = len(done.restored.partitions), done.restored.clamped
@@ -137,7 +139,9 @@ def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list
     elif plan.lost:
         newest = max(row.lost_ms or 0 for row in plan.lost.values())
         told.append(
-            KubeEvent(EventType.WARNING, OFFSETS_EXPIRED, _expired(seen, plan, spec), f"retention/expired/{newest}")
+            KubeEvent(
+                EventType.WARNING, OFFSETS_EXPIRED, _expired(policy, seen, plan, spec), f"retention/expired/{newest}"
+            )
         )
     guarded = spec.guard and seen.group.is_vacant and not done.refusal
     if not guarded and plan.expires_ms is not None and plan.expires_ms - seen.now_ms <= _ms(spec.warn_before):
@@ -148,9 +152,23 @@ def _happenings(spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list
     return told
 
 
-def _expired(seen: Seen, plan: Plan, spec: RetentionSpec) -> str:
-    fix = "they are restored as soon as that is possible" if spec.guard else "set retention.guard to have them restored"
+def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) -> str:
+    if spec.guard:
+        fix = "they are restored as soon as that is possible"
+    elif _waits(policy):
+        fix = f"they are restored once KafkaConnection {policy.live.name} no longer only observes"
+    else:
+        fix = "set retention.guard to have them restored"
     return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last values are known: {fix}"
+
+
+def _keeping(policy: PolicyView) -> str:
+    return f"let KafkaConnection {policy.live.name} do more than observe" if _waits(policy) else "set retention.guard"
+
+
+def _waits(policy: PolicyView) -> bool:
+    """Whether the policy asks for more than its connection, which only observes, lets it do."""
+    return policy.live.observes and policy.spec.retention is not None and policy.spec.retention.guard
 
 
 def _unsubscribed(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.policy.feature import WholeView
-from tidegate.resources.conditions import RETAINED, ConditionStatus, find_condition
+from tidegate.resources.conditions import OBSERVING, RETAINED, ConditionStatus, find_condition
 from tidegate.resources.features import RetentionStatus
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import PolicyStatus
@@ -33,7 +33,11 @@ _MESSAGE: Final = 300
 def together(whole: WholeView) -> tuple[PolicyStatus, tuple[TroubledGroup, ...]]:
     """The status with the sums, and the groups that need somebody, the worst first."""
     retained = {group: status.retention for group, status in whole.each.items() if status.retention is not None}
-    return whole.told(RETAINED, _verdict(whole, reasons(whole)), retention=_sums(whole, retained)), _troubled(whole)
+    sums = _sums(whole, retained)
+    status, reason, message = _verdict(whole, sums, reasons(whole))
+    if whole.trouble:
+        message += f". Not all of it could be restored by a later process: {whole.trouble}"
+    return whole.told(RETAINED, (status, reason, message), retention=sums), _troubled(whole)
 
 
 def reasons(whole: WholeView) -> Counter[str]:
@@ -44,18 +48,23 @@ def reasons(whole: WholeView) -> Counter[str]:
 
 def _sums(whole: WholeView, retained: Mapping[str, RetentionStatus]) -> RetentionStatus:
     rows = retained.values()
+    before = whole.status.retention or RetentionStatus()
     return RetentionStatus(
         expires_at=min((row.expires_at for row in rows if row.expires_at is not None), default=None),
         exact=bool(retained) and all(row.exact for row in rows),
         guarded=whole.spec.retention is not None and whole.spec.retention.guard and all(row.guarded for row in rows),
         offsets=sum(row.offsets or 0 for row in rows),
         kept=sum(row.kept or 0 for row in rows),
-        renewed_at=max((row.renewed_at for row in rows if row.renewed_at is not None), default=None),
+        # What an earlier process has renewed is in no group's status of this one.
+        renewed_at=max((row.renewed_at for row in (before, *rows) if row.renewed_at is not None), default=None),
     )
 
 
-def _verdict(whole: WholeView, counts: Counter[str]) -> tuple[ConditionStatus, str, str]:
+def _verdict(whole: WholeView, sums: RetentionStatus, counts: Counter[str]) -> tuple[ConditionStatus, str, str]:
     told = f"of {len(whole.each)} group(s): " + ", ".join(f"{n} {reason}" for reason, n in sorted(counts.items()))
+    observing = find_condition(whole.status.conditions, OBSERVING)
+    if observing is not None:
+        told += f". {observing.message}"
     worst = next((reason for reason in _TROUBLES if counts[reason]), None)
     if worst is not None:
         status = ConditionStatus.UNKNOWN if worst == EXPIRY_UNKNOWN else ConditionStatus.FALSE
@@ -63,8 +72,7 @@ def _verdict(whole: WholeView, counts: Counter[str]) -> tuple[ConditionStatus, s
     if not counts.keys() - set(_NOTHING_TO_KEEP):
         none = f"none of {len(whole.each)} group(s) has committed offsets to keep in the topics of this policy"
         return ConditionStatus.UNKNOWN, NO_OFFSETS, none
-    guards = whole.spec.retention is not None and whole.spec.retention.guard
-    return ConditionStatus.TRUE, GUARDED if guards else NOT_DUE, told
+    return ConditionStatus.TRUE, GUARDED if sums.guarded else NOT_DUE, told
 
 
 def _troubled(whole: WholeView) -> tuple[TroubledGroup, ...]:

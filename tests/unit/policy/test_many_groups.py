@@ -18,15 +18,16 @@ from support.fake_kube import FakeKube
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
+from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import Group, TopicPartition
-from tidegate.kube.ports import POLICIES
+from tidegate.kube.ports import POLICIES, KubeFailure
 from tidegate.offset_reset.passes import ResetPasses
-from tidegate.policy import many
+from tidegate.policy import many, memory
 from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
@@ -122,6 +123,10 @@ class World:
 
     def allow(self, **allow: Any) -> None:
         self.live = replace(self.live, allow=AllowSpec.model_validate(allow))
+        self.lives.put(self.live)
+
+    def observe(self) -> None:
+        self.live = replace(self.live, kafka=ReadOnlyKafka(self.kafka, "kafka"), observes=True)
         self.lives.put(self.live)
 
     def passes(self, rounds: int = 2) -> None:
@@ -288,9 +293,6 @@ def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
     left_s = world.metric("tidegate_group_offsets_expire_seconds", policy="every", group="g-042")
     assert left_s == pytest.approx(22 * 3600, abs=3600)
     assert world.metric("tidegate_offsets_expire_seconds", policy="every") == left_s
-    # In each pass the Events of ten groups, and one that says how many more there would be.
-    assert world.told("every").count("ExpiresSoon") <= 20
-    assert "MoreEvents" in world.told("every")
 
 
 def test_a_group_whose_offsets_expired_is_known_and_restored_by_a_later_process(world: World) -> None:
@@ -490,6 +492,196 @@ def test_another_process_that_has_written_the_memory_is_followed(world: World) -
     assert world.kafka.committed("a") == {FIRST: 12}
 
 
+def test_a_later_process_says_nothing_of_the_whole_before_it_has_looked_at_each_group(world: World) -> None:
+    """It takes several passes to look at 450 groups; the one in trouble is looked at in the last of them."""
+    world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
+    commit(world, "z-first")
+    world.sleep(6 * DAY + 2 * HOUR, every=2 * HOUR)
+    commit(world, *(f"g-{n:03}" for n in range(450)))
+    world.passes(4)
+    before = world.status("every")
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "ExpiresSoon")
+    assert condition.message.startswith("of 451 group(s): 1 ExpiresSoon, 450 NotDue")
+
+    world.begin()
+    for _ in range(4):
+        world.passes(1)
+        assert world.status("every") == before
+
+
+def test_what_is_asked_for_anew_is_summed_up_once_each_group_was_looked_at(world: World) -> None:
+    commit(world, *(f"g-{n:03}" for n in range(250)))
+    world.declare("every", groups=["*"], retention={"guard": False})
+    world.passes(1)
+    assert world.status("every").groups is None
+
+    world.passes(1)
+
+    condition = world.said("every")
+    assert condition is not None
+    assert condition.message == "of 250 group(s): 250 NotDue"
+
+
+def test_when_offsets_were_renewed_last_is_known_to_a_later_process(world: World) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.sleep(7 * DAY, every=6 * HOUR)
+    before = world.status("every").retention
+    assert before is not None
+    assert before.renewed_at is not None
+
+    world.begin()
+    world.passes()
+
+    assert world.status("every").retention == before
+
+
+def test_while_the_connection_only_observes_nothing_is_said_to_be_guarded(world: World) -> None:
+    world.observe()
+    commit(world, "a", "b")
+    world.declare("every", groups=["*"], retention={"guard": True, "warnBefore": "24h"})
+    world.passes()
+
+    condition, retention = world.said("every"), world.status("every").retention
+    assert condition is not None
+    assert retention is not None
+    assert (condition.status, condition.reason, retention.guarded) == ("True", "NotDue", False)
+    assert condition.message.startswith("of 2 group(s): 2 NotDue. KafkaConnection kafka only observes")
+
+    world.sleep(8 * DAY)
+
+    condition, groups = world.said("every"), world.status("every").groups
+    assert condition is not None
+    assert groups is not None
+    assert (condition.status, condition.reason) == ("False", "OffsetsExpired")
+    assert "KafkaConnection kafka only observes" in condition.message
+    assert "set retention.guard" not in groups.worst[0].message
+    assert "once KafkaConnection kafka no longer only observes" in groups.worst[0].message
+
+
+def test_what_does_not_fit_into_a_config_map_is_said_once_and_the_rest_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(memory, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memory, "LIMIT_BYTES", 900)
+    world.kafka.create_topic("wide", 100)
+    world.kafka.commit_directly("large", {TopicPartition("wide", n): 17 * n**3 for n in range(100)})
+    commit(world, *(f"g-{n:03}" for n in range(150)))
+    world.declare("every", groups=["*"], retention={"guard": False})
+
+    world.passes(5)
+
+    assert len(world.kube.config_maps) == memory.SHARDS - 1
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "NotDue")
+    assert "does not fit into a ConfigMap" in condition.message
+    assert "most of it is of group large" in condition.message
+    lines = [record for record in caplog.records if "does not fit" in record.getMessage()]
+    assert len(lines) == 1
+
+    world.kafka.delete_group("large")
+    world.change("every", groups=["g-*"], retention={"guard": False})
+    world.passes(3)
+
+    assert len(world.kube.config_maps) == memory.SHARDS
+    condition = world.said("every")
+    assert condition is not None
+    assert "ConfigMap" not in condition.message
+
+
+def test_of_a_reason_ten_events_are_recorded_and_how_many_more_there_are_is_said_once(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
+    commit(world, *(f"g-{n:03}" for n in range(60)))
+    world.sleep(6 * DAY + 6 * HOUR, every=6 * HOUR)
+    world.sleep(HOUR, every=timedelta(minutes=1))
+
+    told = [event for event in world.kube.happenings_of("every") if event.reason == "ExpiresSoon"]
+    assert [event.key.split("/")[0] for event in told] == [f"g-{n:03}" for n in range(10)]
+    [more] = [event.message for event in world.kube.happenings_of("every") if event.reason == "MoreEvents"]
+    assert more.startswith("50 more Events ExpiresSoon are not recorded")
+
+    commit(world, *(f"h-{n:03}" for n in range(5)))
+    world.sleep(6 * DAY + 6 * HOUR, every=6 * HOUR)
+    for group in (f"h-{n:03}" for n in range(5)):
+        assert any(event.key.startswith(f"{group}/retention/soon") for event in world.kube.happenings_of("every"))
+
+
+def test_events_that_could_not_be_recorded_are_recorded_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
+    commit(world, "a")
+    world.sleep(5 * DAY, every=6 * HOUR)
+
+    def refuse(*_args: Any) -> None:
+        raise KubeFailure("record an Event: 500")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.kube, "record", refuse)
+        with pytest.raises(KubeFailure):
+            world.sleep(2 * DAY, every=6 * HOUR)
+    world.clock.sleep(120)
+    world.passes(1)
+
+    assert "ExpiresSoon" in world.told("every")
+
+
+@pytest.mark.parametrize(
+    "since",
+    [*({"sinceS": bad} for bad in ("?", None, [1], True, float("nan"), 10**400)), {}],
+    ids=lambda s: str(s)[:20],
+)
+def test_a_time_that_cannot_be_read_ends_no_pass_and_forgets_no_group(world: World, since: Any) -> None:
+    world.declare("every", groups=["*"], retention={"guard": False})
+    commit(world, "payments", "other")
+    world.sleep(8 * DAY, every=6 * HOUR)
+    for data in world.kube.config_maps.values():
+        groups = json.loads(data["memory.json"])["groups"]
+        if "payments" in groups:
+            groups["payments"]["gone"] = since
+            data["memory.json"] = json.dumps({"groups": groups})
+    world.kafka.delete_group("payments")
+    commit(world, "other", offset=12)
+
+    world.begin()
+    world.passes()
+
+    status = world.status("every")
+    assert status.groups is not None
+    assert status.groups.selected == 2
+    assert [(row.group, row.reason) for row in status.groups.worst] == [("payments", "OffsetsExpired")]
+    world.sleep(8 * DAY, every=6 * HOUR)
+    groups_now = world.status("every").groups
+    assert groups_now is not None
+    assert "payments" not in [row.group for row in groups_now.worst]
+
+
+def test_a_config_map_of_somebody_else_makes_no_conflict_and_is_said_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = world.kube.create(POLICIES, "ns", "every", {"connectionRef": {"name": "kafka"}, "groups": ["*"]}, EARLY)
+    names = [("ns", f"{memory.document_name(body, 'memory')}-{number}") for number in range(memory.SHARDS)]
+    theirs = {"memory.json": json.dumps({"groups": {"ghost": {"retention": {"offsets": []}}}})}
+    for name in names[:16]:
+        world.kube.config_maps[name] = theirs
+    world.change("every", groups=["*"], retention={"guard": False})
+    commit(world, *(f"g-{n:03}" for n in range(150)))
+
+    world.passes(8)
+
+    status, condition = world.status("every"), world.said("every")
+    assert status.groups is not None
+    assert condition is not None
+    assert status.groups.selected == 150
+    assert "ConfigMap ns/" in condition.message
+    assert all(world.kube.config_maps[name] == theirs for name in names[:16])
+    assert all("g-" in str(world.kube.config_maps[name]) for name in names[16:])
+    lines = [record.getMessage() for record in caplog.records if "it is not every's" in record.getMessage()]
+    assert len([line for line in lines if "ignored" in line]) == 16
+    assert len(lines) == 17
+
+
 def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing(world: World) -> None:
     commit(world, "a")
     world.declare("every", groups=["*"], retention={})
@@ -502,6 +694,19 @@ def test_a_policy_that_keeps_nothing_any_more_says_nothing_and_remembers_nothing
     status = world.status("every")
     assert (status.groups, status.retention, world.said("every")) == (None, None, None)
     assert all('"a"' not in str(data) for data in world.kube.config_maps.values())
+    assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") is None
+
+
+@pytest.mark.parametrize("rest", [{}, {"discovery": {"interval": "1h"}}], ids=["nothing", "discovery"])
+def test_groups_are_counted_only_while_their_retention_is_asked_for(world: World, rest: dict[str, Any]) -> None:
+    commit(world, "a")
+    world.declare("every", groups=["*"], retention={"guard": False}, **rest)
+    world.passes()
+    assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") == 1
+
+    world.change("every", groups=["*"], **rest)
+    world.passes()
+
     assert world.metric("tidegate_policy_groups", policy="every", reason="NotDue") is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 from support.fake_kube import FakeKube
-from tidegate.kube.ports import Conflict
+from tidegate.kube.ports import Conflict, NotOwned
+from tidegate.policy import memory as memories
 from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, encode
 
 BODY = {
@@ -63,6 +65,82 @@ def test_what_was_noted_is_recalled_by_the_next_process(world: World) -> None:
     assert world.run(later.recall("retention", "a")) == {"n": 2}
     assert world.run(later.groups()) == {"a"}
     assert world.names == ["all-groups-memory-" + world.names[0][-8:]]
+
+
+def noise(seed: int, length: int) -> str:
+    """Text that hardly gets smaller when it is compressed."""
+    return random.Random(seed).randbytes(length // 2).hex()
+
+
+def test_a_config_map_that_is_too_large_does_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memories, "LIMIT_BYTES", 5_000)
+    memory = world.memory(many=True)
+    for number in range(500):
+        world.run(memory.note("retention", f"g{number}", {"n": number}))
+    world.run(memory.note("retention", "g123", {"text": noise(1, 20_000)}))
+
+    with pytest.raises(TooLarge, match="most of it is of group g123: narrow topics or groups"):
+        world.run(memory.write(0))
+    with pytest.raises(TooLarge):
+        world.run(memory.write(1))
+
+    assert len(world.names) == SHARDS - 1
+    assert "g123" in memory.trouble
+    world.run(memory.note("retention", "g123", {"n": 123}))
+    world.run(memory.write(2))
+    assert memory.trouble == ""
+    assert len(world.run(world.memory(many=True).groups())) == 500
+
+
+def test_one_that_was_written_by_somebody_else_does_not_stop_the_others_and_is_told_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told of it lets go of what is in memory, so what others have to say would be lost."""
+    monkeypatch.setattr(memories, "INLINE_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(memories, "LIMIT_BYTES", 5_000)
+    earlier, later = world.memory(many=True), world.memory(many=True)
+    for number in range(500):
+        world.run(earlier.note("retention", f"g{number}", {"n": number}))
+    world.run(earlier.note("retention", "g0", {"text": noise(1, 20_000)}))
+    world.run(later.note("retention", "g1", {"n": 0}))
+    world.run(later.write(0))
+
+    with pytest.raises(Conflict):
+        world.run(earlier.write(0))
+
+    assert len(world.names) == SHARDS - 1
+    assert world.run(world.memory(many=True).recall("retention", "g1")) == {"n": 0}
+
+
+def test_a_config_map_that_is_not_the_policys_is_left_alone(world: World) -> None:
+    """Somebody may have copied one, with what it says."""
+    groups = [f"g{number}" for number in range(500)]
+    memory = world.memory(many=True)
+    for group in groups:
+        world.run(memory.note("retention", group, {"n": 1}))
+    world.run(memory.write(0))
+    key = ("ns", world.names[0])
+    theirs = dict(world.kube.config_maps[key])
+    world.kube.remove_config_map(*key)
+    world.kube.config_maps[key] = theirs
+    world.kube.config_map_owners.pop(key, None)
+
+    later = world.memory(many=True)
+    kept = world.run(later.groups())
+    assert 0 < len(kept) < len(groups)
+    world.run(later.write(1))
+    for group in groups:
+        world.run(later.note("retention", group, {"n": 2}))
+    with pytest.raises(NotOwned, match=f"ConfigMap ns/{key[1]}"):
+        world.run(later.write(2))
+
+    assert world.kube.config_maps[key] == theirs
+    assert world.run(world.memory(many=True).groups()) == kept
+    assert key[1] in later.trouble
+    world.kube.remove_config_map(*key)
+    world.run(later.write(2 + 5 * MINUTE_MS))
+    assert world.run(world.memory(many=True).groups()) == set(groups)
 
 
 def test_what_is_forgotten_is_gone(world: World) -> None:

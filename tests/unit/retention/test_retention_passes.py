@@ -796,3 +796,5 @@ def test_through_a_connection_that_only_observes_offsets_are_not_kept_and_their_
     assert "ExpiresSoon" in world.told
     assert "OffsetsExpired" in world.told
     assert not world.said.guarded
+    assert "set retention.guard" not in world.condition.message
+    assert "they are restored once KafkaConnection kafka no longer only observes" in world.condition.message
