@@ -429,6 +429,7 @@ def test_a_run_whose_document_was_removed_fails_and_is_not_begun_again(shared: R
 
     for name in shared.run_documents(p):
         shared.core.delete_namespaced_config_map(name, shared.namespace)
+    shared.approve(p)  # a plan that waits is left alone until then
 
     body = shared.wait_refused(p, "RunLost")
     assert body["status"]["phase"] == "Failed"
@@ -458,10 +459,11 @@ def test_nothing_is_written_when_nothing_changes(
     assert list(writes_in(apiserver.audit_log, connected.namespace, since)) == []
 
 
-def test_twenty_resets_cost_one_describe_a_tick(connected: Resources, group: Group, operator: OperatorProcess) -> None:
+def test_twenty_plans_that_wait_to_be_approved_ask_for_nothing(
+    connected: Resources, group: Group, operator: OperatorProcess
+) -> None:
     connection = f"{connected.namespace}/kafka"
     for number in range(20):
-        # They wait to be approved, so that twenty want to know at once.
         connected.reset(f"p{number:02}", group.name, {"offset": number}, approval="Manual")
     for number in range(20):
         connected.wait_phase(f"p{number:02}", "AwaitingApproval")
@@ -471,8 +473,8 @@ def test_twenty_resets_cost_one_describe_a_tick(connected: Resources, group: Gro
     looked = operator.metric("tidegate_observations_total", connection=connection) - looks
 
     ticks = (time.monotonic() - began) / 0.3
-    assert 2 <= looked <= ticks + 2
-    assert operator.metric("tidegate_observed_groups", connection=connection) == 1
+    assert looked <= ticks + 2
+    assert operator.metric("tidegate_observed_groups", connection=connection) == 0
 
 
 def test_health_says_that_all_is_observed_and_what_is_not(connected: Resources, operator: OperatorProcess) -> None:

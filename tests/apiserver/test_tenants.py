@@ -202,6 +202,9 @@ def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
     kube.CoreV1Api(editor).patch_namespaced_config_map(document, mine.namespace, {"data": forged})
     if part == "targets":
         mine.approve(name, read)
+    else:
+        # A plan that waits is left alone until it is approved or something else happens to it.
+        mine.annotate_reset(name, looked="at")
 
     ended = mine.wait_phase(name, "Succeeded", "Failed", "RolledBack")
     assert (ended["status"]["phase"], condition_of(ended, "Complete")["reason"]) == ("Failed", "Forged")

@@ -105,6 +105,7 @@ SCORE_EXCEPTIONS = {
     "pod-probes-identical": "both ask whether the operator does its work; a restart mends a dead watch",
     "container-image-pull-policy": "a release's tag never changes; a digest can be given",
     "deployment-replicas": "one is enough where a new pod may take its time: all its state is elsewhere",
+    "deployment-has-host-podantiaffinity": "topologySpreadConstraints keep replicas apart, over zones as well",
     "pod-networkpolicy": "brokers may be anywhere, see networkPolicy.egress; pods of hooks take in nothing",
 }
 """What kube-score asks for and the chart does not do by default. A CPU limit would only slow the operator down."""

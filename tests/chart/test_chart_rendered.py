@@ -164,7 +164,10 @@ def test_without_an_election_there_is_one_pod_at_a_time() -> None:
 
 def test_uninstalling_takes_no_part_in_the_election() -> None:
     hooks = [m for m in render() if m["kind"] == "Job"]
-    told = {entry["name"] for entry in one(hooks, "Job")["spec"]["template"]["spec"]["containers"][0]["env"]}
+    told = {
+        entry["name"]
+        for entry in one(hooks, "Job", "tidegate-uninstall")["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
     assert "TIDEGATE_HEALTH_ADDRESS" in told
     assert not [name for name in told if "LEASE" in name]
 

@@ -13,7 +13,7 @@ from kubernetes.client import ApiClient
 from tidegate.clock import Clock, SystemClock
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles, FilesFailure
-from tidegate.connection.first_looks import FirstLooks
+from tidegate.connection.first_looks import LIMIT_S, FirstLooks
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.connection.watched import Snapshot
@@ -109,7 +109,8 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
         serving_client=serving_client,
         serving_kube=KubeClient(serving_client, clock, settings.namespaces),
         term=term,
-        looks=FirstLooks(),
+        # Nor for longer than a deletion may wait for Kafka, as when all is uninstalled.
+        looks=FirstLooks(min(LIMIT_S, settings.deletion_limit_s)),
         executor=executor,
         patient_executor=patient_executor,
         observer=Observer(
