@@ -186,6 +186,10 @@ class Keeping:
     def _is_resetting(self, draft: Draft, live: Live, group: str) -> bool:
         """By its own OffsetReset, or by another one of its group. A plan that waits to be approved resets nothing."""
         own = draft.status.reset
-        begun = own is not None and own.started_at is not None and not has_ended(own.phase) and own.phase is not None
-        begun = begun and own is not None and own.phase is not ResetPhase.AWAITING_APPROVAL
-        return begun or self._resets.is_being_reset(live, group)
+        if own is not None and own.started_at is not None and _is_under_way(own.phase):
+            return True
+        return self._resets.is_being_reset(live, group)
+
+
+def _is_under_way(phase: ResetPhase | None) -> bool:
+    return phase is not None and phase is not ResetPhase.AWAITING_APPROVAL and not has_ended(phase)

@@ -89,11 +89,11 @@ class Contenders:
 
     def drop(self, uid: str) -> None:
         before = self._all.pop(uid, None)
+        if before is None:
+            return
         self._with_patterns.discard(uid)
-        for entry in before.entries if before is not None else ():
-            named = self._by_name.get((before.namespace, entry)) if before is not None else None
-            if named is not None:
-                named.discard(uid)
+        for entry in before.entries:
+            self._by_name.get((before.namespace, entry), set()).discard(uid)
 
     def retain(self, uids: Collection[str]) -> None:
         """Drop all others."""
