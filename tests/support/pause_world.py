@@ -11,18 +11,17 @@ from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.fake_workloads import FakeWorkloads
 from support.killed import Steps
+from support.live import live_of
 from tidegate.connection.control_topics import TopicsOfConnections
-from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import Hold, HoldKey
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kube.ports import CONNECTIONS, PAUSES, Conflict, Object
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.parts import Parts
 from tidegate.pause.reconcile import PauseReconciler
-from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import WorkloadRef
 from tidegate.service.metrics import Metrics
 
@@ -79,21 +78,7 @@ class World:
         self.live = LiveConnections()
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
         self.connection_uid = self.kube.get(CONNECTIONS, "ns", "kafka")["metadata"]["uid"]
-        self.live.put(
-            Live(
-                uid=self.connection_uid,
-                namespace="ns",
-                name="kafka",
-                digest="d",
-                connection=Connection("127.0.0.1:9092"),
-                mounted=None,
-                secrets={},
-                allow=AllowSpec(),
-                kafka=self.kafka,
-                cluster_id=self.kafka.cluster().cluster_id,
-                trouble=None,
-            )
-        )
+        self.live.put(live_of(self.kafka, self.connection_uid))
         self.reconciler = self.fresh_reconciler()
 
     def _note_control(self) -> None:

@@ -16,14 +16,14 @@ import pytest
 
 from support.fake_kafka import START, FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.live import live_of
 from tidegate.connection.control_topics import TopicsOfConnections
-from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import feature, watch
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
@@ -88,19 +88,7 @@ class Operator:
             return
         self.observer = Observer(world.executor, active_tick_s=0.001, idle_tick_s=0.001)
         lives = LiveConnections()
-        self.live = Live(
-            uid="c",
-            namespace="ns",
-            name="kafka",
-            digest="d",
-            connection=Connection("fake:9092"),
-            mounted=None,
-            secrets={},
-            allow=world.allow,
-            kafka=world.kafka,
-            cluster_id="fake-cluster",
-            trouble=None,
-        )
+        self.live = live_of(world.kafka, "c", world.allow)
         lives.put(self.live)
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
         topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)

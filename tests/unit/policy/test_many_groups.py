@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.live import live_of
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
@@ -22,7 +23,6 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES, KubeFailure
@@ -63,19 +63,7 @@ class World:
         self.kube = FakeKube()
         self.executor = ThreadPoolExecutor(1)
         self.runner = asyncio.Runner()
-        self.live = Live(
-            uid="c",
-            namespace="ns",
-            name="kafka",
-            digest="d",
-            connection=Connection("127.0.0.1:9092"),
-            mounted=None,
-            secrets={},
-            allow=AllowSpec(),
-            kafka=self.kafka,
-            cluster_id="fake-cluster",
-            trouble=None,
-        )
+        self.live = live_of(self.kafka, "c")
         self.discovery: DiscoveryFeature | None = None
         self.begin()
 

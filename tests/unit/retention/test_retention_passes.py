@@ -17,10 +17,9 @@ from prometheus_client import CollectorRegistry
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from support.fake_kube import FakeKube
 from support.killed import Killed
-from tidegate.connection.live import Live
+from support.live import live_of
 from tidegate.connection.observer import Observer
 from tidegate.connection.read_only import ReadOnlyKafka
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
@@ -59,19 +58,7 @@ class World:
         self.kube.create(POLICIES, "ns", "p", self.spec, CREATED)
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
-        self.live = Live(
-            uid="connection",
-            namespace="ns",
-            name="kafka",
-            digest="d",
-            connection=Connection("127.0.0.1:9092"),
-            mounted=None,
-            secrets={},
-            allow=AllowSpec(),
-            kafka=self.kafka,
-            cluster_id="fake-cluster",
-            trouble=None,
-        )
+        self.live = live_of(self.kafka, "connection")
         self.status = PolicyStatus()
         self.feature = self.fresh_feature()
         self.resetting = False
