@@ -50,6 +50,7 @@ class Owners:
     ``subscription_versions`` by member id, empty where they were not asked. ``managed``: ids of members that run the
     agent. ``disobeyed``: why gates were no use in this run. ``kept_position``: an owner was seen to carry an old
     position through a rebalance; ``kept_after_leaving``: or to keep it although it was made to leave.
+    ``handed_in``: an application may have committed in a later transaction what it had in hand when it lost partitions.
     ``transaction_open``: one stays open that has offsets of these partitions. ``in_flight``: their applications commit
     late. ``not_led``: why the group cannot be led, as was found out in this run.
     """
@@ -59,6 +60,7 @@ class Owners:
     subscription_versions: Mapping[str, int]
     kept_position: bool = False
     kept_after_leaving: bool = False
+    handed_in: bool = False
     transaction_open: bool = False
     in_flight: bool = False
     not_led: str | None = None
@@ -140,6 +142,12 @@ def _kept_after_leaving(owners: Owners) -> str | None:
     return "an owner that was made to leave has kept its position" if owners.kept_after_leaving else None
 
 
+def _handed_in(owners: Owners) -> str | None:
+    """One of the members stays in the group in each round of a ``Handover``, and each round takes long enough for the
+    others to be judged anew; all are led at once."""
+    return "an owner's next transaction may hold offsets from before it was made to leave" if owners.handed_in else None
+
+
 def _alone_and_old(owners: Owners) -> str | None:
     """A heartbeat may tell it of the rebalance before it is made to leave. Then it is rejoining when it becomes
     unknown, and kafka-python goes on from its position. Where there are others, the rebalance begins as it leaves."""
@@ -185,6 +193,7 @@ BARRIER_OBSTACLES: Final[tuple[Callable[[Owners], str | None], ...]] = (
 
 LEADING_REASONS: Final[tuple[Callable[[Owners], str | None], ...]] = (
     _kept_after_leaving,
+    _handed_in,
     _keeps_commits_back,
     _alone_and_old,
 )

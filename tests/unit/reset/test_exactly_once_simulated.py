@@ -19,6 +19,7 @@ from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeT
 from support.killed import Killed
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.reset.applying import way_choice
 from tidegate.reset.applying.handover import Handover
 from tidegate.reset.applying.rounds import Outcome, Round
 from tidegate.reset.model.result import RunResult
@@ -29,6 +30,7 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     GO,
     GO_OFTEN,
     GROUP,
+    PARTITIONS,
     RESET,
     Delayed,
     Kind,
@@ -234,6 +236,27 @@ def test_applications_that_hand_nothing_in_are_reset_once(ahead: bool, tmp_path:
             world.targets = {p: world.kafka.committed(GROUP)[p] + 30 for p in RESET}
         result = executed(world)
         assert (result.phase, result.rounds) == (ResetPhase.SUCCEEDED, 1), result
+
+
+@pytest.mark.parametrize("is_led", [True, False], ids=["led", "cannot be led"])
+def test_applications_that_own_all_that_is_reset_are_not_reset_again_and_again(
+    is_led: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them stays in the group until the next round. By then what the others have read since their targets is
+    beyond where they were, and looks like what they may have had in hand."""
+    if not is_led:
+        choose_way = way_choice.choose_way
+        monkeypatch.setattr(way_choice, "choose_way", lambda owners: choose_way(replace(owners, not_led="a test")))
+    kind = next(k for k in KINDS if k.name == "before-kip-429")
+    for number, open_s in enumerate((0.03, 2.0, 6.0)):
+        world, _ = a_world(kind, tmp_path / str(number), Habit("well", 0.0, open_s, 0.02))
+        world.targets = {p: world.kafka.committed(GROUP)[p] - BACK for p in PARTITIONS}
+        result = executed(world)
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert result.way in {Way.HANDOVER, *({Way.LEADING} if is_led else ())}
+        assert result.rounds <= 4, result
+        world.settle(80)
+        world.check_reset(at_most=result.rounds + 1)
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.name in ("eager", "static")], ids=lambda k: k.name)

@@ -114,6 +114,11 @@ class Handover:
             overwritten=overwritten, unsure=unsure | kept, not_tried=not_tried, kept=kept, left=gone, sending=sending
         )
 
+    def unnamed(self, round_: Round, group: Group) -> Partitions:
+        """Partitions whose owners' producers name no member as they send offsets."""
+        old = self._old_clients(round_, group)
+        return frozenset(p for m in group.members if m.member_id in old for p in m.assignment & round_.pending)
+
     def wait_for_heartbeat(self) -> bool:
         """Where an owner kept something in the last round: until shortly before it heartbeats; whether that took time.
 
@@ -214,7 +219,8 @@ class Handover:
         }
 
     def _old_clients(self, round_: Round, group: Group) -> frozenset[str]:
-        """Member ids of a classic group's owners whose subscription is from before KIP-429."""
+        """Member ids of a classic group's owners whose subscription is from before KIP-429: they may keep a position
+        over a rebalance, and their producers name no member as they send offsets."""
         if group.type is not GroupType.CLASSIC or is_cooperative(group):
             return frozenset()
         versions = self._kafka.membership.subscription_versions(self._group_id)

@@ -74,18 +74,22 @@ class LateCommits:
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
-        # Where the group cannot be led, who reads that fast would be reset again and again. It is not counted as begun.
-        if self._late_rounds >= MOST_LATE_ROUNDS:
-            self._state.doubtful |= maybe - surely
-            maybe = NO_PARTITIONS
-        old = surely | maybe
+        old = surely | self._taken_for_old(maybe - surely)
         if old:
             self._late_rounds += 1
             self._state.kept_after_leaving = True
         return old
 
+    def _taken_for_old(self, maybe: Partitions) -> Partitions:
+        """Where the group cannot be led, who reads that fast would be reset again and again. It is not counted as
+        begun."""
+        if self._late_rounds < MOST_LATE_ROUNDS:
+            return maybe
+        self._state.doubtful |= maybe
+        return NO_PARTITIONS
+
     def handed_in(self, sending: Partitions) -> Partitions:
-        """Which partitions stand at an offset that an application may have had in hand when it lost them.
+        """Which partitions are to be done again, as an application may have had their offset in hand when it lost them.
 
         ``sending``: as in ``Outcome``. Asked before another round: who is given a partition by it would begin there,
         while its present owner, which began at the target, replaces such an offset by its next commit. Looks until the
@@ -109,7 +113,12 @@ class LateCommits:
                 break
             clock.sleep(tuning.look_s)
         seen = self._view.committed(sending)
-        return frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
+        maybe = frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
+        old = self._taken_for_old(maybe)
+        if old:
+            self._late_rounds += 1
+            self._state.handed_in = True
+        return old
 
     def _kept_back(self, pending: Partitions) -> Partitions:
         """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next

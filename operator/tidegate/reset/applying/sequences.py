@@ -217,12 +217,14 @@ class Sequences:
             held_s=max(self._steps.hold_s, kept_back_s),
             standstill_s=self._joins.standstill_s,
         )
+        unnamed = self._handover.unnamed(round_, group)
         in_barrier_once = False
-        late = NO_PARTITIONS
+        late = sending = NO_PARTITIONS
 
         def in_barrier(guest: Guest) -> None:
-            nonlocal in_barrier_once, late
+            nonlocal in_barrier_once, late, sending
             in_barrier_once = True
+            sending = self._kafka.pending(self._group_id, unnamed) if unnamed else NO_PARTITIONS
             self._commits.commit(round_.targets, round_.number, hold=guest)
             # What an owner had sent to a transaction before it let go may have come to show over it.
             late = round_.overwritten_at_release(self._steps.committed(round_))
@@ -254,7 +256,7 @@ class Sequences:
         self._failed_leads = 0
         self._times.resume(round_.pending, clock.monotonic())
         self._steps.end_join(group, clock.monotonic())
-        return Outcome(overwritten=late)
+        return Outcome(overwritten=late, sending=sending)
 
     def wait_for_heartbeat(self) -> bool:
         """See ``Handover.wait_for_heartbeat``."""

@@ -40,8 +40,9 @@ class RunState:
     redone: int = 0
     way: Way | None = None
     kept_position: bool = False
-    """As in ``tidegate.reset.ways.Owners``, like the next two."""
+    """As in ``tidegate.reset.ways.Owners``, like the next three."""
     kept_after_leaving: bool = False
+    handed_in: bool = False
     transaction_open: bool = False
     unverified: Partitions = NO_PARTITIONS
     """Partitions whose targets are committed and of which no watch has shown that they hold."""

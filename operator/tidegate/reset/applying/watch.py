@@ -89,7 +89,7 @@ class TargetWatch:
         watch_s = max(tuning.watch_s, self._hold_s + tuning.watch_at_least_s)
         limit = began + watch_s
         opened = self._state.unverified
-        first_commits = FirstCommits(self._may_have_kept_back(way), self._state.replaced, unseen)
+        first_commits = FirstCommits(self._may_have_kept_back(way, sending), self._state.replaced, unseen)
         doubtful = self._state.doubtful
         while True:
             # What another run commits is not an owner's word.
@@ -119,11 +119,10 @@ class TargetWatch:
                 return NO_PARTITIONS
             clock.sleep(tuning.look_s if now - began < tuning.watch_at_least_s else tuning.look_s * 5)
 
-    def _may_have_kept_back(self, way: Way | None) -> Mapping[TopicPartition, int]:
+    def _may_have_kept_back(self, way: Way | None, sending: Partitions) -> Mapping[TopicPartition, int]:
         """The targets of partitions whose owners may send an old position after they have rejoined."""
-        if way not in (Way.BARRIER, Way.HANDOVER):
-            return {}
-        return {p: self._state.targets[p] for p in self._state.unverified}
+        rejoined = self._state.unverified if way in (Way.BARRIER, Way.HANDOVER) else sending
+        return {p: self._state.targets[p] for p in rejoined}
 
     def may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members

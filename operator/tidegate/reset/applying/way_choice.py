@@ -89,6 +89,7 @@ class WayChoice:
                 versions,
                 kept_position=self._state.kept_position,
                 kept_after_leaving=self._state.kept_after_leaving,
+                handed_in=self._state.handed_in,
                 transaction_open=self._state.transaction_open,
                 in_flight=self._hold_s > 0,
                 not_led=self._sequences.not_led,
