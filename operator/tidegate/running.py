@@ -16,6 +16,7 @@ from tidegate.election.elector import Elector
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import WebhookTrust
+from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
@@ -88,6 +89,7 @@ class Operator:
     files: ConnectionFiles
     live: LiveConnections
     direct: DirectRunner
+    clients: ClientPool
     discovery: DiscoveryFeature
     connections: LevelLoop
     policies: LevelLoop
@@ -211,6 +213,7 @@ class Operator:
         await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
         await self._leave_election()
+        self.clients.close()
         for live in self.live:
             live.kafka.close()
         self.executor.shutdown(wait=False, cancel_futures=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +19,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kafka_client.codes import MEMBER_ID_REQUIRED, check
 from tidegate.kafka_client.group_requests import join_request
 from tidegate.kafka_client.wire import Wire
@@ -119,3 +122,48 @@ def test_readers_of_committed_records_see_the_log_end_before_an_open_transaction
     while client.last_stable_offsets([partition]) != {partition: 3}:  # with the transaction's marker
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_clients_of_one_pool_hold_joins_at_once_on_shared_connections(kafka: KafkaCluster, unique: Unique) -> None:
+    """A join blocks the connection it is made on, so that is each client's own."""
+    groups = [unique("group"), unique("group")]
+    with contextlib.ExitStack() as stack:
+        for group_id in groups:
+            lead(stack.enter_context(closing(Wire(Connection(kafka.bootstrap)))), group_id, b"")
+        pool = ClientPool()
+        stack.callback(pool.close)
+        clients = [pool.open(Connection(kafka.bootstrap)) for _ in groups]
+        for client in clients:
+            stack.callback(client.close)
+        threads = threading.active_count()
+        for client, group_id in zip(clients, groups, strict=True):
+            hold = stack.enter_context(client.membership.hold(group_id))
+            assert client.groups(groups)[group_id].state is GroupState.PREPARING_REBALANCE
+            assert not hold.lapsed
+        assert threading.active_count() - threads <= 3  # of the shared connections, and of each joiner
+        clients[0].close()
+        assert clients[1].groups(groups)[groups[1]].state is GroupState.PREPARING_REBALANCE
+
+
+def test_who_waits_for_records_of_the_control_topic_keeps_nobody_else_waiting(
+    kafka: KafkaCluster, unique: Unique
+) -> None:
+    connection = Connection(kafka.bootstrap, control_topic=unique("control"))
+    with closing(KafkaClient(connection)) as client, closing(KafkaClient(connection)) as writer:
+        client.control.ensure()
+        over = threading.Event()
+
+        def wait() -> None:
+            while not over.is_set():
+                client.control.read(wait_s=30.0)
+
+        waiting = [threading.Thread(target=wait, daemon=True) for _ in range(5)]
+        for thread in waiting:
+            thread.start()
+        for _ in range(3):
+            assert client.control.read() is not None
+        over.set()
+        writer.control.write_clock()
+        for thread in waiting:
+            thread.join(15)
+        assert not any(thread.is_alive() for thread in waiting)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -85,6 +86,18 @@ class KafkaClient:
             self.topics,
         )
         self._capabilities = KafkaCapabilities(lambda: broker_apis(self._wire), probe.of)
+        self._closed: Callable[[], None] | None = None
+
+    def sharing(self, closed: Callable[[], None]) -> KafkaClient:
+        """Another client on these connections, that joins groups by a connection of its own: a join blocks it.
+
+        ``closed`` is told, once, when that client is closed, which leaves these connections open.
+        """
+        other = copy.copy(self)
+        other._joiner = Wire(self._connection)
+        other._membership = KafkaMembership(self._wire, other._joiner, other, lambda: Wire(self._connection))
+        other._closed = closed
+        return other
 
     @property
     def membership(self) -> KafkaMembership:
@@ -105,8 +118,12 @@ class KafkaClient:
         return KafkaOffsetWriter(self._wire, group_id, transaction_timeout_s=transaction_timeout_s, purpose=purpose)
 
     def close(self) -> None:
-        self._control.close()
         self._joiner.close()
+        if self._closed is not None:
+            told, self._closed = self._closed, _nothing
+            told()
+            return
+        self._control.close()
         self._wire.close()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -286,6 +303,10 @@ class KafkaClient:
         finally:
             reader.close()
         return times
+
+
+def _nothing() -> None:
+    """It was told before."""
 
 
 def _try_settings(connection: Connection) -> None:

@@ -36,7 +36,7 @@ from tidegate.kafka_client.log_offsets import LogOffsets
 from tidegate.kafka_client.wire import Wire
 
 _MADE_KNOWN_S: Final = 15.0
-_POLL_S: Final = 0.05
+_POLL_S: Final = 0.02
 _WRITTEN_AT_ONCE: Final = 5000
 """Records of discovery, for whoever wants to write a hold meanwhile, and for the producer's queue."""
 _DEFAULT_REPLICATION: Final = 3
@@ -132,10 +132,23 @@ class KafkaControlTopics:
         asked_s = time.monotonic()
         with self._lock:
             # Of many who ask at once most have waited for somebody's reading that began after they had asked.
+            before = self._reader.taken
             if groups or wait_s or self._read_s <= asked_s:
                 began_s = time.monotonic()
-                self._reader.refresh(groups, wait_s)
+                self._reader.refresh(groups)
                 self._read_s = began_s
+            if not wait_s or self._reader.taken > before:
+                return self._reader.gates(groups)
+        # Many may wait at once, and others ask meanwhile: nobody waits for the sum of it.
+        until = time.monotonic() + wait_s
+        while (left_s := until - time.monotonic()) > 0:
+            with self._lock:
+                if self._reader.taken > before:
+                    break
+                self._reader.wait(min(_POLL_S, left_s))
+            if not self.exist:
+                time.sleep(min(_POLL_S, left_s))
+        with self._lock:
             return self._reader.gates(groups)
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -203,7 +216,7 @@ class KafkaControlTopics:
 
     def _forget_stale_acks(self) -> None:
         """Needs Write on the ack topic, which only this case does."""
-        self._reader.refresh((), 0.0)
+        self._reader.refresh(())
         stale = self._reader.acks_ahead()
         if stale:
             with self._write_lock:

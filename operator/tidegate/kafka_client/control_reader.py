@@ -46,6 +46,8 @@ class ControlReader:
         self._wire = wire
         self._log_offsets = log_offsets
         self._names = names
+        self.taken = 0
+        """How many records were read so far, by whomever."""
         self._closed = False
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
@@ -81,8 +83,8 @@ class ControlReader:
         self._closed = True
         self._forget()
 
-    def refresh(self, groups: Collection[str], wait_s: float) -> None:
-        """Read to the ends; where nothing is new, wait up to ``wait_s`` for it. Raises ``KafkaFailure``s.
+    def refresh(self, groups: Collection[str]) -> None:
+        """Read to the ends. Raises ``KafkaFailure``s.
 
         Acks are kept of groups that were named here once.
         """
@@ -98,10 +100,13 @@ class ControlReader:
         if self._acks.ask(groups) and self._consumer is not None:
             self._rewind_acks(self._consumer)
         if self._consumer is not None:
-            self._catch_up(self._consumer, wait_s)
-        elif wait_s > 0:
-            time.sleep(min(wait_s, _POLL_S))
+            self._catch_up(self._consumer)
         self._current_s = now_s
+
+    def wait(self, wait_s: float) -> None:
+        """Wait for a new record, up to so long, and not at all where there are no topics. Raises ``KafkaFailure``s."""
+        if self._consumer is not None:
+            self._take(self._consumer, wait_s)
 
     def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Read from the start whatever topics there are: they were created, or deleted and created anew."""
@@ -148,18 +153,14 @@ class ControlReader:
         self._acks.rewind()
         self._ids, self._next, self._end, self._gates, self._unreadable = (), {}, 0, Gates(), Counter()
 
-    def _catch_up(self, consumer: Consumer, wait_s: float) -> None:
-        """Read to the ends as they are now; then wait for more where nothing was read."""
+    def _catch_up(self, consumer: Consumer) -> None:
+        """Read to the ends as they are now."""
         deadline = time.monotonic() + _TIMEOUT_S
         ends = self._known_ends()
-        read = 0
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
                 raise Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
-            read += self._take(consumer, _POLL_S)
-        patience = time.monotonic() + wait_s
-        while not read and time.monotonic() < patience:
-            read += self._take(consumer, min(_POLL_S, wait_s))
+            self._take(consumer, _POLL_S)
 
     def _known_ends(self) -> dict[tuple[str, int], int]:
         """``_ends``, also of topics that the brokers do not know yet."""
@@ -181,8 +182,7 @@ class ControlReader:
         self._end = max((end for (name, _), end in ends.items() if name == self._names[0]), default=0)
         return ends
 
-    def _take(self, consumer: Consumer, wait_s: float) -> int:
-        taken = 0
+    def _take(self, consumer: Consumer, wait_s: float) -> None:
         try:
             # consume() alone would wait for a full batch.
             first = consumer.poll(wait_s)
@@ -202,7 +202,7 @@ class ControlReader:
             topic, number, offset = message.topic(), message.partition(), message.offset()
             if topic is None or number is None or offset is None:
                 continue
-            taken += 1
+            self.taken += 1
             self._next[topic, number] = offset + 1
             try:
                 key, value = decode(message.key(), message.value())
@@ -222,7 +222,6 @@ class ControlReader:
             for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
                 if position.offset is not None and position.offset > self._next[position.topic, position.partition]:
                     self._next[position.topic, position.partition] = position.offset
-        return taken
 
     def _take_acks(self, records: Collection[tuple[AckKey, Ack | None, int, int]]) -> None:
         """Acks with their partitions and offsets, which are judged by the control topic's end: as it was when a record

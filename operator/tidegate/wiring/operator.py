@@ -26,6 +26,7 @@ from tidegate.jobs.runner_application import SparkApplicationRunner
 from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
@@ -77,7 +78,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     a person."""
     shared = share(settings, open_kube)
     wake = Wake()
-    direct, runners = _runners(shared, wake)
+    clients = ClientPool()
+    direct, runners = _runners(shared, wake, clients)
     turns = Turns()
     process = WriterProcess(turns.lost, shared.may_write)
     connections = _connections(shared, process)
@@ -91,7 +93,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     injection = _injection(shared, index, agent, injecting, obeyed)
     features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
     approvals, pauses = _approvals(shared), _pauses(shared)
-    policies, resets = _resetting(shared, runners, features, lambda: approvals.bodies)
+    policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     turns.operator = Operator(
@@ -101,6 +103,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         files=shared.files,
         live=shared.live,
         direct=direct,
+        clients=clients,
         discovery=discovery,
         connections=connections,
         policies=policies,
@@ -121,14 +124,14 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     return turns.operator
 
 
-def _runners(shared: Shared, wake: Wake) -> tuple[DirectRunner, dict[Engine, Runner]]:
+def _runners(shared: Shared, wake: Wake, clients: ClientPool) -> tuple[DirectRunner, dict[Engine, Runner]]:
     def open_owned(location: str, owner: Mapping[str, Any]) -> RunStore:
         return open_store(location, api_client=shared.api_client, owner=owner)
 
     spark = shared.settings.spark
     direct = DirectRunner(
         functools.partial(open_store, api_client=shared.api_client),
-        KafkaClient,
+        clients.open,
         shared.clock,
         ended=wake.owner,
         open_owned=open_owned,
@@ -219,6 +222,7 @@ def _approvals(shared: Shared) -> LevelLoop:
 def _resetting(
     shared: Shared,
     runners: Mapping[Engine, Runner],
+    clients: ClientPool,
     features: Features,
     approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
@@ -240,7 +244,7 @@ def _resetting(
         live=shared.live,
         observer=shared.observer,
         open_store=store_of,
-        open_kafka=KafkaClient,
+        open_kafka=clients.open,
         runners=runners,
         executor=shared.executor,
         patient_executor=shared.patient_executor,

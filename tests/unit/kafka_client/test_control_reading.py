@@ -26,8 +26,9 @@ class Reader:
         self.reading = threading.Event()
         self.gate = threading.Event()
         self.failures: list[Unavailable] = []
+        self.taken = 0
 
-    def refresh(self, groups: Collection[str], _wait_s: float) -> None:
+    def refresh(self, groups: Collection[str]) -> None:
         self.reads.append(tuple(groups))
         self.reading.set()
         self.gate.wait(10)

@@ -25,6 +25,9 @@ from tidegate.reset.store import ForeignRun, ForgedRun, RunStore, StaleAttempt
 
 _log = logging.getLogger(__name__)
 
+THREADS: Final = 64
+"""So many jobs at once. Most of the time a job waits for consumers, or looks whether their next commits hold."""
+
 _STOP_LIMIT_S: Final = 20.0
 _REMEMBERED: Final = 200
 """Ended launches whose end is remembered; older ones are LOST, which says the same to whoever asks."""
@@ -97,7 +100,7 @@ class DirectRunner:
         open_kafka: Callable[[Connection], Kafka],
         clock: Clock,
         *,
-        threads: int = 16,
+        threads: int = THREADS,
         execute: Execute = job.execute,
         open_owned: Callable[[str, Mapping[str, Any]], RunStore] | None = None,
         ended: Callable[[Launch], None] = lambda _launch: None,
