@@ -43,11 +43,14 @@ class Observer:
         active_tick_s: float,
         idle_tick_s: float,
         looked: Looked = lambda _connection, _seconds, _groups, _snapshot: None,
+        stirred: Callable[[str], None] = lambda _holder: None,
     ) -> None:
+        """``stirred`` is told of holders at rest for whom a look has shown something new."""
         self._executor = executor
         self._active_tick_s = active_tick_s
         self._idle_tick_s = idle_tick_s
         self._looked = looked
+        self._stirred = stirred
         self._watched: dict[str, Watched] = {}
         self._through: dict[str, str] = {}
         """By holder, the uid of the connection that it wants something of."""
@@ -128,6 +131,7 @@ class Observer:
         while True:
             watched = self._of(connection_uid)
             now_s = asyncio.get_running_loop().time()
+            watched.note_asked(group, now_s)
             ask = Ask(group, gates, since_s, watched.tick_s(group, self._idle_tick_s), asked_s)
             snapshot = watched.newest
             if snapshot is not None and watched.has(ask, now_s):
@@ -183,6 +187,9 @@ class Observer:
         finally:
             watched.looking = None
         # Its age counts from its end: a look that takes longer than a tick is still an answer to those who waited.
+        before = watched.newest
         snapshot = watched.took(task, seen, started, loop.time())
+        for holder in watched.stirred(before, snapshot):
+            self._stirred(holder)
         self._looked(watched.name, snapshot.taken_s - started, len(task.groups), snapshot)
         return snapshot

@@ -25,6 +25,10 @@ _ABOUT_TO_BE: Final = 0.5
 """Of a tick: groups that were described longer ago are described along with one that has to be."""
 
 
+_ASKED_AGAIN: Final = 2.5
+"""Idle ticks after which a group that somebody has asked for is not looked at along with others any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the looks saw. ``failure``: why the newest saw nothing; then the rest is empty. ``refused``: groups that may
@@ -110,6 +114,8 @@ class Watched:
         """Those of a group, by holder."""
         self.under_way: dict[str, Want] = {}
         """Those with a tick of their own, by holder."""
+        self._asked_s: dict[str, float] = {}
+        """By group, when somebody asked for it last: who does so again and again need not say that it is wanted."""
         self.cluster_s: float | None = None
         """When the cluster itself was looked at."""
         self.described: dict[str, Described] = {}
@@ -145,8 +151,13 @@ class Watched:
 
     def tick_s(self, group: str | None, idle_tick_s: float) -> float:
         """How old what is known of a group may be; of no single one: of any."""
-        wants = self.under_way if group is None or group not in self.of_group else self.of_group[group]
+        wants = self.under_way if group is None else self.of_group.get(group, {})
         return min((want.tick_s for want in wants.values() if want.tick_s is not None), default=idle_tick_s)
+
+    def note_asked(self, group: str | None, now_s: float) -> None:
+        """Somebody asks for what is known of this group."""
+        if group is not None:
+            self._asked_s[group] = now_s
 
     def has(self, ask: Ask, now_s: float) -> bool:
         """Whether what is known answers it."""
@@ -174,12 +185,15 @@ class Watched:
         asks, self.asks = self.asks, []
         at_rest = any(ask.tick_s >= idle_tick_s for ask in asks)
         groups = {ask.group for ask in asks if ask.group is not None and not self._is_described(ask, now_s)}
-        for group in self.of_group:
+        if at_rest:
+            since_s = now_s - _ASKED_AGAIN * idle_tick_s
+            self._asked_s = {group: at_s for group, at_s in self._asked_s.items() if at_s >= since_s}
+        for group in self.of_group.keys() | self._asked_s.keys():
             tick_s = self.tick_s(group, idle_tick_s)
             if (at_rest or tick_s < idle_tick_s) and self._is_older(group, _ABOUT_TO_BE * tick_s, now_s):
                 groups.add(group)
         if at_rest:
-            wanted = self.of_group.keys() | groups
+            wanted = self.of_group.keys() | self._asked_s.keys() | groups
             self.described = {group: at for group, at in self.described.items() if group in wanted}
         wanting = {group for group, wants in self.of_group.items() if any(want.gates for want in wants.values())}
         gates = any(ask.gates for ask in asks) or (at_rest and bool(wanting))
@@ -234,6 +248,27 @@ class Watched:
             self.gates_s, self.gates_of = taken_s, task.gates_of
         self.newest = seen
         return seen
+
+    def stirred(self, before: Snapshot | None, seen: Snapshot) -> frozenset[str]:
+        """Those at rest for whom ``seen`` shows something else than the look ``before``."""
+        if before is None or is_other(before.failure, seen.failure):
+            return frozenset(self.wants.keys() - self.under_way.keys())
+        if seen.failure is not None:
+            return frozenset()
+        groups = {group for group in self.of_group if before.groups.get(group) is not seen.groups.get(group)}
+        changed = {group for group in groups if before.groups.get(group) != seen.groups.get(group)}
+        changed |= before.refused.keys() ^ seen.refused.keys()
+        if before.gates is not None and seen.gates is not None and before.gates is not seen.gates:
+            changed |= seen.gates.groups_changed_since(before.gates)
+        elif before.gates is not seen.gates or is_other(before.gates_failure, seen.gates_failure):
+            changed |= self.of_group.keys()
+        holders = {holder for group in changed for holder in self.of_group.get(group, {})}
+        return frozenset(holders - self.under_way.keys())
+
+
+def is_other(one: KafkaFailure | None, another: KafkaFailure | None) -> bool:
+    """Whether what fails is something else, or fails no more."""
+    return type(one) is not type(another) or str(one) != str(another)
 
 
 def _described(

@@ -73,7 +73,8 @@ class Gates:
     claims: Claims = field(default_factory=Claims)
     _by_gate: dict[AckKey, Mapping[HoldKey, Held]] = field(default_factory=dict)
     _by_tail: dict[str, dict[HoldKey, Held]] = field(default_factory=dict)
-    """``holds`` by the last part of their holders' names, once somebody has asked for that."""
+    """``holds`` by the last part of their holders' names, once somebody has asked a copy for that; shared by all copies
+    that were made since a hold changed last."""
     _acks_by_group: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
     """The same for ``acks``, by group."""
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
@@ -152,13 +153,24 @@ class Gates:
         self._lent = self._lent_partitions = True
         return replace(self, acks=acks, heard=heard, claims=self.claims.copy(), _acks_by_group={})
 
+    def groups_changed_since(self, before: Gates) -> set[str]:
+        """Groups of which holds, limits or acks differ. ``before``: an earlier copy of the same gates."""
+        changed = set[str]()
+        if self.holds is not before.holds:
+            changed |= {key.group for key, _ in self.holds.items() ^ before.holds.items()}
+        if self.limits is not before.limits:
+            changed |= {key.group for key, _ in self.limits.items() ^ before.limits.items()}
+        if self.acks != before.acks:
+            changed |= {key.group for key, _ in self.acks.items() ^ before.acks.items()}
+        return changed
+
     def held_by(self, tail: str) -> Mapping[HoldKey, Held]:
         """The holds whose holder's name ends in ``/`` and this."""
         if not self._by_tail and self.holds:
             found: defaultdict[str, dict[HoldKey, Held]] = defaultdict(dict)
             for key, held in self.holds.items():
                 found[key.holder.rpartition("/")[2]][key] = held
-            self._by_tail = dict(found)
+            self._by_tail.update(found)
         return self._by_tail.get(tail, {})
 
     def acks_of(self, group: str) -> Mapping[AckKey, Ack]:

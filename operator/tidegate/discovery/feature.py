@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
 
-_AGAIN_S: Final = 10.0
+_AGAIN_S: Final = 30.0
+"""New partitions wake the policy, and so does a look that shows something new of its group."""
 _AGAIN_OF_MANY_S: Final = 60.0
 """The watch wakes a policy that has something new to say, so this is for figures."""
 
@@ -93,6 +94,8 @@ class DiscoveryFeature:
             return await self._only_observed(policy)
         wish = wish_of(policy, discovery)
         asked = wish.group if policy.described is None else None
+        if asked is not None:
+            self._parts.observer.want(policy.key, live.uid, asked, active=False, gates=wish.tells_agents)
         snapshot = await self._parts.observer.newest(live.uid, group=asked, gates=wish.tells_agents)
         if snapshot.failure is not None:
             raise snapshot.failure
@@ -125,10 +128,12 @@ class DiscoveryFeature:
 
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""
-        await self.forget(policy.key)
+        asks = discovery_of(policy.spec) is not None
+        await (self._unguard(policy.key) if asks else self.forget(policy.key))
         if policy.status.discovery is not None or policy.is_one_of_many:
             await policy.memory.note(PART, None)
-        return FeatureOutcome(policy.status.model_copy(update={"discovery": None}), told, _again_s(policy))
+        status = policy.status.model_copy(update={"discovery": None})
+        return FeatureOutcome(status, told, _again_s(policy)) if asks else FeatureOutcome(status, told)
 
     async def _only_observed(self, policy: PolicyView) -> FeatureOutcome:
         """No start is given, and when that ends, all that is there by then is old: nobody is sent back to what it may
@@ -172,6 +177,10 @@ class DiscoveryFeature:
         return together(whole), ()
 
     async def forget(self, key: str) -> None:
+        self._parts.observer.drop(key)
+        await self._unguard(key)
+
+    async def _unguard(self, key: str) -> None:
         for watch in tuple(self._watches.values()):
             if watch.guards.pop(key, None) is not None and not watch.guards:
                 del self._watches[watch.live.uid]
@@ -199,7 +208,7 @@ class DiscoveryFeature:
             return watch
         for other in tuple(self._watches.values()):
             if key in other.guards and other.live.uid != live.uid:
-                await self.forget(key)
+                await self._unguard(key)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
             live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills)

@@ -137,6 +137,11 @@ class LevelLoop:
         for uid in self._uids.get((namespace, name), ()):
             self.wake(uid)
 
+    def named(self, namespace: str, name: str) -> Object | None:
+        """The newest object of this name as it was last seen, unless it is gone."""
+        items = [self._items[uid] for uid in self._uids.get((namespace, name), ())]
+        return max((item.body for item in items if not item.gone), key=version_of, default=None)
+
     def is_busy(self, body: Object, within_s: float) -> bool:
         """Whether it is only a matter of time until a pass is over this object, as it is here: it is known, its own
         passes do not fail, and some pass has ended within that time."""

@@ -271,7 +271,7 @@ def _again_after_s(seen: Seen, status: PauseStatus, observed: Observed, waits: M
         case PausePhase.PENDING if observed.group.has_members:
             after = tick.active_s
         case _:
-            after = tick.idle_s
+            after = tick.rest_s
     return not_after_the_end(seen, status, after)
 
 

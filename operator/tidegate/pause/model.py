@@ -79,11 +79,19 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Seconds until the next look: while owners are just letting go, while something is under way, and otherwise."""
+    """Seconds until the next look: while owners are just letting go, while something is under way, and otherwise.
+
+    ``rest_s``: where all that may happen next is told of, by a look that shows something new of the group or its gates.
+    """
 
     quick_s: float = 0.2
     active_s: float = 1.0
     idle_s: float = 10.0
+
+    @property
+    def rest_s(self) -> float:
+        """Not below the 30 s after which the lag is told anew."""
+        return 3.6 * self.idle_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tidegate.connection.live import Live
 from tidegate.control.records import Run
 from tidegate.control.run_records import executed
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.objects import version_of
 from tidegate.kube.ports import (
     RESETS,
     Conflict,
@@ -70,10 +71,13 @@ class Requesting:
         self._parts = parts
         self._created: dict[str, tuple[int, Object]] = {}
         """By policy, its generation when this process last created an OffsetReset, and the spec of that as stored."""
+        self._read: dict[str, tuple[float, Object]] = {}
+        """By policy, the OffsetReset that was read last, and when (monotonic seconds)."""
 
     def forget(self, uid: str) -> None:
         """The policy is gone."""
         self._created.pop(uid, None)
+        self._read.pop(uid, None)
 
     async def ask(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Create, follow or take back the policy's OffsetReset. Raises ``KubeFailure`` and ``InvalidResource``."""
@@ -225,10 +229,22 @@ class Requesting:
         _follow(made, status_of(made), wanted, draft)
 
     async def _there(self, body: Object, name: str) -> Object | None:
+        """The OffsetReset of this name as a watch has told of it; read where none has, or not for a while.
+
+        An older state than the API server's does no harm: it is deleted only if it is still as it is here.
+        """
+        uid, now_s = uid_of(body), self._parts.clock.monotonic()
+        told = self._parts.told_of_reset(namespace_of(body), name)
+        read_s, read = self._read.get(uid, (-_MISSED_S, None))
+        if told is not None and read is not None and uid_of(told) == uid_of(read) and now_s - read_s < _MISSED_S:
+            return max(told, read, key=version_of)
         try:
-            return await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name)
+            read = await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name)
         except NotFound:
+            self._read.pop(uid, None)
             return None
+        self._read[uid] = now_s, read
+        return read
 
     async def _executed(self, body: Object, reset_id: str, live: Live) -> Run | None:
         return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, reset_id))

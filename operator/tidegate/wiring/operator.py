@@ -76,8 +76,8 @@ _STORE_PATIENCE_S: Final = 10.0
 def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient) -> Operator:
     """Make the parts, on the running event loop. Raises ``NoCluster``, ``FilesFailure``, ``OSError`` with a message for
     a person."""
-    shared = share(settings, open_kube)
     wake = Wake()
+    shared = share(settings, open_kube, wake.stirred)
     clients = ClientPool()
     direct, runners = _runners(shared, wake, clients)
     turns = Turns()
@@ -93,6 +93,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     injection = _injection(shared, index, agent, injecting, obeyed)
     features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
     approvals, pauses = _approvals(shared), _pauses(shared)
+    wake.pauses = pauses
     policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
@@ -261,6 +262,7 @@ def _resetting(
         undo_kept=timedelta(seconds=settings.undo_kept_s),
     )
     passes = ResetPasses(parts)
+    resets = shared.looped(RESETS, OffsetResetReconciler(passes, parts))
     policies = PolicyParts(
         kube=shared.kube,
         live=shared.live,
@@ -268,11 +270,9 @@ def _resetting(
         patient_executor=shared.patient_executor,
         clock=shared.clock,
         metrics=shared.metrics,
+        told_of_reset=resets.named,
     )
-    return (
-        shared.looped(POLICIES, PolicyReconciler(policies, passes, features)),
-        shared.looped(RESETS, OffsetResetReconciler(passes, parts)),
-    )
+    return shared.looped(POLICIES, PolicyReconciler(policies, passes, features)), resets
 
 
 def _pauses(shared: Shared) -> LevelLoop:

@@ -91,8 +91,9 @@ class Shared:
         )
 
 
-def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
-    """The parts that all features share. Raises ``NoCluster``, ``FilesFailure``, ``OSError``."""
+def share(settings: Settings, open_kube: Callable[..., KubeClient], stirred: Callable[[str], None]) -> Shared:
+    """The parts that all features share. ``stirred``: as the ``Observer``'s. Raises ``NoCluster``, ``FilesFailure``,
+    ``OSError``."""
     clock, metrics = SystemClock(), Metrics()
     serving_client = default_api_client()
     term = Term(clock.monotonic) if settings.lease else None
@@ -118,6 +119,7 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient]) -> Shared:
             active_tick_s=settings.active_tick_s,
             idle_tick_s=settings.idle_tick_s,
             looked=functools.partial(_looked, metrics),
+            stirred=stirred,
         ),
         live=live,
         files=ConnectionFiles(settings.runtime_directory),

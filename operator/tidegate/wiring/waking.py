@@ -33,16 +33,22 @@ class Turns:
 class Wake:
     """Wakes what asks for resets, from any thread, once there are its loops: what they are built with needs it before.
 
-    ``loops``: of policies, and of resets.
+    ``loops``: of policies, and of resets. ``pauses``: theirs.
     """
 
     def __init__(self) -> None:
         self.loops: tuple[LevelLoop, ...] = ()
+        self.pauses: LevelLoop | None = None
         self._events = asyncio.get_running_loop()
 
     def requester(self, uid: str) -> None:
         """On the event loop. A uid is known to one of the loops at most."""
         for loop in self.loops:
+            loop.wake(uid)
+
+    def stirred(self, uid: str) -> None:
+        """On the event loop: there is something new to a pause or to a policy."""
+        for loop in (*self.loops[:1], *([self.pauses] if self.pauses is not None else [])):
             loop.wake(uid)
 
     def policies(self) -> Collection[Object]:

@@ -11,6 +11,7 @@ from support.fake_control import FakeControlTopics
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
+from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
@@ -26,6 +27,8 @@ class Counting:
         self.gate = threading.Event()
         self.gate.set()
         self.away = False
+        self.live: set[str] = set()
+        """Groups that have members; the others are Empty."""
 
     def cluster(self) -> Cluster:
         self.gate.wait(10)
@@ -43,7 +46,8 @@ class Counting:
 
     def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
         self.described.append(frozenset(group_ids))
-        return {g: Group(g, GroupState.EMPTY, GroupType.CLASSIC) for g in group_ids}
+        state = {True: GroupState.STABLE, False: GroupState.EMPTY}
+        return {g: Group(g, state[g in self.live], GroupType.CLASSIC) for g in group_ids}
 
 
 def observer_of(kafka: Counting, executor: ThreadPoolExecutor, tick_s: float = 60.0) -> Observer:
@@ -183,6 +187,7 @@ def test_the_gates_are_read_once_for_all_after_the_groups_and_only_for_those_who
         control = CountingTopics(kafka)
         with ThreadPoolExecutor(4) as executor:
             observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
+            control.ensure()
             observer.connect("uid", "ns/kafka", _reader(kafka), control)
             observer.want("policy", "uid", "g", active=True)
             assert (await observer.newest("uid", group="g")).gates is None
@@ -204,6 +209,7 @@ def test_topics_that_cannot_be_read_do_not_hide_the_groups() -> None:
         control.failure = Unavailable("nobody leads the topic")
         with ThreadPoolExecutor(1) as executor:
             observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
+            control.ensure()
             observer.connect("uid", "ns/kafka", _reader(kafka), control)
             snapshot = await observer.newest("uid", group="g", gates=True)
             assert snapshot.failure is None
@@ -322,6 +328,7 @@ def test_gates_are_never_older_than_what_a_group_was_described_as() -> None:
         control = CountingTopics(kafka)
         with ThreadPoolExecutor(4) as executor:
             observer = Observer(executor, active_tick_s=60, idle_tick_s=120)
+            control.ensure()
             observer.connect("uid", "ns/kafka", _reader(kafka), control)
             observer.want("pause", "uid", "g", active=True, gates=True)
             await observer.newest("uid", group="g", gates=True)
@@ -423,3 +430,59 @@ def test_groups_that_may_not_be_described_are_asked_for_apart_from_the_others() 
             assert sorted(map(len, kafka.described[before:])) == [1, MANY]
 
     asyncio.run(ask())
+
+
+def test_those_who_ask_for_groups_again_and_again_are_answered_together_without_having_registered() -> None:
+    """Whoever had not said that it wants a group had it described by itself, each time."""
+
+    async def ask() -> None:
+        kafka = Counting()
+        groups = [f"g{n}" for n in range(20)]
+        with ThreadPoolExecutor(4) as executor:
+            observer = observer_of(kafka, executor, tick_s=0.05)
+            for _ in range(3):
+                for group in groups:
+                    await observer.newest("uid", group=group)
+                await asyncio.sleep(0.06)
+        rounds = [described for described in kafka.described if len(described) > 1]
+        assert frozenset(groups) in rounds
+        assert len(kafka.described) < 2 * len(groups)
+
+    asyncio.run(ask())
+
+
+def _stirred_by(change: str) -> list[str]:
+    """Who is told, of pauses a and b at rest and c under way, when a look shows the change."""
+
+    async def ask() -> list[str]:
+        kafka, control, stirred = Counting(), FakeControlTopics(), list[str]()
+        with ThreadPoolExecutor(1) as executor:
+            observer = Observer(executor, active_tick_s=0.01, idle_tick_s=0.01, stirred=stirred.append)
+            control.ensure()
+            observer.connect("uid", "ns/kafka", _reader(kafka), control)
+            for holder in ("a", "b", "c"):
+                observer.want(holder, "uid", f"g{holder}", active=holder == "c", gates=True)
+            for _ in range(2):
+                await observer.newest("uid", group="ga", gates=True)
+                await asyncio.sleep(0.02)
+            stirred.clear()
+            match change:
+                case "members":
+                    kafka.live = {"ga", "gc"}
+                case "hold":
+                    control.hold({HoldKey("gb", "orders", 0, "pause/x"): Hold("test")})
+                case "away":
+                    kafka.away = True
+            for _ in range(2):
+                await observer.newest("uid", group="ga", gates=True)
+                await asyncio.sleep(0.02)
+        return stirred
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [("nothing", []), ("members", ["a"]), ("hold", ["b"]), ("away", ["a", "b"])]
+)
+def test_who_rests_is_told_when_a_look_shows_something_new_of_its_group(change: str, told: list[str]) -> None:
+    assert sorted(_stirred_by(change)) == told
