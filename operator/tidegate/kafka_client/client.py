@@ -65,7 +65,8 @@ class KafkaClient:
     def __init__(self, connection: Connection, operator: str = "", process: WriterProcess | None = None) -> None:
         """``operator``: the uid of the KafkaConnection, for an operator that reconciles it: of its processes only the
         newest may write the control topic (``tidegate.control.ports``). Empty for runs and commands. ``process``: this
-        process, the same for all of its connections; without it the client counts as a process of its own.
+        process, the same for all of its connections, which writes no offsets either once another has taken its place;
+        without it the client counts as a process of its own.
 
         Raises ``BadConnection`` for settings that either client library refuses.
         """
@@ -76,6 +77,7 @@ class KafkaClient:
         self._log_offsets = LogOffsets(self._wire)
         self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
         process = process or WriterProcess()
+        self._refuse = process.refuse
         self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator, process)
         self._retention = KafkaOffsetRetention(connection, self._wire, self._log_offsets, process.refuse)
         probe = KafkaProbe(
@@ -115,7 +117,13 @@ class KafkaClient:
         return KafkaTopicWatch(MetadataBrokers(Wire(self._connection)))
 
     def writer(self, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> KafkaOffsetWriter:
-        return KafkaOffsetWriter(self._wire, group_id, transaction_timeout_s=transaction_timeout_s, purpose=purpose)
+        return KafkaOffsetWriter(
+            self._wire,
+            group_id,
+            transaction_timeout_s=transaction_timeout_s,
+            purpose=purpose,
+            refuse=self._refuse,
+        )
 
     def close(self) -> None:
         self._joiner.close()

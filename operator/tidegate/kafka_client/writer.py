@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from kafka.protocol.metadata import CoordinatorType
@@ -42,7 +42,17 @@ class KafkaOffsetWriter:
     _ABORT_TIMEOUT_S = 5.0
     """Shorter, as the brokers end it at the transaction's time-out, and the next writer at once."""
 
-    def __init__(self, wire: Wire, group_id: str, *, transaction_timeout_s: float, purpose: str = "") -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        group_id: str,
+        *,
+        transaction_timeout_s: float,
+        purpose: str = "",
+        refuse: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        """``refuse``: asked before anything is written; raises where this process may not (``WriterProcess``)."""
+        self._refuse = refuse
         self._wire = wire
         self._group_id = group_id
         self._id = transactional_id(group_id, purpose)
@@ -60,6 +70,7 @@ class KafkaOffsetWriter:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[KafkaTransaction]:
+        self._refuse(f"commit offsets of group {self._group_id}")
         producer = self._producer or self._initialized()
         # Whoever comes after a transaction whose end is not known, or of which a request may still come to a broker,
         # fences it: its offsets are not to be in the next one, nor its end to be that of the next one.
@@ -78,6 +89,7 @@ class KafkaOffsetWriter:
     def _initialized(self) -> Producer:
         """InitProducerId: ends what an earlier producer has left open, and goes on when that has ended."""
         what = f"take over transactional id {self._id}"
+        self._refuse(what)
         needs = Right("Write", Resource.TRANSACTIONAL_ID, self._id)
         try:
             answer, unanswered = settled(
@@ -108,6 +120,7 @@ class KafkaOffsetWriter:
 
     def alter(self, group_id: str, offsets: Offsets) -> None:
         what = f"commit {len(offsets)} offset(s) of group {group_id}"
+        self._refuse(what)
         on_this_group = on_group("Read", group_id)
         [answer] = self._wire.exchange(
             group_id,
@@ -132,4 +145,7 @@ class KafkaOffsetWriter:
             raise UnknownPartitions(frozenset(unknown))
 
     def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        return delete_offsets(self._wire, group_id, partitions) if partitions else frozenset()
+        if not partitions:
+            return frozenset()
+        self._refuse(f"delete {len(partitions)} offset(s) of group {group_id}")
+        return delete_offsets(self._wire, group_id, partitions)

@@ -78,10 +78,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     a person."""
     wake = Wake()
     shared = share(settings, open_kube, wake.stirred)
-    clients = ClientPool()
-    direct, runners = _runners(shared, wake, clients)
     turns = Turns()
     process = WriterProcess(turns.lost, shared.may_write)
+    clients = ClientPool(functools.partial(KafkaClient, process=process))
+    direct, runners = _runners(shared, wake, clients)
     connections = _connections(shared, process)
     shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)

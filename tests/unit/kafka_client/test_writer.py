@@ -504,3 +504,26 @@ def test_an_abort_that_nobody_answers_ends_in_time(broker: SilentBroker, limited
         leaves()
     assert time.monotonic() - begun < LIMIT_S + Wire.OVERTIME_S + SCHEDULING_S
     assert "EndTxn" in broker.heard
+
+
+@pytest.mark.parametrize("failure", [Unavailable("not the leader"), Fenced("replaced")], ids=lambda f: type(f).__name__)
+def test_a_process_whose_turn_is_over_asks_the_brokers_for_nothing(failure: KafkaFailure) -> None:
+    brokers = brokers_that()
+    asked: list[str] = []
+
+    def refuse(what: str) -> None:
+        asked.append(what)
+        raise failure
+
+    with closing(wire_to(brokers)) as wire:
+        writer = KafkaOffsetWriter(wire, GROUP, transaction_timeout_s=5, refuse=refuse)
+        with pytest.raises(type(failure)):
+            writer.fence()
+        with pytest.raises(type(failure)), writer.transaction():
+            pass
+        with pytest.raises(type(failure)):
+            writer.alter(GROUP, OFFSETS)
+        with pytest.raises(type(failure)):
+            writer.delete(GROUP, [HERE])
+    assert len(asked) == 4
+    assert not brokers.asked
