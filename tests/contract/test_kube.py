@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pytest
+from kubernetes.client import ApiClient, CustomObjectsApi
 
 from support.fake_kube import FakeKube
 from support.operator_process import Resources
 from tidegate.clock import SystemClock
+from tidegate.kube import client as client_module
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import (
     POLICIES,
@@ -257,3 +259,32 @@ def test_what_is_removed_is_the_object_itself_and_none_of_its_name(cluster: Clus
     users.create("gone")
     assert not kube.remove(POLICIES, old)
     assert kube.get(POLICIES, users.namespace, "gone")["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+def test_a_listing_has_all_whatever_their_number(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_PAGE", 2)
+    for number in range(5):
+        cluster.users.create(f"p-{number}")
+    found = cluster.kube.list(POLICIES)
+    assert sorted(body["metadata"]["name"] for body in found) == [f"p-{number}" for number in range(5)]
+    assert {body["kind"] for body in found} == {"OffsetResetPolicy"}
+
+
+@pytest.mark.apiserver
+def test_who_has_set_which_field_is_not_kept_here_and_stays_there(
+    crds_installed: None, kube_client: ApiClient, namespace: str
+) -> None:
+    resources = Resources(kube_client, namespace)
+    kube = KubeClient(kube_client, SystemClock(), [namespace])
+    body = resources.policy("p", "payments")
+    assert body["metadata"]["managedFields"]
+    seen = kube.get(POLICIES, namespace, "p")
+    [listed] = kube.list(POLICIES)
+    answered = kube.replace_status(POLICIES, seen, STATUS)
+    assert not any("managedFields" in each["metadata"] for each in (seen, listed, answered))
+    stored = CustomObjectsApi(kube_client).get_namespaced_custom_object(
+        POLICIES.group, POLICIES.version, namespace, POLICIES.plural, "p"
+    )
+    assert body["metadata"]["managedFields"][0]["manager"] in [
+        entry["manager"] for entry in stored["metadata"]["managedFields"]
+    ]

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
 from tidegate.kube.labels import owner_label
+from tidegate.kube.objects import kept_of
 from tidegate.kube.ports import (
     Conflict,
     Kind,
@@ -38,6 +39,10 @@ _TIMEOUT_S: Final = (5.0, 20.0)
 _COMPONENT: Final = "tidegate-operator"
 _MESSAGE_LIMIT: Final = 1024
 """What the API server takes as an Event's message, in bytes."""
+
+
+_PAGE: Final = 250
+"""Objects in one answer to a listing."""
 
 
 class KubeClient:
@@ -63,29 +68,28 @@ class KubeClient:
         )
 
     def list(self, kind: Kind) -> Sequence[Object]:
-        found: list[dict[str, Any]] = []
-        # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
+        found: list[Object] = []
         if not self._namespaces:
-            answer = self._object(
-                f"list {kind.plural}",
-                self._objects.list_cluster_custom_object,
-                kind.group,
-                kind.version,
-                kind.plural,
-            )
-            found.extend(answer["items"])
+            method, of = self._objects.list_cluster_custom_object, (kind.group, kind.version, kind.plural)
+            found += self._listed(kind, f"list {kind.plural}", method, of)
         for namespace in self._namespaces:
-            answer = self._object(
-                f"list {kind.plural} in {namespace}",
-                self._objects.list_namespaced_custom_object,
-                kind.group,
-                kind.version,
-                namespace,
-                kind.plural,
-            )
-            found.extend(answer["items"])
-        # An item of a list does not say of which kind it is, unlike what a watch tells.
-        return [{"apiVersion": kind.api_version, "kind": kind.kind, **body} for body in found]
+            what = f"list {kind.plural} in {namespace}"
+            of_one = (kind.group, kind.version, namespace, kind.plural)
+            found += self._listed(kind, what, self._objects.list_namespaced_custom_object, of_one)
+        return found
+
+    def _listed(self, kind: Kind, what: str, method: Callable[..., Any], of: tuple[str, ...]) -> Iterator[Object]:
+        """Page by page, all as of one moment: what is kept of an object is a fraction of what is decoded."""
+        following: dict[str, Any] = {}
+        while True:
+            # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
+            answer = bounded_object(what, method, *of, limit=_PAGE, **following)
+            for body in answer["items"]:
+                # An item of a list does not say of which kind it is, unlike what a watch tells.
+                yield kept_of({"apiVersion": kind.api_version, "kind": kind.kind, **body})
+            following = {"_continue": answer["metadata"].get("continue") or ""}
+            if not following["_continue"]:
+                return
 
     def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
         namespace, name = namespace_of(body), name_of(body)
@@ -281,8 +285,8 @@ class KubeClient:
         what = f"review whether {user.name} may get {path}"
         return bool(self._call(what, self._authorization.create_subject_access_review, review).status.allowed)
 
-    def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> dict[str, Any]:
-        return bounded_object(what, method, *arguments, **options)
+    def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Object:
+        return kept_of(bounded_object(what, method, *arguments, **options))
 
     def _call(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return bounded_call(what, method, *arguments, **options)

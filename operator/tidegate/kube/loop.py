@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tidegate.kube.objects import version_of
+from tidegate.kube.objects import kept_of, version_of
 from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class LevelLoop:
         """Take in a watch event. ``event_type`` is ``None`` for the listing at the start."""
         if self._stopping:
             return
-        uid = uid_of(body)
+        body, uid = kept_of(body), uid_of(body)
         item = self._items.get(uid)
         if event_type == "DELETED":
             if item is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from tidegate.kube.ports import Kind, Kube, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
@@ -15,6 +16,15 @@ async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) ->
     except NotFound:
         return None
     return newest if uid_of(newest) == uid_of(body) else None
+
+
+def kept_of(body: Object) -> Object:
+    """An object without what says who has set which field: most of what it takes of memory. An update without it leaves
+    that as it is."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
+        return body
+    return {**body, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
 class Told:
