@@ -61,7 +61,7 @@ def reset_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("group", nargs="+", help="a group; several, or a pattern with '*', are a fleet")
     parser.add_argument("--namespace", "-n", default="default", help="of the OffsetReset (default: default)")
-    parser.add_argument("--connection", "-c", required=True, metavar="NAME", help="the KafkaConnection there")
+    parser.add_argument("--connection", "-c", required=True, metavar="[NAMESPACE/]NAME", help="the KafkaConnection")
     parser.add_argument("--name", help="of the OffsetReset; without it the API server chooses one")
     parser.add_argument(
         "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="may be given several times"
@@ -100,11 +100,16 @@ def run_reset(arguments: Sequence[str], screen: Screen) -> int:
         return 1
 
 
+def _connection(text: str) -> dict[str, str]:
+    namespace, _, name = text.rpartition("/")
+    return {"name": name, **({"namespace": namespace} if namespace else {})}
+
+
 def manifest(options: argparse.Namespace) -> dict[str, Any]:
     """The ``OffsetReset`` that the options ask for. Raises ``UsageError``."""
     fleet = len(options.group) > 1 or "*" in options.group[0]
     spec: dict[str, Any] = {
-        "connectionRef": {"name": options.connection},
+        "connectionRef": _connection(options.connection),
         **({"groups": options.group} if fleet else {"group": options.group[0]}),
         "to": _target(options),
     }

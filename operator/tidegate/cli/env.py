@@ -16,7 +16,7 @@ from tidegate.clock import SystemClock
 from tidegate.inject.environment import AgentTopics, NamedPolicy, agent_topics, environment_of
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, name_of
+from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, connection_named, name_of
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.connection import ControlTopicSpec, KafkaConnectionSpec
 from tidegate.resources.features import ConsumerFormat
@@ -86,7 +86,7 @@ def _named(policy: Object, connection: Object | None) -> NamedPolicy:
             "consumers: name a policy with spec.group"
         )
     topics = _DEFAULT_TOPICS if connection is None else agent_topics(parse_spec(KafkaConnectionSpec, connection))
-    return NamedPolicy(name_of(policy), spec, topics)
+    return NamedPolicy(name_of(policy), spec, topics, ("", ""))
 
 
 def _from_cluster(namespace: str, name: str) -> tuple[Object, Object | None]:
@@ -95,12 +95,12 @@ def _from_cluster(namespace: str, name: str) -> tuple[Object, Object | None]:
         policy = kube.get(POLICIES, namespace, name)
     except NotFound:
         raise CommandFailed(f"there is no OffsetResetPolicy {name} in namespace {namespace}") from None
-    connection = str(policy["spec"]["connectionRef"]["name"])
+    of, connection = connection_named(policy)
     try:
-        return policy, kube.get(CONNECTIONS, namespace, connection)
+        return policy, kube.get(CONNECTIONS, of, connection)
     except NotFound:
         raise CommandFailed(
-            f"the policy refers to KafkaConnection {connection}, which is not there in namespace {namespace}"
+            f"the policy refers to KafkaConnection {connection}, which is not there in namespace {of}"
         ) from None
 
 

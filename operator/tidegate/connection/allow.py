@@ -17,14 +17,14 @@ def group_not_allowed(connection: str, allow: AllowSpec, path: str, group: str) 
     """Why a resource may not touch this group; ``None``: it may. ``path``: the field that names it."""
     if is_allowed(group, allow.groups):
         return None
-    return f"{path}: KafkaConnection {connection} does not allow group {group}: it allows {', '.join(allow.groups)}"
+    return f"{path}: KafkaConnection {connection} does not allow group {group}: it allows {_listed(allow.groups)}"
 
 
 def topic_not_allowed(connection: str, allow: AllowSpec, topic: str) -> str | None:
     """Why a resource may not touch this topic; ``None``: it may. Patterns stand for what they may, and no more."""
     if is_pattern(topic) or is_allowed(topic, allow.topics):
         return None
-    return f"KafkaConnection {connection} does not allow topic {topic}: it allows {', '.join(allow.topics)}"
+    return f"KafkaConnection {connection} does not allow topic {topic}: it allows {_listed(allow.topics)}"
 
 
 def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: BackupStorage) -> str | None:
@@ -42,3 +42,7 @@ def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: B
             "add it to allow.secrets there"
         )
     return None
+
+
+def _listed(patterns: tuple[str, ...]) -> str:
+    return ", ".join(patterns) or "none"

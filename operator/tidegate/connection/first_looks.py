@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidegate.kube.ports import Object, connection_name, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Object, connection_named, label_of, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class FirstLooks:
 
     async def wait(self, body: Object) -> None:
         """Until the connection that the object names was looked at. One that is not there is not waited for."""
-        named = (namespace_of(body), connection_name(body))
+        named = connection_named(body)
         uid = next((uid_of(c) for c in self.connections() if (namespace_of(c), name_of(c)) == named), None)
         if uid is None or self._of(uid).is_set():
             return

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from tidegate.cluster import Kafka
 from tidegate.connection.read_only import ReadOnlyKafka
+from tidegate.connection.sharing import allowed_from, nothing
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import Object, connection_named, namespace_of
 from tidegate.resources.connection import AllowSpec
 
 
@@ -20,6 +22,9 @@ class Live:
     ``observes``: nothing is begun through it that changes anything (:mod:`tidegate.connection.read_only`).
     ``trouble``: reason and message while the connection is not ready. ``cluster_id`` is empty until it once was.
     ``topics``: about the control and ack topics, once somebody needed them.
+
+    ``user``: the namespace of the resource that was given it, whose ``allow`` is what that may touch; empty: nobody's.
+    ``withdrawn``: it may not be used from there (any more), so that only what was begun is ended.
     """
 
     uid: str
@@ -35,6 +40,18 @@ class Live:
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None
+    user: str = ""
+    withdrawn: bool = False
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is used from another namespace, which must not get its credentials."""
+        return self.user not in ("", self.namespace)
+
+    @property
+    def label(self) -> str:
+        """What its user calls it."""
+        return f"{self.namespace}/{self.name}" if self.is_foreign else self.name
 
     @property
     def finishing(self) -> Kafka:
@@ -54,7 +71,30 @@ class LiveConnections:
         self._live: dict[tuple[str, str], Live] = {}
 
     def get(self, namespace: str, name: str) -> Live | None:
+        """For those who belong to the connection itself, or to its namespace."""
         return self._live.get((namespace, name))
+
+    def used_from(self, user: str, connection: tuple[str, str]) -> Live | None:
+        """A connection, by namespace and name, with what resources in namespace ``user`` may touch through it; ``None``
+        where there is none for them."""
+        live = self._live.get(connection)
+        allow = allowed_from(live.allow, live.namespace, user) if live is not None else None
+        return replace(live, allow=allow, user=user) if live is not None and allow is not None else None
+
+    def used_by(self, body: Object) -> Live | None:
+        """The connection that a resource names, with what it may touch through it; ``None`` where there is none for it,
+        so that it begins nothing."""
+        return self.used_from(namespace_of(body), connection_named(body))
+
+    def to_finish(self, body: Object) -> Live | None:
+        """The same, for a resource that has begun something: also where it may not use the connection any more. Then
+        nothing is allowed, and only ``finishing`` changes anything."""
+        used, live = self.used_by(body), self._live.get(connection_named(body))
+        if used is not None or live is None:
+            return used
+        beneath = ReadOnlyKafka(live.finishing, live.name, f"KafkaConnection {live.name} is not for this namespace")
+        allow = nothing(live.allow)
+        return replace(live, kafka=beneath, allow=allow, user=namespace_of(body), withdrawn=True)
 
     def put(self, live: Live) -> None:
         self._live[live.namespace, live.name] = live

@@ -36,9 +36,10 @@ def observes(connection: str) -> str:
 class ReadOnlyKafka:
     """Implements ``tidegate.cluster.Kafka``. Raises ``Refused`` for whatever would change something."""
 
-    def __init__(self, kafka: Kafka, connection: str) -> None:
+    def __init__(self, kafka: Kafka, connection: str, why: str = "") -> None:
+        """``connection``: its name. ``why``: nothing is changed, where it is not that it only observes."""
         self._kafka = kafka
-        self._why = observes(connection)
+        self._why = why or observes(connection)
         self._control = _ReadOnlyControl(kafka.control, self._why)
         self._retention = _ReadOnlyRetention(kafka.retention, self._why)
 

@@ -42,6 +42,11 @@ class Surroundings:
     policies: tuple[NamedPolicy, ...] = ()
     topics: Mapping[str, AgentTopics] = field(default_factory=lambda: MappingProxyType({}))
 
+    def telling(self, namespace: str, topics: AgentTopics) -> frozenset[tuple[str, str]]:
+        """The connections with these topics of which pods of this namespace are told: namespace and name."""
+        own = {(namespace, name) for name, told in self.topics.items() if told == topics}
+        return frozenset(own | {policy.connection for policy in self.policies if policy.topics == topics})
+
 
 @dataclass(frozen=True, slots=True)
 class PodRefusal:

@@ -52,11 +52,13 @@ def agent_topics(spec: KafkaConnectionSpec) -> AgentTopics:
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy as far as this is concerned. ``topics``: of its connection."""
+    """A policy as far as this is concerned. ``topics``: of its connection, which ``connection`` names by namespace and
+    name."""
 
     name: str
     spec: OffsetResetPolicySpec
     topics: AgentTopics
+    connection: tuple[str, str]
 
     @property
     def format(self) -> ConsumerFormat:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from tidegate.clock import Clock
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
 from tidegate.connection.read_only import observes
 from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.environment import NamedPolicy, injection_of, selector_text
@@ -84,8 +85,12 @@ class InjectionFeature:
             return FeatureOutcome(status, again_after_s=_NEVER_S)
         if policy.live.observes:
             await self.forget(uid)
-            told = (ConditionStatus.FALSE, OBSERVING, observes(policy.live.name))
+            told = (ConditionStatus.FALSE, OBSERVING, observes(policy.live.label))
             return FeatureOutcome(policy.told(INJECTED, told, injection=None), again_after_s=_AGAIN_S)
+        refused = _group_not_allowed(policy)
+        if refused is not None:
+            await self.forget(uid)
+            return FeatureOutcome(policy.told(INJECTED, refused, injection=None), again_after_s=_AGAIN_S)
         now_s, generation = self._parts.clock.monotonic(), int(policy.body["metadata"]["generation"])
         looked = self._looked.get(uid)
         if looked is not None and looked.generation == generation and now_s - looked.at_s < looked.again_after_s * 0.9:
@@ -140,7 +145,7 @@ class InjectionFeature:
             before=policy.status.injection or InjectionStatus(),
         )
         if seen.of(PodState.INJECTED) and injection_of(named).topics is not None:
-            parts.obeyed(namespace, policy.spec.connection_ref.name)
+            parts.obeyed(policy.live.namespace, policy.live.name)
         desired: dict[str, int] = {}
         for owner in to_ask(seen):
             try:
@@ -172,6 +177,16 @@ class InjectionFeature:
         if decision.status.retry_at is not None:
             return min(_AGAIN_S, max(1.0, (decision.status.retry_at - seen.now) / timedelta(seconds=1)))
         return _AGAIN_S
+
+
+def _group_not_allowed(policy: PolicyView) -> tuple[ConditionStatus, str, str] | None:
+    """Why a policy of another namespace than its connection's is not told of the topics of that. Within a namespace
+    everybody is, as there is nothing secret in it."""
+    live, group = policy.live, policy.spec.group
+    if not live.is_foreign or group is None:
+        return None
+    message = group_not_allowed(live.label, live.allow, "spec.group", group)
+    return None if message is None else (ConditionStatus.FALSE, GROUP_NOT_ALLOWED, message)
 
 
 def _named(policy: PolicyView, around: Surroundings | None) -> NamedPolicy | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from tidegate.connection.sharing import allowed_from
 from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.environment import NamedPolicy, agent_topics
-from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
+from tidegate.kafka.names import is_allowed
+from tidegate.kube.ports import Object, connection_named, name_of, namespace_of, uid_of
 from tidegate.resources.base import InvalidResource, parse_spec
-from tidegate.resources.connection import KafkaConnectionSpec
+from tidegate.resources.connection import AllowSpec, KafkaConnectionSpec
 from tidegate.resources.policy import OffsetResetPolicySpec
 
 _PARSED: Final = 10_000
@@ -50,19 +52,29 @@ class PolicyIndex:
         if self._listed is None or (self._namespaces and namespace not in self._namespaces):
             return None
         first_policies, first_connections = self._listed
-        topics = {
-            name_of(body): agent_topics(spec)
-            for body in _of(namespace, first_connections, self._connections())
-            if isinstance(spec := self._spec(KafkaConnectionSpec, body), KafkaConnectionSpec)
-            and not (spec.observe or self._observe)
+        connections = {
+            (namespace_of(body), name_of(body)): body for body in _there(first_connections, self._connections())
         }
-        policies = [
-            NamedPolicy(name_of(body), spec, topics[spec.connection_ref.name])
-            for body in _of(namespace, first_policies, self._policies())
-            if isinstance(spec := self._spec(OffsetResetPolicySpec, body), OffsetResetPolicySpec)
-            and spec.connection_ref.name in topics
-        ]
+        topics = {
+            name: agent_topics(spec)
+            for (of, name), body in connections.items()
+            if of == namespace and (spec := self._acting(body)) is not None
+        }
+        policies: list[NamedPolicy] = []
+        for body in _of(namespace, first_policies, self._policies()):
+            wanted = self._spec(OffsetResetPolicySpec, body)
+            found = connections.get(connection_named(body))
+            if found is None or not isinstance(wanted, OffsetResetPolicySpec):
+                continue
+            acting = self._acting(found)
+            if acting is not None and _serves(acting, found, wanted, namespace):
+                policies.append(NamedPolicy(name_of(body), wanted, agent_topics(acting), connection_named(body)))
         return Surroundings(tuple(sorted(policies, key=lambda policy: policy.name)), topics)
+
+    def _acting(self, connection: Object) -> KafkaConnectionSpec | None:
+        """Of one that can be read and does not only observe."""
+        spec = self._spec(KafkaConnectionSpec, connection)
+        return spec if isinstance(spec, KafkaConnectionSpec) and not (spec.observe or self._observe) else None
 
     def policy(self, namespace: str, name: str) -> Object | None:
         """The object of a policy, for what is told about it."""
@@ -82,11 +94,21 @@ class PolicyIndex:
         return self._parsed[key]
 
 
+def _serves(spec: KafkaConnectionSpec, connection: Object, policy: OffsetResetPolicySpec, namespace: str) -> bool:
+    """Whether a policy of the namespace is told the connection's topics: of another namespace's only for groups that it
+    may touch through it."""
+    own = namespace_of(connection)
+    allow = allowed_from(spec.allow or AllowSpec(), own, namespace)
+    if allow is None or own == namespace:
+        return allow is not None
+    return policy.group is None or is_allowed(policy.group, allow.groups)
+
+
 def _of(namespace: str, first: Mapping[str, Object], newest: Iterable[Object]) -> list[Object]:
     """The namespace's objects that are not on their way out."""
+    return [body for body in _there(first, newest) if namespace_of(body) == namespace]
+
+
+def _there(first: Mapping[str, Object], newest: Iterable[Object]) -> list[Object]:
     bodies = {**first, **{uid_of(body): body for body in newest}}
-    return [
-        body
-        for body in bodies.values()
-        if namespace_of(body) == namespace and not body["metadata"].get("deletionTimestamp")
-    ]
+    return [body for body in bodies.values() if not body["metadata"].get("deletionTimestamp")]

@@ -140,9 +140,8 @@ class WebhookServer:
         if found.topics is not None:
             namespace = str(review["request"]["namespace"])
             around = self._parts.index.around(namespace)
-            for name, topics in around.topics.items() if around is not None else ():
-                if topics == found.topics:
-                    self._parts.obeyed(namespace, name)
+            for of, name in around.telling(namespace, found.topics) if around is not None else ():
+                self._parts.obeyed(of, name)
         if found.notice is not None and self._may_tell():
             task = asyncio.get_running_loop().create_task(self._tell(found.notice))
             self._notices.add(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 INTERNAL_PREFIX: Final = "__"
@@ -55,3 +55,35 @@ def overlap(one: str, other: str) -> bool:
     other_first, other_last = other[: other.index("*")], other[other.rindex("*") + 1 :]
     begins = first.startswith(other_first) or other_first.startswith(first)
     return begins and (last.endswith(other_last) or other_last.endswith(last))
+
+
+def covers(pattern: str, other: str) -> bool:
+    """Whether every name that ``other`` stands for, a name or a pattern, matches ``pattern``."""
+    # No name has a NUL: what is in the place of a star is matched by stars only.
+    return matches(other.replace("*", "\0"), pattern)
+
+
+def narrowed(patterns: Iterable[str], within: Iterable[str]) -> tuple[str, ...]:
+    """Names and patterns that match what both lists allow, and nothing else, in the order of ``patterns``.
+
+    All of it, but for two that overlap only in part of which one has several ``*``: of those nothing is allowed.
+    """
+    limits = tuple(within)
+    return tuple(dict.fromkeys(both for one in patterns for limit in limits for both in _both(one, limit)))
+
+
+def _both(one: str, other: str) -> Iterator[str]:
+    """Of two that each allow something, what both allow."""
+    if covers(other, one):
+        yield one
+    elif covers(one, other):
+        yield other
+    elif one.count("*") == other.count("*") == 1 and overlap(one, other):
+        (first, last), (other_first, other_last) = one.split("*"), other.split("*")
+        begin, end = max(first, other_first, key=len), max(last, other_last, key=len)
+        yield f"{begin}*{end}"
+        # In shorter names the last letters of the beginning are the first ones of the end.
+        for shared in range(1, min(len(begin), len(end)) + 1):
+            name = begin + end[shared:]
+            if begin.endswith(end[:shared]) and matches(name, one) and matches(name, other):
+                yield name

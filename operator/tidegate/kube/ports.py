@@ -168,9 +168,11 @@ def owner_reference(body: Object) -> Mapping[str, Any]:
     }
 
 
-def connection_name(body: Object) -> str:
-    """The KafkaConnection of its namespace that it names, also where the spec can't be read as a whole; or nothing."""
-    return str(((body.get("spec") or {}).get("connectionRef") or {}).get("name", ""))
+def connection_named(body: Object) -> tuple[str, str]:
+    """Namespace and name of the KafkaConnection that it names, also where the spec can't be read as a whole; the name
+    may be empty."""
+    named = (body.get("spec") or {}).get("connectionRef") or {}
+    return str(named.get("namespace") or namespace_of(body)), str(named.get("name", ""))
 
 
 def label_of(body: Object) -> str:

@@ -17,13 +17,15 @@ from tidegate.connection.allow import (
 )
 from tidegate.connection.live import Live, unmounted
 from tidegate.connection.read_only import observes
+from tidegate.connection.sharing import is_foreign, not_usable
+from tidegate.connection.sharing import refusal as connection_refused
 from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     NotFound,
     Object,
-    connection_name,
+    connection_named,
     name_of,
     namespace_of,
     uid_of,
@@ -63,6 +65,7 @@ from tidegate.threads import in_thread
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
+SPARK_NOT_SHARED: Final = "SparkNotShared"
 
 _AT_ONCE: Final = 8
 """So many resets through one connection are between asked for and begun at once: each asks its brokers several things.
@@ -84,7 +87,7 @@ class Beginning:
     def want(self, body: Object, spec: OffsetResetSpec | None) -> None:
         """Tell the observer what of the cluster this resource needs to know from now on. ``None``: nothing."""
         uid = uid_of(body)
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        live = self._parts.live.used_by(body) if spec is not None else None
         if spec is None or live is None or body["metadata"].get("deletionTimestamp"):
             self._parts.observer.drop(uid)
         else:
@@ -102,7 +105,7 @@ class Beginning:
     async def turn(self, body: Object) -> AsyncIterator[None]:
         """For a pass in which a run may go ahead: few of one connection at once. A turn that the pass was given, and
         has not used, is given back."""
-        async with self._doors[namespace_of(body), connection_name(body)]:
+        async with self._doors[connection_named(body)]:
             try:
                 yield
             finally:
@@ -114,14 +117,16 @@ class Beginning:
 
     async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        live = self._parts.live.used_by(body)
+        if live is None and is_foreign(body):
+            return Start(refusal=connection_refused(body))
         other = self._runs.other(body, spec)
         # Of one that has begun this was so when it did.
         held = (_suspended(body) or await self._once.not_asked_for(body)) if current is None else None
-        waits = held or _connection_to_wait_for(spec.connection_ref.name, live)
+        waits = held or _connection_to_wait_for(body, live)
         refusal = None if live is None else _not_allowed(spec, live)
         if spec.to.cluster is not None:
-            waits = waits or _connection_to_wait_for(spec.to.cluster.connection_ref.name, other)
+            waits = waits or _other_to_wait_for(spec.to.cluster, other)
             refusal = refusal or (None if other is None else _not_allowed_over_there(spec.to.cluster, other))
         if refusal is not None:
             return Start(refusal=refusal)
@@ -135,7 +140,7 @@ class Beginning:
         try:
             undone = await self._undone(body, spec, live)
         except KafkaFailure as failure:
-            return Start(waits_for=not_ready(live.name, str(failure)))
+            return Start(waits_for=not_ready(live.label, str(failure)))
         if isinstance(undone, Refusal):
             return Start(refusal=undone)
         waits = _undone_to_wait_for(undone)
@@ -154,7 +159,7 @@ class Beginning:
         try:
             ran = await self._once.ran_before(body, live)
         except KafkaFailure as failure:
-            return Start(waits_for=not_ready(live.name, str(failure)))
+            return Start(waits_for=not_ready(live.label, str(failure)))
         if ran is not None:
             return Start(refusal=ran)
         started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
@@ -179,15 +184,27 @@ class Beginning:
         suspended = _suspended(body)
         if suspended is not None:
             return suspended
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        live = self._parts.live.used_by(body)
         if live is None:
-            return _connection_to_wait_for(spec.connection_ref.name, live)
+            return _connection_to_wait_for(body, live)
         if live.observes:
-            return Refusal(OBSERVING, f"{observes(live.name)}: its plan is not applied before that ends")
+            return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
         ran = await self._once.ran_before(body, live) if observed else None
         return ran or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
+        if live.is_foreign and (spec.to.kind.needs_spark or spec.engine is Engine.SPARK):
+            what = (
+                "spec.engine is Spark" if spec.engine is Engine.SPARK else f"spec.to.{spec.to.kind.value} needs Spark"
+            )
+            return Refusal(
+                SPARK_NOT_SHARED,
+                f"{what}, whose job would have to be given the credentials of KafkaConnection {live.label}, which stay "
+                "in its namespace: use engine Direct and a target that it can find, such as timestamp, or a "
+                "KafkaConnection of this namespace",
+            )
+        if live.is_foreign:
+            return Engine.DIRECT
         if spec.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
             return Refusal(
                 SPARK_UNAVAILABLE,
@@ -338,13 +355,20 @@ def _suspended(body: Object) -> Refusal | None:
     return Refusal(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
 
 
-def _connection_to_wait_for(name: str, live: Live | None) -> Refusal | None:
+def _connection_to_wait_for(body: Object, live: Live | None) -> Refusal | None:
+    if live is None and is_foreign(body):
+        return connection_refused(body)
     if live is None:
-        return Refusal(
-            reasons.WAITING_FOR_CONNECTION,
-            f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
-        )
-    return None if live.trouble is None else not_ready(name, live.trouble[0])
+        return Refusal(reasons.WAITING_FOR_CONNECTION, f"{not_usable(body)}: it waits for it")
+    return None if live.trouble is None else not_ready(live.label, live.trouble[0])
+
+
+def _other_to_wait_for(cluster: ClusterTarget, other: Live | None) -> Refusal | None:
+    name = cluster.connection_ref.name
+    if other is None:
+        why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+        return Refusal(reasons.WAITING_FOR_CONNECTION, why)
+    return None if other.trouble is None else not_ready(name, other.trouble[0])
 
 
 def _not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
@@ -354,11 +378,11 @@ def _not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
     if spec.to.group is not None:
         groups.append(("spec.to.group", spec.to.group))
     for where, group in groups:
-        message = group_not_allowed(live.name, live.allow, where, group)
+        message = group_not_allowed(live.label, live.allow, where, group)
         if message is not None:
             return Refusal(GROUP_NOT_ALLOWED, message)
     for selection in selections(spec):
-        message = topic_not_allowed(live.name, live.allow, selection.topic)
+        message = topic_not_allowed(live.label, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     return None

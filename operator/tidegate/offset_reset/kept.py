@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from tidegate.connection.live import Live
 from tidegate.connection.read_only import observes
+from tidegate.connection.sharing import is_foreign
 from tidegate.control.records import Run, RunKey
 from tidegate.control.run_records import executed, of_reset
 from tidegate.jobs.errors import RunnerFailure
@@ -23,7 +24,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     NotFound,
     Object,
-    connection_name,
+    connection_named,
     label_of,
     name_of,
     namespace_of,
@@ -57,6 +58,8 @@ class Kept:
         Doing it again is harmless. Raises ``KafkaFailure``, ``KubeFailure``, ``StoreFailure`` and ``RunnerFailure``, to
         be tried again; not for one that is being deleted, which nothing may hold up.
         """
+        if is_foreign(body):
+            return  # its document can't be owned by a connection in another namespace
         if not self._parts.undo_kept or status.result_digest is None or not has_ended(status.phase):
             return
         try:
@@ -70,7 +73,7 @@ class Kept:
 
     async def _keep(self, body: Object, status: OffsetResetStatus) -> None:
         parts, namespace = self._parts, namespace_of(body)
-        name = connection_name(body)
+        _, name = connection_named(body)
         try:
             connection = await in_thread(parts.executor, parts.kube.get, CONNECTIONS, namespace, name)
         except NotFound:
@@ -121,7 +124,7 @@ class Kept:
         ``KafkaFailure``.
         """
         kept_for = self._parts.undo_kept
-        if not kept_for:
+        if not kept_for or live.is_foreign:
             return None
         namespace = namespace_of(body)
         run = await in_thread(self._parts.patient_executor, executed, live.kafka.control, of_reset(namespace, run_id))

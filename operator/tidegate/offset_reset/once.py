@@ -10,11 +10,10 @@ import logging
 from datetime import UTC, datetime
 
 from tidegate.connection.live import Live
-from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Run
 from tidegate.control.run_records import begin, executed
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import POLICIES, NotFound, Object, connection_name, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import POLICIES, NotFound, Object, label_of, name_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import ended_run, epoch_ms, policy_of
 from tidegate.reset.runs import reasons
@@ -73,11 +72,12 @@ class Once:
 
     async def begins(self, body: Object, status: OffsetResetStatus) -> bool:
         """Whether the run is its own to execute, which is written down for good. Raises ``KafkaFailure``."""
-        policy, control = policy_of(body), self._control(body)
+        policy, live = policy_of(body), self._parts.live.used_by(body)
         if policy is None:
             return True
-        if control is None or status.started_at is None:
+        if live is None or status.started_at is None:
             return False
+        control = live.kafka.control
         run = Run(run_uid(uid_of(body), name_of(body)), epoch_ms(status.started_at))
 
         def begin_it() -> Run:
@@ -89,11 +89,12 @@ class Once:
     async def note_end(self, body: Object, status: OffsetResetStatus, now: datetime) -> None:
         """Say how it ended. That it began is enough to keep it from running again, so this may fail, and is not done
         through a connection that only observes."""
-        policy, control = policy_of(body), self._control(body)
-        if policy is None or control is None or status.started_at is None or status.phase is None:
+        policy, live = policy_of(body), self._parts.live.to_finish(body)
+        if policy is None or live is None or status.started_at is None or status.phase is None:
             return
         if not has_ended(status.phase):
             return
+        control = (live.finishing if live.withdrawn else live.kafka).control
         run = ended_run(body, status, status.finished_at or now)
 
         def note() -> None:
@@ -105,11 +106,6 @@ class Once:
             await in_thread(self._parts.patient_executor, note)
         except KafkaFailure as failure:
             _log.warning("%s: how it ended is not in the control topic: %s", label_of(body), failure)
-
-    def _control(self, body: Object) -> ControlTopics | None:
-        """Of its connection, where that is open."""
-        live = self._parts.live.get(namespace_of(body), connection_name(body))
-        return live.kafka.control if live is not None else None
 
 
 def _is_its_own(ran: Run, body: Object) -> bool:

@@ -24,7 +24,6 @@ from tidegate.kube.ports import (
     Object,
     label_of,
     name_of,
-    namespace_of,
     owner_reference,
     uid_of,
 )
@@ -126,6 +125,7 @@ class ResetPasses:
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
         self._memories.forget(uid)
+        self._runs.forget(uid)
 
     async def refresh(self, body: Object) -> Object | None:
         """The resource as it is now; ``None`` when it is gone."""
@@ -158,7 +158,7 @@ class ResetPasses:
         if current is None or awaits_approval(current):
             self._under_way.pop(seen.uid, None)
             return
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        live = self._parts.live.to_finish(body)
         if spec is not None and live is not None:
             self._under_way[seen.uid] = (live.cluster_id, spec.group_patterns)
 

@@ -12,11 +12,12 @@ from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces, claim
 from tidegate.jobs.runner import merged_secrets
 from tidegate.jobs.storage import environment
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.names import narrowed
 from tidegate.kube.ports import (
     RESETS,
     NotFound,
     Object,
-    connection_name,
+    connection_named,
     name_of,
     namespace_of,
     owner_reference,
@@ -27,6 +28,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
@@ -42,6 +44,9 @@ from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget
 from tidegate.threads import in_thread
 
+_Limit = tuple[str, ...] | None
+"""``None``: it is not known."""
+
 
 def document_of(body: Object) -> str:
     """The name of its run's ConfigMap."""
@@ -53,12 +58,13 @@ class Runs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._begun: dict[str, RunRequest] = {}
+        """By resource, the request of its run, where that was last read while its connection was withdrawn."""
 
     def connection(self, body: Object, seen: Seen) -> Live:
-        name = seen.spec.connection_ref.name if seen.spec is not None else ""
-        live = self._parts.live.get(namespace_of(body), name)
+        live = self._parts.live.to_finish(body) if seen.spec is not None else None
         if live is None:
-            raise RunnerFailure(f"KafkaConnection {name or '?'} is not open")
+            raise RunnerFailure(f"KafkaConnection {connection_named(body)[1] or '?'} is not open")
         return live
 
     def other(self, body: Object, spec: OffsetResetSpec | None) -> Live | None:
@@ -68,6 +74,9 @@ class Runs:
         return self._parts.live.get(namespace_of(body), spec.to.cluster.connection_ref.name)
 
     def connection_of_job(self, live: Live, engine: Engine) -> Connection:
+        if live.is_foreign:
+            # The run's document is in its user's namespace, and only the operator acts by it, which knows the rest.
+            return Connection(live.connection.bootstrap_servers)
         in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
         return live.mounted if in_pods and live.mounted is not None else live.connection
 
@@ -90,11 +99,29 @@ class Runs:
 
     async def load(self, body: Object) -> Run | None:
         """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
+        await self._know_begun(body)
         store = self.store(body)
         try:
             return await in_thread(self._parts.executor, store.load)
         except RunNotFound:
             return None
+
+    async def _know_begun(self, body: Object) -> None:
+        """What a run was allowed when it began is in its request, which the digest in the status vouches for. By that
+        it is ended, where the connection has been withdrawn and allows nothing any more. Raises ``ForgedRun``."""
+        live = self._parts.live.to_finish(body)
+        if live is None or not live.withdrawn or under_way(status_of(body)) is None:
+            return
+        store = self._parts.open_store(namespace_of(body), document_of(body), None)
+        try:
+            run = await in_thread(self._parts.executor, ConfinedRunStore(store, None, self.binding(body)).load)
+        except RunNotFound:
+            return
+        self._begun[uid_of(body)] = run.request
+
+    def forget(self, uid: str) -> None:
+        """The resource is gone."""
+        self._begun.pop(uid, None)
 
     async def earlier(self, body: Object, run_id: str) -> Object | None:
         """Another ``OffsetReset`` of the namespace; ``None`` where there is no such resource."""
@@ -120,20 +147,37 @@ class Runs:
     def confines(self, body: Object) -> Confines:
         """By the spec as it is written, also where it can't be read as a whole."""
         spec = body.get("spec") or {}
-        live = self._parts.live.get(namespace_of(body), connection_name(body))
+        live = self._parts.live.to_finish(body)
+        groups, topics, patterns = self._limits(body, live)
         to = (spec.get("to") or {}).get("cluster") or {}
         other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
         return Confines(
             run_uid=run_uid(uid_of(body), name_of(body)),
             group_id=str(spec.get("group", "")),
-            patterns=tuple(map(str, spec["groups"])) if spec.get("groups") else None,
+            patterns=patterns,
             connection=live.connection if live is not None else None,
-            groups=live.allow.groups if live is not None else None,
-            topics=live.allow.topics if live is not None else None,
+            groups=groups,
+            topics=topics,
             other=other.connection if other is not None else None,
             other_groups=other.allow.groups if other is not None else None,
             hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
         )
+
+    def _limits(self, body: Object, live: Live | None) -> tuple[_Limit, _Limit, _Limit]:
+        """The groups and topics that its run may touch, and the patterns of a fleet."""
+        named = (body.get("spec") or {}).get("groups")
+        patterns = tuple(map(str, named)) if named else None
+        if live is None:
+            return None, None, patterns
+        groups, topics = live.allow.groups, live.allow.topics
+        begun = self._begun.get(uid_of(body)) if live.withdrawn else None
+        if begun is not None:
+            topics = begun.allowed_topics
+            groups = begun.fleet.allowed_groups if begun.fleet is not None else (begun.group_id,)
+        if patterns is not None and live.is_foreign:
+            # What else the patterns match is for others, who do not want to be told of.
+            patterns = narrowed(patterns, groups)
+        return groups, topics, patterns
 
     def is_connected(self, body: Object, run: Run) -> bool:
         """Whether the connections that a job of this run acts through are open; another cluster is read for the plan
@@ -157,7 +201,11 @@ class Runs:
     ) -> ConfinedLaunch:
         """``backup``: what its job reads to make the plan, where the target is one."""
         document = name.removesuffix(f"-{launch_number(name)}")
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        live = self._parts.live.to_finish(body) if spec is not None else None
+        if live is not None and live.is_foreign and current.engine is not Engine.DIRECT:
+            raise RunnerFailure(
+                f"the credentials of KafkaConnection {live.label} are not for a job of another namespace"
+            )
         in_pods = self._parts.mounts_secrets and current.engine is Engine.SPARK
         used = [live, self.other(body, spec)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]

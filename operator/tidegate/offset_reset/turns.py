@@ -17,14 +17,25 @@ from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
+from tidegate.kafka.names import narrowed
 from tidegate.kube.objects import version_of
-from tidegate.kube.ports import CONNECTIONS, RESETS, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    RESETS,
+    Object,
+    connection_named,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.queue import Claim, Queue
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
+from tidegate.resources.connection import AllowSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.threads import in_thread
 
@@ -59,6 +70,8 @@ class Turns:
         """Cluster ids of the connections as they were listed."""
         self._clusters: Mapping[_Connection, str] = {}
         """Those that the queue was made of."""
+        self._allowed: Mapping[_Connection, AllowSpec] = {}
+        """What connections allowed when it was."""
         self._listed_s: float | None = None
         self._listing: asyncio.Task[None] | None = None
         self._meanwhile: set[str] = set()
@@ -74,8 +87,7 @@ class Turns:
             return
         self._note_meanwhile(uid)
         spec, _ = read_spec(body)
-        connection = (namespace_of(body), spec.connection_ref.name if spec is not None else "")
-        self._known[uid] = _Known(version, connection, _claim(body, spec) if spec is not None else None)
+        self._known[uid] = _Known(version, connection_named(body), _claim(body, spec) if spec is not None else None)
         if uid in self._written:
             self._written.discard(uid)
             self._ahead.pop(uid, None)
@@ -108,22 +120,26 @@ class Turns:
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
-            return not_ready(live.name, "it is just being replaced")
+            return not_ready(live.label, "it is just being replaced")
         if snapshot.failure is not None:
-            return not_ready(live.name, "its cluster does not answer")
+            return not_ready(live.label, "its cluster does not answer")
         await self._listed()
         # From here on nothing is waited for: of several that ask at once each sees those before it.
         self._renew_clusters()
         mine = replace(_claim_of(body, spec, begun=False), cluster_id=live.cluster_id)
+        if live.is_foreign:
+            mine = replace(mine, groups=narrowed(mine.groups, live.allow.groups))
         first = self._queue.ahead_of(mine)
         if first is None:
             self._ahead[mine.uid] = replace(mine, under_way=True)
             self._queue.put(self._ahead[mine.uid])
             return None
         doing = "is resetting" if first.under_way else "was there first to reset"
+        # What others call their resets is not for every namespace.
+        who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
         return Refusal(
             reasons.WAITING_FOR_RESET,
-            f"{first.holder} {doing} {whose(spec)}; one at a time may, so this one waits",
+            f"{who} {doing} {whose(spec)}; one at a time may, so this one waits",
         )
 
     async def _listed(self) -> None:
@@ -167,8 +183,9 @@ class Turns:
             **self._in_status,
             **{(c.namespace, c.name): c.cluster_id for c in self._parts.live if c.cluster_id},
         }
-        if clusters != self._clusters:
-            self._clusters = clusters
+        allowed = {(c.namespace, c.name): c.allow for c in self._parts.live}
+        if (clusters, allowed) != (self._clusters, self._allowed):
+            self._clusters, self._allowed = clusters, allowed
             for uid in self._known:
                 self._put(uid)
 
@@ -178,10 +195,22 @@ class Turns:
             return
         known = self._known.get(uid)
         cluster_id = self._clusters.get(known.connection, "") if known is not None else ""
-        if known is None or known.claim is None or not cluster_id:
+        claim = self._allowed_claim(known) if known is not None else None
+        if claim is None or not cluster_id:
             self._queue.drop(uid)
         else:
-            self._queue.put(replace(known.claim, cluster_id=cluster_id))
+            self._queue.put(replace(claim, cluster_id=cluster_id))
+
+    def _allowed_claim(self, known: _Known) -> Claim | None:
+        """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""
+        claim, (namespace, _) = known.claim, known.connection
+        if claim is None or claim.namespace == namespace:
+            return claim
+        live = self._parts.live.used_from(claim.namespace, known.connection)
+        if live is None:
+            return claim if claim.under_way else None
+        groups = narrowed(claim.groups, live.allow.groups)
+        return replace(claim, groups=groups) if groups else None
 
 
 def not_ready(name: str, why: str) -> Refusal:
@@ -222,6 +251,7 @@ def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:
         cluster_id="",
         groups=spec.group_patterns,
         under_way=begun,
+        namespace=namespace_of(body),
     )
 
 

@@ -99,7 +99,8 @@ class Seen:
     """One pause as a pass finds it. ``name``: namespace and name.
 
     ``invalid``: why the spec can't be read; then ``spec`` is ``None``. ``observed`` ``None``: Kafka can't be seen now,
-    and ``waiting`` says why. ``observing``: why nothing is done, where its connection only observes.
+    and ``waiting`` says why. ``observing``: why nothing is done, where its connection only observes. ``not_for_it``:
+    why its connection may not be used; with ``observed`` where it held something.
     ``unusable``: what is wrong with the control topics; ``try_again``: it may be mended by now, and only writing tells.
     ``rows``: all of the last decision's, where there was one; the status has the first.
     ``workloads``: those that the status names and, where it is paused by scaling, those of the spec.
@@ -115,6 +116,7 @@ class Seen:
     observed: Observed | None = None
     waiting: Refusal | None = None
     observing: Refusal | None = None
+    not_for_it: Refusal | None = None
     unusable: Refusal | None = None
     try_again: bool = False
     invalid: str = ""

@@ -42,7 +42,7 @@ def decide(seen: Seen) -> Decision:
         # What it holds stays held: nobody has asked for anything else.
         return _stuck(seen, status, Refusal(INVALID_SPEC, seen.invalid), 60.0)
     status = _with_deadline(seen, seen.spec, status)
-    refusal = _refusal(seen.spec, seen.observed)
+    refusal = seen.not_for_it or _refusal(seen.spec, seen.observed)
     # What was stopped already, by a version that did not look, is not started by a refusal.
     stopped = refusal is not None and refusal.reason == UNSUPPORTED_GROUP and bool(status.workloads)
     if refusal is not None and not stopped:

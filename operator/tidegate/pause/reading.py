@@ -14,6 +14,7 @@ from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
+from tidegate.connection.sharing import is_foreign, not_usable, refusal
 from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
@@ -104,18 +105,21 @@ class Reader:
             return seen
         if is_over(seen) and give_back(seen, seen.status.workloads).records:
             return seen  # which takes no Kafka, and does not wait for it
-        name = spec.connection_ref.name
+        if live is None and is_foreign(body) and not seen.has_finalizer:
+            return replace(seen, not_for_it=refusal(body))
         if live is None:
-            return replace(seen, waiting=_not_ready(f"there is no usable KafkaConnection {name} in this namespace"))
+            return replace(seen, waiting=_not_ready(not_usable(body)))
         if live.trouble is not None:
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {name} is not ready ({live.trouble[0]})"))
-        if live.observes and not seen.has_finalizer:
-            return replace(seen, observing=Refusal(OBSERVING, f"{observes(name)}: nothing is paused"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is not ready ({live.trouble[0]})"))
+        if live.observes and not live.withdrawn and not seen.has_finalizer:
+            return replace(seen, observing=Refusal(OBSERVING, f"{observes(live.label)}: nothing is paused"))
         by_scale = is_by_scale(spec, seen.status)
-        needs_topics = not (deleting or spec.suspend or by_scale)
+        needs_topics = not (deleting or spec.suspend or by_scale or live.withdrawn)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.
         needs_gates = not by_scale or seen.status.method is PauseMethod.AGENT
-        return await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
+        found = await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
+        # What it holds is released once that is seen.
+        return replace(found, not_for_it=refusal(body)) if live.withdrawn and found.observed is not None else found
 
     async def _with_workloads(self, seen: Seen, namespace: str, memory: Memory) -> Seen:
         refs: list[WorkloadRef] = [record.ref for record in seen.status.workloads]
@@ -145,26 +149,26 @@ class Reader:
         try:
             snapshot = await observer.newest(live.uid, group=spec.group, gates=True, since_s=memory.wrote_s)
         except NotLookedAt:
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name} is just being replaced"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is just being replaced"))
         try:
             if snapshot.failure is not None:
                 raise snapshot.failure
             checked = await self._parts.topics.checked(live, snapshot) if needs_topics else None
             if snapshot.gates_failure is not None and needs_gates:
                 raise snapshot.gates_failure
-            is_over = seen.deleting_since is not None or spec.suspend
+            is_over = seen.deleting_since is not None or spec.suspend or live.withdrawn
             committed = await self._committed(spec, live, memory) if spec.partitions is None and not is_over else {}
             names = _topics_of(seen, spec, snapshot, committed)
             topics = {} if is_over else await observer.topics(live.uid, names, self._age_s(memory, names))
         except NotLookedAt:
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name} is just being replaced"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is just being replaced"))
         except KafkaFailure as failure:
             trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
             if trouble is not None:
                 return replace(seen, unusable=_unusable(trouble))
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.name}: {failure}"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label}: {failure}"))
         observed = Observed(
-            connection=live.name,
+            connection=live.label,
             connection_uid=live.uid,
             allow=live.allow,
             topics=topics,

@@ -73,7 +73,7 @@ class PauseReconciler:
 
     async def _pass(self, body: Object, spec: ConsumerGroupPauseSpec | None, invalid: str) -> Pass:
         memory = self._memories.setdefault(uid_of(body), Memory())
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name) if spec is not None else None
+        live = self._live(body) if spec is not None else None
         self._reader.want(body, spec, live, memory)
         seen = await self._reader.read(body, spec, invalid, live, memory)
         decision = decide(seen)
@@ -88,6 +88,10 @@ class PauseReconciler:
         memory.waits, memory.rows = decision.waits, decision.rows
         memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
         return Pass(body, decision.again_after_s)
+
+    def _live(self, body: Object) -> Live | None:
+        began = plan.FINALIZER in (body["metadata"].get("finalizers") or ())
+        return self._parts.live.to_finish(body) if began else self._parts.live.used_by(body)
 
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)

@@ -10,8 +10,9 @@ from typing import Final
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
+from tidegate.connection.sharing import NO_USABLE_CONNECTION, is_foreign, not_usable
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import Conflict, KubeFailure, NotOwned, Object, label_of, namespace_of, uid_of
+from tidegate.kube.ports import Conflict, KubeFailure, NotOwned, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
@@ -53,14 +54,16 @@ class Keeping:
 
     async def keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Ask each feature. One that fails does not hold up the others."""
-        uid, live = uid_of(body), self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        uid, live = uid_of(body), self._parts.live.used_by(body)
         self._contenders.put(contender(body, spec))
         if live is not None:
-            draft.observing_is(observes(live.name) if live.observes else None)
+            draft.observing_is(observes(live.label) if live.observes else None)
         if live is None:
             await self._many.disconnected(uid)
             for feature in self._features.all:
                 await feature.disconnected(uid)
+            if is_foreign(body):
+                self._not_for_it(body, spec, draft)
         if live is None or live.trouble is not None:
             if spec.keeps_something:
                 draft.look_in(_AGAIN_S)
@@ -81,6 +84,17 @@ class Keeping:
             await self._not_written(body, draft, failure)
         else:
             self._unwritten.pop(uid, None)
+
+    def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
+        """Nothing is kept through a connection that this policy may not use, and nothing else is said."""
+        draft.observing_is(None)
+        if not spec.keeps_something:
+            return
+        for feature in self._features.of_groups:
+            draft.status = feature.without(draft.status)
+        draft.status = draft.status.model_copy(update={"groups": None})
+        say(Found(), draft)
+        draft.stuck(NO_USABLE_CONNECTION, not_usable(body))
 
     async def forget(self, uid: str) -> None:
         """The policy is gone."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_pattern, matches
-from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Object, connection_named, name_of, namespace_of, uid_of
 from tidegate.resources.policy import OffsetResetPolicySpec
 
 DISCOVERY: Final = "discovery"
@@ -25,13 +25,14 @@ Rank = tuple[bool, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy that keeps something. ``entries``: names and patterns; ``parts``: what it asks for."""
+    """A policy that keeps something. ``connection``: its namespace and name; ``entries``: names and patterns;
+    ``parts``: what it asks for."""
 
     uid: str
     namespace: str
     name: str
     created: str
-    connection: str
+    connection: tuple[str, str]
     entries: tuple[str, ...]
     exclude: tuple[str, ...]
     parts: frozenset[str]
@@ -53,7 +54,7 @@ def contender(body: Object, spec: OffsetResetPolicySpec) -> Contender:
         namespace=namespace_of(body),
         name=name_of(body),
         created=str(body["metadata"].get("creationTimestamp", "")),
-        connection=spec.connection_ref.name,
+        connection=connection_named(body),
         entries=spec.group_patterns,
         exclude=spec.exclude or (),
         parts=frozenset(part for part, asked in parts.items() if asked is not None),
@@ -106,10 +107,10 @@ class Contenders:
         return tuple(sorted(found.values(), key=lambda c: c.rank(group)))
 
     def _rivals(self, one: Contender, group: str, part: str) -> Iterator[Contender]:
-        cluster = self._cluster_of(one.namespace, one.connection)
+        cluster = self._cluster_of(*one.connection)
         for uid in self._with_patterns | self._by_name.get((one.namespace, group), set()):
             other = self._all[uid]
             if other.namespace != one.namespace or part not in other.parts or not other.selects(group):
                 continue
-            if other.connection == one.connection or self._cluster_of(other.namespace, other.connection) == cluster:
+            if other.connection == one.connection or self._cluster_of(*other.connection) == cluster:
                 yield other

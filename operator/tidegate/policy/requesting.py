@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.connection.live import Live
+from tidegate.connection.sharing import is_foreign, not_usable
 from tidegate.control.records import Run
 from tidegate.control.run_records import executed
 from tidegate.kafka.errors import KafkaFailure
@@ -22,6 +23,7 @@ from tidegate.kube.ports import (
     KubeFailure,
     NotFound,
     Object,
+    connection_named,
     name_of,
     namespace_of,
     uid_of,
@@ -95,13 +97,13 @@ class Requesting:
         if known is not None and known.name is None and known.phase in _UNTOUCHED:
             known = None  # an earlier version had begun it, and changed nothing
         if known is not None and (known.name is None or has_ended(known.phase)):
-            if known.phase is not None or not await self._has_ended_since(body, spec, known, draft):
+            if known.phase is not None or not await self._has_ended_since(body, known, draft):
                 _rest(draft, known)
             return
         there = await self._there(body, name)
         if there is not None and is_controlled_by(there, body):
             await self._look_after(body, there, wanted, draft)
-        elif await self._may_create(body, spec, wanted, known, draft):
+        elif await self._may_create(body, wanted, known, draft):
             if there is not None:
                 _is_taken(there, wanted, draft)
             elif known is None or known.name != name:
@@ -151,7 +153,6 @@ class Requesting:
     async def _may_create(
         self,
         body: Object,
-        spec: OffsetResetPolicySpec,
         wanted: ResetSpec,
         known: RequestedReset | None,
         draft: Draft,
@@ -164,13 +165,12 @@ class Requesting:
             _is_over(draft, seen, f"reset {wanted.id} was run by an earlier version of Tidegate")
             return False
         began = known is not None and known.started_at is not None
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        live = self._parts.live.used_by(body)
         if began and (live is None or live.trouble is not None):
             _has_run(draft, ran_before(wanted.id, known, None))  # what Kafka says of its end is asked later
             return False
         if live is None or live.trouble is not None:
-            why = live.trouble[0] if live is not None and live.trouble is not None else "it is not there"
-            _wait(draft, wanted, name, f"KafkaConnection {spec.connection_ref.name} is not ready ({why})")
+            _wait(draft, wanted, name, _not_ready(body, live))
             return False
         try:
             ran = await self._executed(body, wanted.id, live)
@@ -182,11 +182,9 @@ class Requesting:
             return False
         return True
 
-    async def _has_ended_since(
-        self, body: Object, spec: OffsetResetPolicySpec, known: RequestedReset, draft: Draft
-    ) -> bool:
+    async def _has_ended_since(self, body: Object, known: RequestedReset, draft: Draft) -> bool:
         """Whether it is known by now how it ended: it may have been under way when the policy heard of it."""
-        live = self._parts.live.get(namespace_of(body), spec.connection_ref.name)
+        live = self._parts.live.used_by(body)
         if live is None or live.trouble is not None:
             return False
         try:
@@ -248,6 +246,13 @@ class Requesting:
 
     async def _executed(self, body: Object, reset_id: str, live: Live) -> Run | None:
         return await in_thread(self._parts.patient_executor, executed, live.kafka.control, run_key(body, reset_id))
+
+
+def _not_ready(body: Object, live: Live | None) -> str:
+    if live is None and is_foreign(body):
+        return not_usable(body)
+    why = live.trouble[0] if live is not None and live.trouble is not None else "it is not there"
+    return f"KafkaConnection {live.label if live is not None else connection_named(body)[1]} is not ready ({why})"
 
 
 def _is_about_to_create(wanted: ResetSpec, name: str, draft: Draft) -> None:

@@ -27,7 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from tidegate.resources import partitions
-from tidegate.resources.fields import PartitionNumbers, ResourceName, TopicPattern
+from tidegate.resources.fields import NamespaceName, PartitionNumbers, ResourceName, TopicPattern
 from tidegate.resources.rules import Rule, Transition, add_rules, problem, rules_of, unique
 
 API_GROUP: Final = "tidegate.io"
@@ -291,6 +291,14 @@ class ConnectionRef(ResourceModel):
 
     name: ResourceName
     """The name of the KafkaConnection."""
+
+
+class SharedConnectionRef(ConnectionRef):
+    """A ``KafkaConnection`` in the same namespace, or in another one that serves this one."""
+
+    namespace: NamespaceName | None = None
+    """The namespace of the KafkaConnection, which has to list this resource's namespace in allow.namespaces. Without
+    this field, the resource's own namespace."""
 
 
 class PartitionSelection(ResourceModel):

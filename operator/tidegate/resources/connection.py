@@ -12,7 +12,7 @@ from pydantic import Field, StrictBool, StrictInt
 from tidegate.resources.authentication import AuthenticationSpec, AuthenticationType, TlsSpec
 from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import MAX_MESSAGE, Conditions
-from tidegate.resources.fields import Count, GroupPattern, ResourceName, TopicPattern
+from tidegate.resources.fields import Count, GroupPattern, NamespaceName, ResourceName, TopicPattern
 from tidegate.resources.rules import (
     Facet,
     cel_list,
@@ -24,6 +24,7 @@ from tidegate.resources.rules import (
     rule,
     topic,
     unique,
+    unique_by_server,
 )
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
@@ -144,6 +145,34 @@ class ControlTopicSpec(ResourceModel):
         return self.ack_topic != self.name
 
 
+_NAMESPACES: Final = 250
+_PATTERNS: Final = 16
+
+
+class AllowedNamespace(ResourceModel):
+    """What the resources of one other namespace may touch through this connection: what both these lists and the
+    connection's own allow."""
+
+    name: NamespaceName
+    """The name of the namespace."""
+
+    groups: Annotated[
+        tuple[GroupPattern, ...],
+        Field(min_length=1, max_length=_PATTERNS),
+        unique("must not repeat a pattern: remove the second one"),
+    ] = ("*",)
+    """The groups that may be used from there, as names or patterns with '*', of those that allow.groups allows. Without
+    this field, all of them."""
+
+    topics: Annotated[
+        tuple[TopicPattern, ...],
+        Field(min_length=1, max_length=_PATTERNS),
+        unique("must not repeat a pattern: remove the second one"),
+    ] = ("*",)
+    """The topics that may be used from there, as names or patterns with '*', of those that allow.topics allows. Without
+    this field, all of them."""
+
+
 class AllowSpec(ResourceModel):
     """What resources may touch through this connection.
 
@@ -180,6 +209,15 @@ class AllowSpec(ResourceModel):
     ] = ()
     """The Secrets that OffsetBackups and resets may name as credentials for backups in S3. Without this field, none."""
 
+    namespaces: Annotated[
+        tuple[AllowedNamespace, ...],
+        Field(max_length=_NAMESPACES),
+        unique_by_server("must name each namespace once: remove the second entry", "name"),
+    ] = ()
+    """The other namespaces whose ConsumerGroupPauses, OffsetResets and OffsetResetPolicies may use this connection, by
+    connectionRef.namespace. Its credentials stay here. Claims and secrets are not for them, nor is what Spark does. An
+    entry for this namespace itself narrows what its own resources may use. Without this field, none."""
+
 
 class KafkaConnectionSpec(SpecModel):
     """How the cluster is reached."""
@@ -207,8 +245,8 @@ class KafkaConnectionSpec(SpecModel):
     but keep, restore and inject nothing. What was begun before is finished."""
 
     allow: AllowSpec | None = None
-    """What the resources of this namespace may use through this connection. Without this field, every group and every
-    topic that the broker's own ACLs allow."""
+    """What the resources of this namespace, and of those that are listed, may use through this connection. Without this
+    field, every group and every topic that the broker's own ACLs allow, from this namespace only."""
 
     @rule(
         "!has(self.authentication) || self.authentication.type != 'tls' || has(self.tls)",

@@ -101,6 +101,15 @@ ResourceName = Annotated[
     ),
 ]
 
+NamespaceName = Annotated[
+    str,
+    matching(
+        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+        "must be the name of a namespace: lower-case letters, digits and '-', at most 63 characters",
+        most=63,
+    ),
+]
+
 SecretKey = Annotated[
     str,
     matching(

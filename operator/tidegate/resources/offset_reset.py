@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import StrictBool
 
-from tidegate.resources.base import ConnectionRef, InvalidResource, Problem, SpecModel, StatusModel, parse_spec
+from tidegate.resources.base import InvalidResource, Problem, SharedConnectionRef, SpecModel, StatusModel, parse_spec
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.reset import OF_ONE_GROUP, ResetOptions, ResetPhase, RunStatus
@@ -24,8 +24,8 @@ _OTHER_MESSAGE: Final = "must name another OffsetReset, not this one"
 
 
 class _Groups(SpecModel):
-    connection_ref: ConnectionRef
-    """The KafkaConnection of this namespace through which the group is reached."""
+    connection_ref: SharedConnectionRef
+    """The KafkaConnection through which the group is reached."""
 
     group: GroupId | None = None
     """The id of the consumer group. Either this field is set, or groups."""

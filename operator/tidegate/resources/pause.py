@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
-from tidegate.resources.base import ConnectionRef, PartitionSelections, ResourceModel, SpecModel, StatusModel
+from tidegate.resources.base import PartitionSelections, ResourceModel, SharedConnectionRef, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, GroupId, PositiveDuration, ResourceName, Timestamp
@@ -60,8 +60,8 @@ WorkloadRefs = Annotated[
 class ConsumerGroupPauseSpec(SpecModel):
     """What is paused, how, and for how long."""
 
-    connection_ref: ConnectionRef
-    """The KafkaConnection of this namespace through which the group is reached."""
+    connection_ref: SharedConnectionRef
+    """The KafkaConnection through which the group is reached."""
 
     group: Annotated[GroupId, immutable("make another ConsumerGroupPause for the other group")]
     """The id of the consumer group. It cannot be changed."""

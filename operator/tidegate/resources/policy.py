@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
-from tidegate.resources.base import ConnectionRef, SpecModel, StatusModel
+from tidegate.resources.base import SharedConnectionRef, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.features import (
     ConsumersSpec,
@@ -39,8 +39,8 @@ _SNAPSHOTS_ARE_GONE: Final = (
 class OffsetResetPolicySpec(SpecModel):
     """How the group's offsets are managed, and the reset to run."""
 
-    connection_ref: ConnectionRef
-    """The KafkaConnection of this namespace through which the group is reached."""
+    connection_ref: SharedConnectionRef
+    """The KafkaConnection through which the group is reached."""
 
     group: Annotated[GroupId | None, immutable("make another OffsetResetPolicy for the other group")] = None
     """The id of the consumer group. It cannot be changed. Either this field is set, or groups."""

@@ -83,7 +83,7 @@ class RetentionFeature:
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
         if policy.live.observes:
             spec = spec.model_copy(update={"guard": False})
-        message = group_not_allowed(policy.live.name, policy.live.allow, "spec.group", policy.group)
+        message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
         if message is not None:
             await self.forget(policy.key)
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))

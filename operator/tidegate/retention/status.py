@@ -156,14 +156,14 @@ def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) ->
     if spec.guard:
         fix = "they are restored as soon as that is possible"
     elif _waits(policy):
-        fix = f"they are restored once KafkaConnection {policy.live.name} no longer only observes"
+        fix = f"they are restored once KafkaConnection {policy.live.label} no longer only observes"
     else:
         fix = "set retention.guard to have them restored"
     return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last values are known: {fix}"
 
 
 def _keeping(policy: PolicyView) -> str:
-    return f"let KafkaConnection {policy.live.name} do more than observe" if _waits(policy) else "set retention.guard"
+    return f"let KafkaConnection {policy.live.label} do more than observe" if _waits(policy) else "set retention.guard"
 
 
 def _waits(policy: PolicyView) -> bool:

@@ -29,9 +29,8 @@ from tidegate.kube.ports import (
     KubeEvent,
     KubeFailure,
     Object,
-    connection_name,
+    connection_named,
     name_of,
-    namespace_of,
     uid_of,
 )
 from tidegate.offset_reset.reading import status_is_readable, status_of
@@ -143,14 +142,18 @@ class Sweeper:
 
     def _known_pauses(self, live: Live) -> frozenset[str]:
         """By the watch. One that is gone and still known delays the release of what it held, until that is told."""
-        return frozenset(uid_of(body) for body in self._parts.pauses() if _goes_through(body, live))
+        return frozenset(uid_of(body) for body in self._parts.pauses() if self._may_pause(body, live))
+
+    def _may_pause(self, body: Object, live: Live) -> bool:
+        """What one holds that may not use the connection any more nobody needs, should it not release it itself."""
+        return _goes_through(body, live) and self._parts.live.used_by(body) is not None
 
     async def _there(self, live: Live) -> There:
         backfills = self._parts.backfills()
         pauses = await in_thread(self._parts.executor, self._parts.kube.list, PAUSES)
         asking = await in_thread(self._parts.executor, self._parts.kube.list, RESETS)
         return There(
-            pauses=frozenset(uid_of(body) for body in pauses if _goes_through(body, live)),
+            pauses=frozenset(uid_of(body) for body in pauses if self._may_pause(body, live)),
             requesters=frozenset(uid_of(body) for body in asking if _goes_through(body, live)),
             runs=frozenset(run_uid(uid_of(b), name_of(b)) for b in asking if under_way(status_of(b)) is not None),
             unsure=frozenset(uid_of(body) for body in asking if not status_is_readable(body)),
@@ -177,4 +180,4 @@ class Sweeper:
 
 
 def _goes_through(body: Object, live: Live) -> bool:
-    return (namespace_of(body), connection_name(body)) == (live.namespace, live.name)
+    return connection_named(body) == (live.namespace, live.name)

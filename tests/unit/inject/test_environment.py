@@ -31,7 +31,7 @@ def policy(name: str = "p", group: str = "payments", topics: AgentTopics = OURS,
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": group, **spec},
     }
-    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), topics)
+    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), topics, ("ns", "kafka"))
 
 
 APP = {"selector": {"matchLabels": {"app": "payments"}}}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
+from support.fake_kafka import FakeKafka
 from support.fake_pods import FakePods
-from tidegate.connection.live import Live
+from support.live import live_of
 from tidegate.inject.environment import injection_of
 from tidegate.inject.feature import InjectionFeature, Parts
 from tidegate.inject.index import PolicyIndex
@@ -23,6 +24,7 @@ from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
+from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -96,11 +98,16 @@ def feature(
 
 
 def kept(
-    feature: InjectionFeature, *, resetting: bool = False, status: PolicyStatus | None = None, observes: bool = False
+    feature: InjectionFeature,
+    *,
+    resetting: bool = False,
+    status: PolicyStatus | None = None,
+    observes: bool = False,
+    **live_is: Any,
 ) -> FeatureOutcome:
     spec = parse_spec(OffsetResetPolicySpec, POLICY)
     # Nothing else of the connection is looked at here, and nothing of what is remembered.
-    live = cast("Live", SimpleNamespace(name="kafka", observes=observes))
+    live = replace(live_of(FakeKafka(), "c"), observes=observes, **live_is)
     memory = cast("GroupMemory", None)
     policy = PolicyView(POLICY, spec, status or PolicyStatus(), live, NOW, resetting, memory)
     return asyncio.run(feature.reconcile(policy))
@@ -180,3 +187,11 @@ def test_it_learns_from_the_pods_whose_control_topic_another_replica_has_told_ag
     pods.add_pod("ns", "x", {"app": "payments"}, injected=injection_of(around.policies[0]).setting)
     kept(feature(pods, obeyed=lambda *names: obeyed.append(names)))
     assert obeyed == [("ns", "kafka")]
+
+
+def test_nobody_is_told_the_topics_of_another_namespaces_connection_for_a_group_that_it_does_not_allow() -> None:
+    allow = AllowSpec(groups=("refunds",))
+
+    found = kept(feature(one_ready_pod()), namespace="kafka", user="ns", allow=allow)
+
+    assert reason(found) == "GroupNotAllowed"

@@ -28,7 +28,7 @@ def policy(name: str = "p", **spec: Any) -> NamedPolicy:
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": "payments", "consumers": SELECTS, **spec},
     }
-    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), AgentTopics("__tidegate"))
+    return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), AgentTopics("__tidegate"), ("ns", "kafka"))
 
 
 AROUND = Surroundings((policy(latest={"maxAge": "1h"}),), {"kafka": AgentTopics("__tidegate")})

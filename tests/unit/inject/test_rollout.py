@@ -162,7 +162,7 @@ SPEC = {
     "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
 }
 BODY = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "metadata": {"name": "p"}, "spec": SPEC}
-POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), AgentTopics("__tidegate"))
+POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), AgentTopics("__tidegate"), ("ns", "kafka"))
 AROUND = Surroundings((POLICY,), {"kafka": AgentTopics("__tidegate")})
 SETTING = injection_for({"app": "payments"}, AROUND.policies).setting
 OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}

@@ -12,9 +12,9 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 BOTH = frozenset({DISCOVERY, RETENTION})
 
 
-def policy(name: str, *entries: str, exclude: tuple[str, ...] = (), created: str = EARLY, **other: str) -> Contender:
-    made = Contender(f"uid-{name}", "ns", name, created, "kafka", entries, exclude, BOTH)
-    return replace(made, **other)
+def policy(name: str, *entries: str, exclude: tuple[str, ...] = (), created: str = EARLY, **other: object) -> Contender:
+    made = Contender(f"uid-{name}", "ns", name, created, ("ns", "kafka"), entries, exclude, BOTH)
+    return replace(made, **other)  # type: ignore[arg-type]
 
 
 def first(group: str, *policies: Contender, part: str = RETENTION) -> str:
@@ -68,9 +68,9 @@ def test_policies_compete_for_the_same_part_of_one_namespace_and_cluster_only() 
     assert [c.name for c in contenders.ranked(every, "payments", DISCOVERY)] == ["named", "every"]
     contenders.put(replace(named, namespace="elsewhere"))
     assert [c.name for c in contenders.ranked(every, "payments", DISCOVERY)] == ["every"]
-    contenders.put(replace(named, connection="other"))
+    contenders.put(replace(named, connection=("ns", "other")))
     assert [c.name for c in contenders.ranked(every, "payments", DISCOVERY)] == ["every"]
-    contenders.put(replace(named, connection="kafka-2"))
+    contenders.put(replace(named, connection=("ns", "kafka-2")))
     assert [c.name for c in contenders.ranked(every, "payments", DISCOVERY)] == ["named", "every"]
     contenders.drop(named.uid)
     assert [c.name for c in contenders.ranked(every, "payments", DISCOVERY)] == ["every"]

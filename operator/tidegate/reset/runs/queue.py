@@ -28,6 +28,8 @@ class Claim:
     cluster_id: str
     groups: tuple[str, ...]
     under_way: bool
+    namespace: str = ""
+    """Of the resource."""
 
     @property
     def precedence(self) -> tuple[bool, datetime, str]:
