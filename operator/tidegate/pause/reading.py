@@ -18,7 +18,7 @@ from tidegate.connection.sharing import is_foreign, not_usable, refusal
 from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
@@ -166,7 +166,7 @@ class Reader:
             trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
             if trouble is not None:
                 return replace(seen, unusable=_unusable(trouble))
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label}: {failure}"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label}: {_told(failure, live)}"))
         observed = Observed(
             connection=live.label,
             connection_uid=live.uid,
@@ -227,6 +227,13 @@ class Reader:
             _log.debug("%s: its lag could not be read: %s", seen.name, failure)
             return seen
         return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
+
+
+def _told(failure: KafkaFailure, live: Live) -> str:
+    """What looks for all namespaces together have met may name groups of any of them; a missing right is one's own."""
+    if live.is_foreign and not isinstance(failure, NotAuthorized):
+        return "its cluster did not answer as it should"
+    return str(failure)
 
 
 def _not_ready(why: str) -> Refusal:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
     OBSERVING,
     OVERRIDDEN,
+    READY,
+    RECONCILING,
     RESET,
+    STALLED,
     Condition,
+    Conditions,
     ConditionStatus,
     ready,
     reconciling,
@@ -23,6 +27,8 @@ from tidegate.resources.conditions import (
 )
 from tidegate.resources.policy import PolicyStatus
 from tidegate.resources.reset import RequestedReset
+
+_SUMMARY: Final = (READY, RECONCILING, STALLED)
 
 
 class _Stamp(TypedDict):
@@ -40,17 +46,27 @@ class Draft:
     happenings: list[KubeEvent] = field(default_factory=list)
     again_after_s: float = 60.0
     told: Container[str] = ()
+    _before: Conditions = ()
 
     def begin(self) -> None:
         """It is about this generation; and what policies of an earlier version did, nobody keeps true any more."""
         self.status = self.status.model_copy(update={"observed_generation": self.generation})
         self._set(without_condition(self.status.conditions, BACKED_UP))
+        self._before = self.status.conditions
 
     def moving(self, reason: str, message: str) -> None:
         self._set(reconciling(self.status.conditions, reason=reason, message=message, **self._stamp()))
 
     def stuck(self, reason: str, message: str) -> None:
         self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
+
+    def stuck_after_all(self, reason: str, message: str) -> None:
+        """The same, whatever was said in this pass: what was so before the pass has not changed in between."""
+        said = {c.type: c for c in self.status.conditions if c.type not in _SUMMARY}
+        said |= {c.type: c for c in self._before if c.type in _SUMMARY}
+        order = dict.fromkeys([*(c.type for c in self._before), *said])
+        self._set(tuple(said[each] for each in order if each in said))
+        self.stuck(reason, message)
 
     def well(self, reason: str, message: str) -> None:
         self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))

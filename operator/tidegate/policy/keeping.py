@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
@@ -68,6 +69,10 @@ class Keeping:
             if spec.keeps_something:
                 draft.look_in(_AGAIN_S)
             return
+        if live.is_foreign and spec.group is not None and spec.keeps_something:
+            message = group_not_allowed(live.label, live.allow, "spec.group", spec.group)
+            if message is not None:
+                draft.stuck_after_all(GROUP_NOT_ALLOWED, message)
         before = draft.status.discovery
         many = spec.groups is not None
         memory = self._memories.setdefault(uid, PolicyMemory(self._parts.kube, self._parts.executor, body, many=many))
@@ -94,7 +99,7 @@ class Keeping:
             draft.status = feature.without(draft.status)
         draft.status = draft.status.model_copy(update={"groups": None})
         say(Found(), draft)
-        draft.stuck(NO_USABLE_CONNECTION, not_usable(body))
+        draft.stuck_after_all(NO_USABLE_CONNECTION, not_usable(body))
 
     async def forget(self, uid: str) -> None:
         """The policy is gone."""

@@ -93,3 +93,35 @@ def test_for_connections_that_only_observe_nothing_is_injected(*, by_operator: b
 
     assert around is not None
     assert (around.policies, around.topics) == ((), {})
+
+
+def shared(*entries: dict[str, Any]) -> dict[str, Any]:
+    made = connection()
+    made["metadata"]["namespace"] = "platform"
+    made["spec"]["allow"] = {"namespaces": list(entries)}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([{"name": "ns"}], ["p"]),
+        ([{"name": "ns", "groups": ["pay*"]}], ["p"]),
+        ([{"name": "ns", "groups": ["refunds"]}], []),
+        ([{"name": "another"}], []),
+    ],
+)
+def test_pods_are_told_of_another_namespaces_topics_where_that_lists_theirs(
+    entries: list[dict[str, Any]], told: list[str]
+) -> None:
+    asking = policy()
+    asking["spec"]["connectionRef"]["namespace"] = "platform"
+    index = PolicyIndex(lambda: [asking], lambda: [shared(*entries)])
+    index.listed([], [])
+
+    assert names(index) == told
+    around = index.around("ns")
+    assert around is not None
+    assert around.topics == {}
+    topics = AgentTopics("__kafka")
+    assert around.telling("ns", topics) == (frozenset({("platform", "kafka")}) if told else frozenset())

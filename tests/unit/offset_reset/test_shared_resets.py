@@ -15,6 +15,7 @@ from support.reset_world import CREATED, T0, FleetWorld, World
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import CONNECTIONS, RESETS
+from tidegate.offset_reset.runs import Runs
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.resources.connection import AllowedNamespace, AllowSpec
 from tidegate.resources.reset import Engine
@@ -239,3 +240,43 @@ def test_a_connection_that_changes_its_lists_is_seen_by_the_next_pass(world: Wor
     world.passes()
 
     assert world.offset == 10
+
+
+def test_a_run_that_goes_on_without_permission_is_confined_to_what_it_was_allowed_when_it_began(tmp_path: Path) -> None:
+    """By its request, for which the digest in the status vouches; to nothing before that was read."""
+    world = FleetWorld(tmp_path)
+    try:
+        share(world, AllowedNamespace(name="ns", groups=("payments-b",), topics=("orders",)))
+        world.ask(connectionRef=SHARED, approval="Manual")
+        world.passes()
+        share(world)
+        runs = Runs(world.parts)
+        unread = runs.confines(world.body)
+
+        asyncio.run(runs.load(world.body))
+
+        assert (unread.groups, unread.topics, unread.patterns) == ((), (), ())
+        read = runs.confines(world.body)
+        assert (read.groups, read.topics, read.patterns) == (("payments-b",), ("orders",), ("payments-b",))
+        assert read.outside("payments-c") != ""
+    finally:
+        world.executor.shutdown()
+        world.kafka.close()
+
+
+def test_a_document_that_says_more_than_the_request_did_is_not_believed(world: World) -> None:
+    share(world, AllowedNamespace(name="ns", topics=("a*",)))
+    world.ask(connectionRef=SHARED, topics=["a*", "orders*"], approval="Manual")
+    while not world.documents:
+        world.some_passes(1)
+    share(world)
+    [document] = world.documents
+    text = document.read_text()
+    assert "a*" in text
+    document.write_text(text.replace('\\"a*\\"]', '\\"a*\\",\\"orders\\"]').replace('"a*"]', '"a*","orders"]'))
+    assert document.read_text() != text
+
+    world.passes()
+
+    assert (world.reset["phase"], complete(world)[0]) == ("Failed", "Forged")
+    assert world.offset == 50

@@ -11,6 +11,7 @@ import pytest
 
 from support.live import live_of
 from support.pause_world import CREATED, SPEC, World
+from support.sweeping import Sweeping
 from tidegate.connection.live import Live
 from tidegate.kube.ports import CONNECTIONS, PAUSES
 from tidegate.pause.plan import FINALIZER
@@ -26,6 +27,7 @@ class Tenant(World):
         super().__init__()
         self.live.drop("ns", "kafka", uid=self.connection_uid)
         self.kube.delete(CONNECTIONS, "ns", "kafka", CREATED)
+        self.kube.create(CONNECTIONS, "platform", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
 
     def share(self, *namespaces: AllowedNamespace) -> None:
         self.live.put(
@@ -179,3 +181,17 @@ def test_two_hundred_namespaces_cost_one_look(world: Tenant) -> None:
     assert asked == {"groups": 1, "gates": 1, "topics": 1}
     finalizers = [body["metadata"].get("finalizers") for body in world.kube.list(PAUSES)]
     assert finalizers == [[FINALIZER]] * TEAMS
+
+
+def test_holds_of_one_that_may_not_and_does_not_let_go_are_swept(world: Tenant) -> None:
+    world.share(AllowedNamespace(name="ns"))
+    world.ask(**SHARED)
+    world.passes()
+    sweeping = Sweeping(world.kube, world.live, world.kafka, world.executor)
+    sweeping.looks()
+    assert len(world.held) == 2
+
+    world.share()
+    Sweeping(world.kube, world.live, world.kafka, world.executor).looks(3)
+
+    assert world.held == []
