@@ -107,7 +107,7 @@ class BackupReconciler:
             self._parts.backups.gone(namespace_of(body), name_of(body))
             return _Outcome(suspended(before), _IDLE_S)
         name = spec.connection_ref.name
-        live = self._parts.live.get(namespace_of(body), name)
+        live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
             why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
             return _Outcome(waiting(before, spec, why), _ACTIVE_S)

@@ -71,7 +71,11 @@ class Runs:
         """The connection to the cluster that ``to.cluster`` names, where it is open."""
         if spec is None or spec.to.cluster is None:
             return None
-        return self._parts.live.get(namespace_of(body), spec.to.cluster.connection_ref.name)
+        return self._own(body, spec.to.cluster.connection_ref.name)
+
+    def _own(self, body: Object, name: str) -> Live | None:
+        """A connection of the resource's namespace."""
+        return self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
 
     def connection_of_job(self, live: Live, engine: Engine) -> Connection:
         if live.is_foreign:
@@ -150,7 +154,7 @@ class Runs:
         live = self._parts.live.to_finish(body)
         groups, topics, patterns = self._limits(body, live)
         to = (spec.get("to") or {}).get("cluster") or {}
-        other = self._parts.live.get(namespace_of(body), str((to.get("connectionRef") or {}).get("name", "")))
+        other = self._own(body, str((to.get("connectionRef") or {}).get("name", "")))
         return Confines(
             run_uid=run_uid(uid_of(body), name_of(body)),
             group_id=str(spec.get("group", "")),

@@ -158,3 +158,9 @@ def test_what_may_have_been_created_is_not_called_a_failure_to_create() -> None:
         created(Silent(), asked, dry_run=False)
     with pytest.raises(KubeUnavailable):
         created(Silent(), asked, dry_run=True)
+
+
+def test_the_connection_may_be_of_another_namespace() -> None:
+    asked = manifest(reset_parser().parse_args(["g", "--to-earliest", "-c", "platform/prod"]))
+
+    assert asked["spec"]["connectionRef"] == {"name": "prod", "namespace": "platform"}

@@ -12,12 +12,15 @@ import pytest
 
 from support.fake_kube import FakeKube
 from support.reset_world import CREATED, T0, FleetWorld, World
+from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import CONNECTIONS, RESETS
+from tidegate.offset_reset.reading import read_spec
 from tidegate.offset_reset.runs import Runs
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.resources.connection import AllowedNamespace, AllowSpec
+from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import Engine
 
 SHARED = {"name": "kafka", "namespace": "platform"}
@@ -280,3 +283,14 @@ def test_a_document_that_says_more_than_the_request_did_is_not_believed(world: W
 
     assert (world.reset["phase"], complete(world)[0]) == ("Failed", "Forged")
     assert world.offset == 50
+
+
+def test_no_job_of_spark_is_made_that_would_have_to_be_given_the_login(world: World) -> None:
+    """Whatever a status says of the engine."""
+    share(world, AllowedNamespace(name="ns"))
+    world.ask(connectionRef=SHARED)
+    runs, status = Runs(world.parts), OffsetResetStatus(engine=Engine.SPARK)
+    spec, _ = read_spec(world.body)
+
+    with pytest.raises(RunnerFailure, match="platform/kafka are not for a job of another namespace"):
+        runs.launch(world.body, spec, status, "p-1")
