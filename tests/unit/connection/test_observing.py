@@ -209,7 +209,6 @@ def test_topics_that_cannot_be_read_do_not_hide_the_groups() -> None:
         control.failure = Unavailable("nobody leads the topic")
         with ThreadPoolExecutor(1) as executor:
             observer = Observer(executor, active_tick_s=60, idle_tick_s=60)
-            control.ensure()
             observer.connect("uid", "ns/kafka", _reader(kafka), control)
             snapshot = await observer.newest("uid", group="g", gates=True)
             assert snapshot.failure is None
