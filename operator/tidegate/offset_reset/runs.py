@@ -27,6 +27,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.document import NewerRun
 from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
@@ -35,12 +36,13 @@ from tidegate.reset.runs.fleet_parts import Parts as FleetParts
 from tidegate.reset.runs.in_process import ConfinedLaunch
 from tidegate.reset.runs.request import launch_number, run_name, run_uid
 from tidegate.reset.runs.seen import Seen, is_settled, under_way
-from tidegate.reset.store import Run, RunNotFound, RunStore
+from tidegate.reset.store import ForgedRun, Run, RunNotFound, RunStore
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget
 from tidegate.threads import in_thread
+from tidegate.versions import RUN, NewerVersion, check, digest_version
 
 
 def document_of(body: Object) -> str:
@@ -89,12 +91,28 @@ class Runs:
         return OperatorBinding(current.digest or "", current.approved_digest or "")
 
     async def load(self, body: Object) -> Run | None:
-        """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
-        store = self.store(body)
+        """The run under way. Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``."""
+        binding = self.binding(body)
+        return await self._load(self.open_store(body, binding), binding.digest)
+
+    async def _load(self, store: RunStore, digest: str) -> Run | None:
+        """``digest``: what the operator keeps of the run, empty for nothing; by that, and not by what the document
+        says, it is of a newer version."""
+        kept = digest_version(digest)
         try:
+            check(RUN, kept, store.location)
             return await in_thread(self._parts.executor, store.load)
+        except NewerVersion as newer:
+            raise NewerRun(newer) from newer
         except RunNotFound:
             return None
+        except NewerRun as newer:
+            if not digest:
+                raise
+            raise ForgedRun(
+                f"{store.location} says that it is of version {newer.version}, and the operator keeps it as one of "
+                f"version {kept}. Nothing of it is obeyed: see who wrote it"
+            ) from newer
 
     async def earlier(self, body: Object, run_id: str) -> Object | None:
         """Another ``OffsetReset`` of the namespace; ``None`` where there is no such resource."""
@@ -106,16 +124,12 @@ class Runs:
     async def ended(self, earlier: Object) -> Run | None:
         """An earlier run, as it ended; ``None`` where the status of its resource has no digest of it.
 
-        Raises ``ForeignRun`` and ``ForgedRun``.
+        Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``.
         """
         status = status_of(earlier)
         if not is_settled(status) or status.result_digest is None:
             return None
-        store = self.open_store(earlier, EndBinding(status.result_digest))
-        try:
-            return await in_thread(self._parts.executor, store.load)
-        except RunNotFound:
-            return None
+        return await self._load(self.open_store(earlier, EndBinding(status.result_digest)), status.result_digest)
 
     def confines(self, body: Object) -> Confines:
         """By the spec as it is written, also where it can't be read as a whole."""
