@@ -166,8 +166,10 @@ class Run:
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer version of Tidegate has written it, so that it is not written anew, nor removed."""
-        return self.version > versions.RUN_RECORD.version
+        """Whether a newer version of Tidegate has written it, or the run's document that it vouches for, so that
+        neither is written anew, nor removed."""
+        of_document = versions.digest_version(self.digest)
+        return self.version > versions.RUN_RECORD.version or of_document > versions.RUN.version
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -208,21 +208,22 @@ def test_a_run_of_a_newer_version_is_not_undone(world: World, by_its_status: boo
     assert world.offset == 10
 
 
-def test_a_record_of_a_newer_version_is_executed_kept_and_not_removed(world: World) -> None:
+@pytest.mark.parametrize("newer", ["the record", "the run that it vouches for"])
+def test_a_record_of_a_newer_version_is_executed_kept_and_not_removed(world: World, newer: str) -> None:
     control = world.kafka.control
     control.ensure()
     world.ask()
     world.passes()
     [(key, run)] = ((k, r) for k, r in control.read().runs.items() if k.id == "p" and not k.policy)
-    control.note_runs({key: replace(run, version=2)})
+    changed = replace(run, version=2) if newer == "the record" else replace(run, digest=f"v2:{run.digest}")
+    control.note_runs({key: changed})
     now = world.clock.now() + timedelta(days=365)
 
     todo = due(control.read().runs, run.connection, "ns", (), now, timedelta(days=7))
 
     assert (todo.changed, todo.over) == ({}, {})
     kept = executed(control, RunKey("ns", "", "p"))
-    assert kept is not None
-    assert kept.version == 2
+    assert kept == changed
     # Another one of its name ends: its record is not written over this one.
     world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
     world.ask("p", to={"offset": 30})
