@@ -40,7 +40,7 @@ from tidegate.kube.ports import (
     namespace_of,
 )
 from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
-from tidegate.resources.base import read_status
+from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import PAUSED, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.running import Operator, Replaced
@@ -190,7 +190,7 @@ async def _say_goodbye(kube: LeavingClient, kind: Kind, body: Object, trouble: s
             if own:
                 others = [name for name in fresh["metadata"]["finalizers"] if name not in own]
                 fresh = await _call(kube.set_finalizers, kind, fresh, others)
-            if kind == PAUSES:
+            if kind == PAUSES and has_readable_status(PauseStatus, fresh):  # otherwise it says so already
                 await _call(kube.replace_status, kind, fresh, _status(fresh, trouble).to_json())
             return
         except NotFound:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import shutil
 import subprocess
-import tarfile
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -25,6 +24,7 @@ from devstack.toolcache import helm_binary
 from support.checker import ResetRun, Verdict, check
 from support.clients import SteadyProducer
 from support.deliveries import Partition
+from support.earlier_versions import previous
 from support.kubectl import Kubectl
 from support.ledger import Ledger
 from support.operator_process import Body, until
@@ -104,10 +104,29 @@ class PodStage:
     def upgrade(self) -> None:
         """From the chart of the commit before this one to this one's; from this one's where there is none before."""
         with tempfile.TemporaryDirectory(prefix="tidegate-chart-") as folder:
-            before = previous_chart(Path(folder))
+            before = previous(CHART, Path(folder))
             if before is not None:
                 self.install(before)
             self.install(podAnnotations={"tidegate.io/upgraded": "true"})
+
+    def revision(self) -> int:
+        """Helm's, of what is installed."""
+        [release] = json.loads(self.helm("list", "--namespace", TIDEGATE_NAMESPACE, "--output", "json"))
+        return int(release["revision"])
+
+    def roll_back(self, revision: int) -> None:
+        """``helm rollback``, until all of it is ready."""
+        self.helm("rollback", RELEASE, str(revision), "--namespace", TIDEGATE_NAMESPACE, "--wait", "--timeout", "300s")
+
+    def operator_images(self) -> set[str]:
+        """Of the operator's pods, once there are no others."""
+
+        def images() -> set[str]:
+            pods = self.kubectl.pods(TIDEGATE_NAMESPACE, "app.kubernetes.io/component=operator")
+            return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+
+        until(lambda: len(images()) == 1, "the operator's pods are of one version", timeout_s=HELM_S)
+        return images()
 
     def uninstall(self) -> None:
         self.helm("uninstall", RELEASE, "--namespace", TIDEGATE_NAMESPACE, "--wait", "--timeout", f"{HELM_S:.0f}s")
@@ -206,6 +225,20 @@ class PodStage:
         if name:
             self.stopwatch.took(name, time.monotonic() - began)
         return status
+
+    def approve(self, run_id: str) -> None:
+        """The plan that waits, in the name of whoever runs kubectl here."""
+        name = self.reset_name(run_id)
+        status = self.kubectl.get("offsetreset", "-n", APPLICATION_NAMESPACE, name)["status"]
+        me = json.loads(self.kubectl("auth", "whoami", "--output", "json"))["status"]["userInfo"]["username"]
+        self.kubectl.apply(
+            {
+                "apiVersion": "tidegate.io/v1alpha1",
+                "kind": "OffsetResetApproval",
+                "metadata": {"name": name, "namespace": APPLICATION_NAMESPACE},
+                "spec": {"reset": name, "plan": status["digest"], "approver": me},
+            }
+        )
 
     def finished(self, run_id: str, asked: float) -> Body:
         """Wait for the run, keep it for the checker, and return the status of its OffsetReset."""
@@ -317,24 +350,6 @@ class PodStage:
     def verdict(self) -> Verdict:
         """What all pods were given, against all resets so far; production goes on."""
         return check(self.ledger.deliveries(), self.acked(), self.runs, drained=False)
-
-
-def previous_chart(folder: Path) -> Path | None:
-    """The chart as the last commit that changed it found it, below `folder`; ``None`` where Git knows none."""
-    git = ["git", "-C", str(PROJECT)]
-    place = CHART.relative_to(PROJECT)
-    commits = subprocess.run(
-        [*git, "log", "--format=%H", "-2", "--", str(place)], capture_output=True, text=True, check=False
-    ).stdout.split()
-    if len(commits) < 2:
-        return None
-    archive = folder / "chart.tar"
-    done = subprocess.run([*git, "archive", "--output", str(archive), commits[1], str(place)], check=False)
-    if done.returncode != 0:
-        return None
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    return folder / place
 
 
 @contextlib.contextmanager

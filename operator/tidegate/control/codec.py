@@ -35,6 +35,7 @@ from tidegate.control.records import (
     RunKey,
     Value,
 )
+from tidegate.versions import VERSION, number_of
 
 INITIAL: Final = "initial"
 """``PartitionSeen``: it was there at the first discovery."""
@@ -106,7 +107,8 @@ def encode_value(value: Value) -> bytes | None:
         case None:
             return None
         case Hold():
-            said = {"connection": value.connection} if value.connection else {}
+            said: dict[str, Any] = {"connection": value.connection} if value.connection else {}
+            said |= _version_said(value.version)
             return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason, **said})
         case Limit():
             return _json({"drain_timeout_ms": value.drain_timeout_ms, "offset": value.offset, "reason": value.reason})
@@ -124,6 +126,7 @@ def encode_value(value: Value) -> bytes | None:
                 {
                     **whose,
                     **gone,
+                    **_version_said(value.version),
                     "digest": value.digest,
                     "finished_ms": value.finished_ms,
                     "outcome": value.outcome,
@@ -178,7 +181,8 @@ def _key(body: Mapping[str, Any]) -> Key:
 def _value(key: Key, body: Mapping[str, Any]) -> Value:
     match key:
         case HoldKey():
-            return Hold(_text(body, "reason"), _number(body, "drain_timeout_ms", _DRAIN_MS), _connection(body))
+            drain_timeout_ms = _number(body, "drain_timeout_ms", _DRAIN_MS)
+            return Hold(_text(body, "reason"), drain_timeout_ms, _connection(body), _version(body))
         case LimitKey():
             offset, drain_timeout_ms = _number(body, "offset", _INT64), _number(body, "drain_timeout_ms", _DRAIN_MS)
             return Limit(offset, _text(body, "reason"), drain_timeout_ms)
@@ -203,6 +207,19 @@ def _connection(body: Mapping[str, Any]) -> str:
         return ""
 
 
+def _version(body: Mapping[str, Any]) -> int:
+    """For the same reason as of ``connection``, what is no version is passed over."""
+    try:
+        return number_of(body.get(VERSION))
+    except ValueError:
+        return 1
+
+
+def _version_said(version: int) -> dict[str, Any]:
+    """What says none is of version 1."""
+    return {VERSION: version} if version > 1 else {}
+
+
 def _claim(body: Mapping[str, Any]) -> Claim:
     run, reason, lease_ms = _text(body, "run"), _text(body, "reason"), _number(body, "lease_ms", LONGEST_LEASE_MS)
     if body.get("epoch") is None:
@@ -213,14 +230,14 @@ def _claim(body: Mapping[str, Any]) -> Claim:
 def _run(body: Mapping[str, Any]) -> Run:
     uid, started_ms = _text(body, "uid"), _number(body, "started_ms", _INT64)
     if body.get("outcome") is None:
-        return Run(uid, started_ms)
+        return Run(uid, started_ms, version=_version(body))
     try:
         outcome = Outcome(body["outcome"])
     except ValueError:
         raise Unreadable(f"outcome must be one of {', '.join(Outcome)}, not {_shown(body['outcome'])}") from None
     deleted_ms = None if body.get("deleted_ms") is None else _number(body, "deleted_ms", _INT64)
     finished_ms, digest = _number(body, "finished_ms", _INT64), _text(body, "digest")
-    return Run(uid, started_ms, outcome, finished_ms, digest, _connection(body), deleted_ms)
+    return Run(uid, started_ms, outcome, finished_ms, digest, _connection(body), deleted_ms, _version(body))
 
 
 def _seen(body: Mapping[str, Any]) -> PartitionSeen:

@@ -39,6 +39,10 @@ class Held:
     hold: Hold
     since_ms: int | None = None
 
+    def says(self, hold: Hold) -> bool:
+        """Whether it need not be written anew to say this: what a newer version has written is left as it is."""
+        return self.hold == hold or self.hold.is_newer
+
 
 @dataclass(frozen=True, slots=True)
 class Limited:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from tidegate import versions
 from tidegate.kafka.model import TopicPartition
 
 LONGEST_LEASE_MS: Final = 300_000
@@ -40,12 +41,18 @@ class Hold:
     """Why it is held, for a person, and how long what was handed out may take to finish (milliseconds).
 
     ``connection``: the uid of the KafkaConnection by way of which an operator has it held, which tells whose it is;
-    empty for everybody else's.
+    empty for everybody else's. ``version``: of the record (``tidegate.versions``); it holds, whatever that is.
     """
 
     reason: str = ""
     drain_timeout_ms: int = 30_000
     connection: str = ""
+    version: int = field(default=1, compare=False)
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version of Tidegate has written it, so that it is not written anew, nor swept."""
+        return self.version > versions.HOLD.version
 
 
 class LimitKey(_HolderKey):
@@ -144,7 +151,8 @@ class Run:
     what it ended with, as the writer of the run makes it.
 
     Of an ``OffsetReset``, ``connection`` is the uid of the KafkaConnection that it went through, which tells whose
-    record it is, and ``deleted_ms`` when its operator has found that it is not there any more.
+    record it is, and ``deleted_ms`` when its operator has found that it is not there any more. ``version``: of the
+    record (``tidegate.versions``); it was executed, whatever that is.
     """
 
     uid: str
@@ -154,6 +162,14 @@ class Run:
     digest: str = ""
     connection: str = ""
     deleted_ms: int | None = None
+    version: int = 1
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version of Tidegate has written it, or the run's document that it vouches for, so that
+        neither is written anew, nor removed."""
+        of_document = versions.digest_version(self.digest)
+        return self.version > versions.RUN_RECORD.version or of_document > versions.RUN.version
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,6 +26,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.options import local_options, spark_home, with_archive
 from tidegate.jobs.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
 from tidegate.jobs.settings import SparkSettings
+from tidegate.versions import LOCAL_LAUNCH, VERSION, NewerVersion, check
 
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
 LOG_TAIL_LINES = 20
@@ -114,7 +115,7 @@ class LocalSparkRunner:
                 os.close(log)
             process = _process(child.pid)
             if process is not None:
-                _write_durably(folder / "process.json", json.dumps({"pid": process.pid, "started": process.started}))
+                _write_durably(folder / "process.json", _note_of(process))
             with self._mutex:
                 self._children[launch.name] = child
 
@@ -197,11 +198,8 @@ class LocalSparkRunner:
         # To /proc a killed JVM is a zombie before the last of its threads is gone; only then it can be reaped.
         if launch.name in self._children and self._exit_code(launch) is None:
             return True
-        try:
-            recorded = json.loads((folder / "process.json").read_text())
-        except (FileNotFoundError, ValueError):
-            recorded = None
-        if recorded is not None and _process(recorded["pid"]) == _Process(recorded["pid"], recorded["started"]):
+        noted = _noted(folder / "process.json")
+        if noted is not None and _process(noted.pid) == noted:
             return True
         # The driver is gone or was never written down. Its workers may outlive it for a moment.
         return bool(_processes_of(folder))
@@ -239,6 +237,22 @@ def log_tail(path: Path) -> str:
     except FileNotFoundError:
         return ""
     return "\n".join(text.strip().splitlines()[-LOG_TAIL_LINES:])
+
+
+def _note_of(process: _Process) -> str:
+    return json.dumps({VERSION: LOCAL_LAUNCH.version, "pid": process.pid, "started": process.started})
+
+
+def _noted(path: Path) -> _Process | None:
+    """The process that was noted; ``None`` where none was. Raises ``RunnerFailure``."""
+    try:
+        noted = json.loads(path.read_text())
+        check(LOCAL_LAUNCH, noted.get(VERSION), str(path))
+        return _Process(noted["pid"], noted["started"])
+    except NewerVersion as newer:
+        raise RunnerFailure(str(newer)) from newer
+    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def _process(pid: int) -> _Process | None:

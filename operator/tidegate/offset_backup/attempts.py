@@ -32,8 +32,14 @@ from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Take
 from tidegate.offset_backup.wanted import View, launch_of, made_of, next_number
 from tidegate.threads import in_thread
+from tidegate.versions import NewerVersion
 
 _log = logging.getLogger(__name__)
+
+
+class NewerOrder(Exception):
+    """A newer version of Tidegate has ordered a backup (``tidegate.versions``): its document is left as it is."""
+
 
 JOB_LIMIT: Final = timedelta(hours=1)
 """How long a job may take. It takes a minute: one that does not end waits for what does not come."""
@@ -74,6 +80,7 @@ class Attempts:
         self._memories: dict[str, Memory] = {}
 
     async def memory(self, body: Object) -> Memory:
+        """Raises ``NewerOrder``, as all do that read the document."""
         uid = uid_of(body)
         if uid not in self._memories:
             self._memories[uid] = Memory(namespace_of(body), await self._look(body))
@@ -190,9 +197,12 @@ class Attempts:
     async def _look(self, body: Object) -> Document | None:
         namespace, name = namespace_of(body), document_name(name_of(body), uid_of(body))
         try:
-            return decode_document(await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name))
+            data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
+            return decode_document(data, f"ConfigMap {namespace}/{name}")
         except NotFound:
             return None
+        except NewerVersion as newer:
+            raise NewerOrder(str(newer)) from newer
         except BadDocument as bad:
             _log.warning("ConfigMap %s/%s is no backup's document: %s; it is written anew", namespace, name, bad)
             return None

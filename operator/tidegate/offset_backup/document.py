@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from tidegate.jobs.storage import Storage
 from tidegate.offset_backup.manifest import Manifest, schedule_folder
 from tidegate.offset_backup.order import Order, decode_order, encode_order
+from tidegate.versions import BACKUP_ORDER, VERSION, check, said
 
 _NAME_LIMIT: Final = 48
 """Leaves room for seven digits of attempts within a DNS label, and for what Spark appends to pods' names."""
@@ -116,6 +117,7 @@ RESULT_KEY: Final = "result.json"
 def encode_document(document: Document) -> dict[str, str]:
     """The ConfigMap's ``data``."""
     data = {
+        VERSION: said(BACKUP_ORDER),
         "order.json": encode_order(document.order).decode(),
         "asked.json": _ASKED.dump_json(document.asked).decode(),
     }
@@ -126,9 +128,10 @@ def encode_result(result: Result) -> str:
     return _RESULT.dump_json(result).decode()
 
 
-def decode_document(data: Mapping[str, str]) -> Document:
-    """Raises ``BadDocument``."""
+def decode_document(data: Mapping[str, str], where: str = "it") -> Document:
+    """Raises ``NewerVersion`` and ``BadDocument``."""
     try:
+        check(BACKUP_ORDER, data.get(VERSION), where)
         result = data.get(RESULT_KEY)
         return Document(
             decode_order(data["order.json"].encode()),

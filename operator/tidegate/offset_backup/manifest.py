@@ -18,7 +18,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-FORMAT: Final = 1
+from tidegate.versions import BACKUP_MANIFEST, NewerVersion, check
+
+FORMAT: Final = BACKUP_MANIFEST.version
 
 COLUMNS: Final = (
     "group_id string, group_type string, group_state string, topic string, topic_id string, partition int, "
@@ -70,11 +72,16 @@ def decode(text: bytes) -> Manifest:
     """Raises ``BadManifest``, also for one that a later version has written."""
     try:
         written = _HEAD.validate_json(text).get("format")
-        if written != FORMAT:
-            raise BadManifest(f"it has format {written}, and this version reads format {FORMAT}")
+        if written is None:
+            raise BadManifest("it has no format")
+        check(BACKUP_MANIFEST, written, "it")
         manifest = _MANIFEST.validate_json(text)
+    except NewerVersion as newer:
+        raise BadManifest(str(newer)) from newer
     except ValidationError as error:
         raise BadManifest(f"it is not a manifest: {error.errors()[0]['msg']}") from error
+    except ValueError as error:
+        raise BadManifest(f"it is not a manifest: {error}") from error
     if not re.fullmatch(r"data/[A-Za-z0-9][A-Za-z0-9.-]*", manifest.data):
         raise BadManifest(f"it names data outside its schedule's folder: {manifest.data!r}")
     return manifest

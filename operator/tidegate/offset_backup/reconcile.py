@@ -17,7 +17,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import BACKUPS, Object, label_of, name_of, namespace_of, uid_of
-from tidegate.offset_backup.attempts import Attempts, JobParts, Memory
+from tidegate.offset_backup.attempts import Attempts, JobParts, Memory, NewerOrder
 from tidegate.offset_backup.document import Backup
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_backup.order import Order
@@ -39,6 +39,7 @@ from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
+from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -81,13 +82,19 @@ class BackupReconciler:
             # Its job goes with it; an order that was removed already is not to be written again.
             return Pass(body, _IDLE_S)
         before = Before(read_status(OffsetBackupStatus, body), int(body["metadata"]["generation"]), self._parts.now())
-        outcome = await self._looked_after(body, before)
+        try:
+            outcome, newer = await self._looked_after(body, before), False
+        except NewerOrder as left_alone:
+            refusal = Refusal(WRITTEN_BY_NEWER_VERSION, str(left_alone))
+            outcome, newer = _Outcome(refused(before, refusal), _IDLE_S), True
+        self._parts.metrics.newer_is(BACKUPS.kind, uid_of(body), newer)
         if outcome.told is not None:
             body = await self._say(body, before.status, outcome.told)
         return Pass(body, outcome.again_after_s)
 
     async def forget(self, body: Object) -> None:
         self._told.pop(uid_of(body), None)
+        self._parts.metrics.newer_is(BACKUPS.kind, uid_of(body), False)
         self._parts.backups.gone(namespace_of(body), name_of(body))
         await self._attempts.forget(body)
 

@@ -19,6 +19,7 @@ from tidegate.offset_backup.document import (
 from tidegate.offset_backup.order import Order
 from tidegate.reset.config_map_store import API_PATIENCE_S
 from tidegate.reset.store import RunNotFound, StaleAttempt
+from tidegate.versions import NewerVersion
 
 SCHEME: Final = "configmap://"
 _MAX_CONFLICTS: Final = 50
@@ -68,7 +69,9 @@ class OrderStore:
 
     def _current(self, config_map: Any, expected: str) -> Document:
         try:
-            document = decode_document(config_map.data or {})
+            document = decode_document(config_map.data or {}, self._location)
+        except NewerVersion as newer:
+            raise OrderFailure(str(newer)) from newer
         except BadDocument as bad:
             raise OrderFailure(f"{self._location} is no backup's document: {bad}") from bad
         if digest(document.order) != expected:

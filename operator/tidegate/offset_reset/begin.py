@@ -37,6 +37,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.turns import Turns, not_ready, whose
+from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import FleetRequest
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
@@ -61,6 +62,7 @@ from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
 from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
 from tidegate.threads import in_thread
+from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
@@ -239,6 +241,8 @@ class Beginning:
                 return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
             except ForeignRun as foreign:
                 return _foreign(undone, spec, foreign)
+            except NewerRun as newer:
+                return Refusal(WRITTEN_BY_NEWER_VERSION, f"spec.to.undo: {newer}")
         if to.record is not None:
             if to.record.value_schema is None:
                 return record_target(to.record, None)
@@ -289,6 +293,8 @@ class Beginning:
             return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
         except ForeignRun as foreign:
             return _foreign(undone, spec, foreign)
+        except NewerRun as newer:
+            return Refusal(WRITTEN_BY_NEWER_VERSION, f"spec.to.undo: {newer}")
         if not groups:
             return Refusal(
                 NOTHING_TO_UNDO,

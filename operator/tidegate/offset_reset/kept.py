@@ -92,6 +92,9 @@ class Kept:
             key = of_reset(namespace, name_of(body))
             record = replace(ended_run(body, status, status.finished_at), connection=live.uid)
             earlier = executed(control, key)
+            if earlier is not None and earlier.is_newer:
+                _log.warning("%s: it can't be undone once deleted: a newer version has its record", label_of(body))
+                return
             if earlier is not None and earlier.uid != record.uid and earlier.connection == live.uid:
                 # Of a deleted one of this name, which is undone no more: without its record nobody finds it.
                 parts.kube.remove_config_map(namespace, document_of_record(key, earlier))

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, assert_never
+from typing import assert_never
 
 from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
@@ -19,7 +19,6 @@ from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import (
     RESETS,
-    EventType,
     KubeEvent,
     Object,
     label_of,
@@ -27,6 +26,7 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
+from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.offset_reset.approval_choice import Approvals
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
@@ -36,7 +36,7 @@ from tidegate.offset_reset.parts import Memories, Memory, Parts
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
 from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.offset_reset.supervise import Supervision
-from tidegate.reset.document import StoreFailure
+from tidegate.reset.document import NewerRun, StoreFailure
 from tidegate.reset.runs import actions, reasons
 from tidegate.reset.runs.actions import (
     AddFinalizer,
@@ -58,8 +58,6 @@ from tidegate.resources.reset import ResetPhase, has_ended
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
-
-_UNREADABLE_AGAIN_S: Final = 60.0
 
 
 class ResetPasses:
@@ -83,8 +81,10 @@ class ResetPasses:
         deleting = body["metadata"].get("deletionTimestamp")
         if not status_is_readable(body) and not deleting:
             # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
-            await self._tell_unreadable(body)
-            return Pass(body, _UNREADABLE_AGAIN_S)
+            parts, told = self._parts, self._memories.of(body).told
+            parts.metrics.newer_is(RESETS.kind, uid_of(body), True)
+            body = await say_unreadable(parts.kube, parts.executor, RESETS, body, parts.clock.now(), told)
+            return Pass(body, UNREADABLE_AGAIN_S)
         spec, invalid = read_spec(body)
         status = status_of(body)
         current = under_way(status)
@@ -105,15 +105,6 @@ class ResetPasses:
             for cluster_id, patterns in self._under_way.values()
         )
 
-    async def _tell_unreadable(self, body: Object) -> None:
-        message = (
-            "this version of Tidegate can't read the status, so nothing is done: run the version that wrote it, or "
-            "create another OffsetReset"
-        )
-        await self._tell(
-            body, KubeEvent(EventType.WARNING, reasons.UNREADABLE_STATUS, message, reasons.UNREADABLE_STATUS)
-        )
-
     async def _tell(self, body: Object, happening: KubeEvent) -> None:
         told = self._memories.of(body).told
         await tell_once(self._parts.kube, self._parts.executor, body, happening, told)
@@ -124,6 +115,7 @@ class ResetPasses:
         self._beginning.forget(uid)
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
+        self._parts.metrics.newer_is(RESETS.kind, uid, False)
         self._memories.forget(uid)
         self._runs.forget(uid)
 
@@ -133,6 +125,7 @@ class ResetPasses:
 
     async def _pass(self, body: Object, seen: Seen) -> Pass:
         decision = decide(seen)
+        self._parts.metrics.newer_is(RESETS.kind, seen.uid, bool(seen.newer))
         self._note_run(body, seen, decision)
         body = await self._say(body, seen, decision)
         memory = self._memories.of(body)
@@ -196,6 +189,8 @@ class ResetPasses:
             return replace(seen, forged=str(forged))
         except ForeignRun as foreign:
             return replace(seen, foreign=str(foreign))
+        except NewerRun as newer:
+            return replace(seen, newer=str(newer))
         seen = replace(seen, run=run, forged=memory.forged if current is not None else "")
         if current is not None and run is not None:
             runner = await self._supervision.seen(body, spec, current)

@@ -28,6 +28,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.runs import fleet_job
@@ -37,12 +38,13 @@ from tidegate.reset.runs.fleet_parts import Parts as FleetParts
 from tidegate.reset.runs.in_process import ConfinedLaunch
 from tidegate.reset.runs.request import launch_number, run_name, run_uid
 from tidegate.reset.runs.seen import Seen, is_settled, under_way
-from tidegate.reset.store import Run, RunNotFound, RunStore
+from tidegate.reset.store import ForgedRun, Run, RunNotFound, RunStore
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine
 from tidegate.resources.targets import BackupTarget
 from tidegate.threads import in_thread
+from tidegate.versions import RUN, NewerVersion, check, digest_version
 
 _Limit = tuple[str, ...] | None
 """``None``: it is not known."""
@@ -102,26 +104,41 @@ class Runs:
         return OperatorBinding(current.digest or "", current.approved_digest or "")
 
     async def load(self, body: Object) -> Run | None:
-        """The run under way. Raises ``ForeignRun`` and ``ForgedRun``."""
+        """The run under way. Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``."""
         await self._know_begun(body)
-        store = self.store(body)
+        return await self._load(self.store(body), self.binding(body).digest)
+
+    async def _load(self, store: RunStore, digest: str) -> Run | None:
+        """``digest``: what the operator keeps of the run, empty for nothing; by that, and not by what the document
+        says, it is of a newer version."""
+        kept = digest_version(digest)
         try:
+            check(RUN, kept, store.location)
             return await in_thread(self._parts.executor, store.load)
+        except NewerVersion as newer:
+            raise NewerRun(newer) from newer
         except RunNotFound:
             return None
+        except NewerRun as newer:
+            if not digest:
+                raise
+            raise ForgedRun(
+                f"{store.location} says that it is of version {newer.version}, and the operator keeps it as one of "
+                f"version {kept}. Nothing of it is obeyed: see who wrote it"
+            ) from newer
 
     async def _know_begun(self, body: Object) -> None:
         """What a run was allowed when it began is in its request, which the digest in the status vouches for. By that
-        it is ended, where the connection has been withdrawn and allows nothing any more. Raises ``ForgedRun``."""
+        it is ended, where the connection has been withdrawn and allows nothing any more. Raises ``ForgedRun`` and
+        ``NewerRun``."""
         live = self._parts.live.to_finish(body)
         if live is None or not live.withdrawn or under_way(status_of(body)) is None:
             return
         store = self._parts.open_store(namespace_of(body), document_of(body), None)
-        try:
-            run = await in_thread(self._parts.executor, ConfinedRunStore(store, None, self.binding(body)).load)
-        except RunNotFound:
-            return
-        self._begun[uid_of(body)] = run.request
+        binding = self.binding(body)
+        run = await self._load(ConfinedRunStore(store, None, binding), binding.digest)
+        if run is not None:
+            self._begun[uid_of(body)] = run.request
 
     def forget(self, uid: str) -> None:
         """The resource is gone."""
@@ -137,16 +154,12 @@ class Runs:
     async def ended(self, earlier: Object) -> Run | None:
         """An earlier run, as it ended; ``None`` where the status of its resource has no digest of it.
 
-        Raises ``ForeignRun`` and ``ForgedRun``.
+        Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``.
         """
         status = status_of(earlier)
         if not is_settled(status) or status.result_digest is None:
             return None
-        store = self.open_store(earlier, EndBinding(status.result_digest))
-        try:
-            return await in_thread(self._parts.executor, store.load)
-        except RunNotFound:
-            return None
+        return await self._load(self.open_store(earlier, EndBinding(status.result_digest)), status.result_digest)
 
     def confines(self, body: Object) -> Confines:
         """By the spec as it is written, also where it can't be read as a whole."""

@@ -125,7 +125,7 @@ def _rows(
     before = rows_before(seen)
     rows = [
         _row(seen, spec, partition, stand[partition], before.get(partition))
-        if partition in stand and own[partition].hold == hold
+        if partition in stand and own[partition].says(hold)
         else Row(partition, PausePhase.PAUSING)
         for partition in wanted.existing
     ]

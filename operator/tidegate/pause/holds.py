@@ -164,7 +164,7 @@ def hold_changes(
     write = {}
     for partition in sorted(wanted):
         key = HoldKey(spec.group, partition.topic, partition.partition, mine)
-        if key not in own or own[key].hold != hold:
+        if key not in own or not own[key].says(hold):
             write[key] = hold
     release = [
         key

@@ -57,6 +57,11 @@ def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
         return None, str(invalid)
 
 
+def is_abandoned(body: Object) -> bool:
+    """Whether a person says that nothing is to be undone any more."""
+    return str((body["metadata"].get("annotations") or {}).get(ABANDON, "")).lower() == "true"
+
+
 class Reader:
     """Reads what a pause is decided by, each pass as much as it needs."""
 
@@ -80,7 +85,6 @@ class Reader:
         """All that is needed before deciding; what Kafka does not tell now is said in ``waiting`` or ``unusable``."""
         parts, metadata = self._parts, body["metadata"]
         deleting = metadata.get("deletionTimestamp")
-        annotations = metadata.get("annotations") or {}
         seen = Seen(
             uid=uid_of(body),
             name=label_of(body),
@@ -90,7 +94,7 @@ class Reader:
             status=read_status(PauseStatus, body),
             now=parts.now(),
             invalid=invalid,
-            abandoned=str(annotations.get(ABANDON, "")).lower() == "true",
+            abandoned=is_abandoned(body),
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=plan.FINALIZER in (metadata.get("finalizers") or ()),
             waits=memory.waits,

@@ -15,6 +15,7 @@ from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import PAUSES, Object, label_of, namespace_of, uid_of
+from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.pause import plan
 from tidegate.pause.holds import HoldChanges
 from tidegate.pause.model import (
@@ -28,9 +29,9 @@ from tidegate.pause.model import (
 )
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import decide
-from tidegate.pause.reading import Reader, read_spec
+from tidegate.pause.reading import Reader, is_abandoned, read_spec
 from tidegate.pause.scaler import Scaler
-from tidegate.resources.base import read_status
+from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PauseMethod,
@@ -54,6 +55,14 @@ class PauseReconciler:
         self._locks: weakref.WeakValueDictionary[tuple[str, WorkloadRef], asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def reconcile(self, body: Object) -> Pass:
+        unreadable = not has_readable_status(PauseStatus, body)
+        self._parts.metrics.newer_is(PAUSES.kind, uid_of(body), unreadable)
+        if unreadable and not is_abandoned(body):
+            # It says what workloads are to be given back, and what is paused stays so.
+            parts, told = self._parts, self._memories.setdefault(uid_of(body), Memory()).told
+            return Pass(
+                await say_unreadable(parts.kube, parts.executor, PAUSES, body, parts.now(), told), UNREADABLE_AGAIN_S
+            )
         spec, invalid = read_spec(body)
         async with self._alone_with_workloads(body, spec):
             return await self._pass(body, spec, invalid)
@@ -97,6 +106,7 @@ class PauseReconciler:
         uid = uid_of(body)
         self._parts.observer.drop(uid)
         self._parts.metrics.pause_is(uid, None)
+        self._parts.metrics.newer_is(PAUSES.kind, uid, False)
         self._memories.pop(uid, None)
 
     async def refresh(self, body: Object) -> Object | None:

@@ -38,7 +38,8 @@ class _Stamp(TypedDict):
 
 @dataclass(slots=True)
 class Draft:
-    """``again_after_s``: when to look again, by the shortest wish; ``told``: the keys of Events that are recorded."""
+    """``again_after_s``: when to look again, by the shortest wish; ``told``: the keys of Events that are recorded;
+    ``is_left_alone``: a newer version has written what the policy remembers."""
 
     status: PolicyStatus
     generation: int
@@ -46,6 +47,7 @@ class Draft:
     happenings: list[KubeEvent] = field(default_factory=list)
     again_after_s: float = 60.0
     told: Container[str] = ()
+    is_left_alone: bool = False
     _before: Conditions = ()
 
     def begin(self) -> None:

@@ -13,21 +13,23 @@ from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import NO_USABLE_CONNECTION, is_foreign, not_usable
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kube.ports import Conflict, KubeFailure, NotOwned, Object, label_of, uid_of
+from tidegate.kube.ports import Conflict, EventType, KubeFailure, NotOwned, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
 from tidegate.policy.many import ManyGroups
-from tidegate.policy.memory import GroupMemory, PolicyMemory, TooLarge
+from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory, TooLarge
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import ResetPhase, has_ended
+from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 2.0
+_NEWER_AGAIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class Keeping:
             return
         try:
             await self._many.keep(body, spec, draft, live, memory)
+        except NewerMemory as newer:
+            _left_alone(draft, newer)
         except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
             self._trouble(body, draft, failure)
         else:
@@ -148,6 +152,8 @@ class Keeping:
                         memory=GroupMemory(memory, spec.only_group),
                     )
                 )
+            except NewerMemory as newer:
+                _left_alone(draft, newer)
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
                 self._trouble(body, draft, failure)
             else:
@@ -212,3 +218,12 @@ class Keeping:
 
 def _is_under_way(phase: ResetPhase | None) -> bool:
     return phase is not None and phase is not ResetPhase.AWAITING_APPROVAL and not has_ended(phase)
+
+
+def _left_alone(draft: Draft, newer: NewerMemory) -> None:
+    """What needs the memory rests; a reset that the policy asks for needs none."""
+    message = f"{newer}. Until then what the policy keeps by it rests, and what the status says of that is of then"
+    draft.stuck(WRITTEN_BY_NEWER_VERSION, message)
+    draft.tell(EventType.WARNING, WRITTEN_BY_NEWER_VERSION, message, f"{WRITTEN_BY_NEWER_VERSION}/{message}")
+    draft.look_in(_NEWER_AGAIN_S)
+    draft.is_left_alone = True

@@ -30,6 +30,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.threads import in_thread
+from tidegate.versions import POLICY_MEMORY, VERSION, NewerVersion, check
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,10 @@ _NAME_LIMIT: Final = 52
 
 Document = Mapping[str, Any]
 """JSON of one part for one group. Whoever hands it over does not change it afterwards."""
+
+
+class NewerMemory(KubeFailure):
+    """A newer version of Tidegate has written it (``tidegate.versions``): it is left as it is."""
 
 
 class TooLarge(KubeFailure):
@@ -99,7 +104,7 @@ class PolicyMemory:
         return f"{refused[0]}{others}" if refused else ""
 
     async def recall(self, part: str, group: str) -> Document | None:
-        """What was noted last, also by an earlier process. Raises ``KubeFailure``."""
+        """What was noted last, also by an earlier process. Raises ``KubeFailure``, such as ``NewerMemory``."""
         shard = await self._loaded(self._number(group))
         return shard.groups.get(group, {}).get(part)
 
@@ -168,7 +173,9 @@ class PolicyMemory:
         groups: dict[str, dict[str, Document]] = {}
         try:
             data = await self._read(name)
-            groups = decode(data) if data else {}
+            groups = decode(data, f"ConfigMap {namespace_of(self._body)}/{name}") if data else {}
+        except NewerVersion as newer:
+            raise NewerMemory(str(newer)) from newer
         except NotOwned as error:
             _log.warning("%s: %s; what is in it is ignored", label_of(self._body), error)
         except ValueError as error:
@@ -217,7 +224,7 @@ def _digest(data: Mapping[str, str]) -> str:
 def encode(groups: Mapping[str, Mapping[str, Document]]) -> dict[str, str]:
     """One line a group, or compressed where that is long. Raises ``TooLarge``."""
     lines = ",\n".join(f"{json.dumps(group)}: {json.dumps(parts)}" for group, parts in sorted(groups.items()))
-    text = f'{{"groups": {{\n{lines}\n}}}}\n'
+    text = f'{{"{VERSION}": {POLICY_MEMORY.version}, "groups": {{\n{lines}\n}}}}\n'
     raw = text.encode()
     if len(raw) <= INLINE_LIMIT_BYTES:
         return {PLAIN: text}
@@ -232,11 +239,12 @@ def encode(groups: Mapping[str, Mapping[str, Document]]) -> dict[str, str]:
     return {PACKED: packed}
 
 
-def decode(data: Mapping[str, str]) -> dict[str, dict[str, Document]]:
-    """What :func:`encode` wrote. Raises ``ValueError`` for anything else."""
+def decode(data: Mapping[str, str], where: str = "it") -> dict[str, dict[str, Document]]:
+    """What :func:`encode` wrote. Raises ``NewerVersion``, and ``ValueError`` for anything else."""
     try:
         text = data[PLAIN] if PLAIN in data else unpack(data[PACKED])
         document = json.loads(text)
+        check(POLICY_MEMORY, document.get(VERSION), where)
         return {
             str(group): {str(part): dict(found) for part, found in parts.items()}
             for group, parts in document["groups"].items()

@@ -12,6 +12,7 @@ from tidegate.kube.ports import (
     Object,
     uid_of,
 )
+from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.keeping import Features, Keeping
@@ -19,7 +20,7 @@ from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.reset.runs.progress import ANNOTATION_SAYS
 from tidegate.reset.runs.reasons import ANNOTATION_APPROVES_NOTHING, APPROVE, FINALIZER, INVALID_SPEC
-from tidegate.resources.base import InvalidResource, parse_spec, read_status
+from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.threads import in_thread
 
@@ -45,9 +46,15 @@ class PolicyReconciler:
             return Pass(await in_thread(self._parts.executor, kube.set_finalizers, POLICIES, body, others), 0)
         if metadata.get("deletionTimestamp"):
             return Pass(body, _REST_S)
+        told = self._told.setdefault(uid_of(body), Told())
+        if not has_readable_status(PolicyStatus, body):
+            # It says which ids were run by an earlier version, and what that has discovered.
+            self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), True)
+            now = self._parts.clock.now()
+            body = await say_unreadable(kube, self._parts.executor, POLICIES, body, now, told)
+            return Pass(body, UNREADABLE_AGAIN_S)
         before = read_status(PolicyStatus, body)
         generation = int(metadata["generation"])
-        told = self._told.setdefault(uid_of(body), Told())
         draft = Draft(before, generation, self._parts.clock.now(), told=told)
         draft.begin()
         try:
@@ -58,6 +65,7 @@ class PolicyReconciler:
             draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{generation}/{INVALID_SPEC}")
         else:
             await self._keeping.keep(body, spec, draft)
+        self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), draft.is_left_alone)
         if APPROVE in (metadata.get("annotations") or {}):
             draft.tell(EventType.WARNING, ANNOTATION_APPROVES_NOTHING, ANNOTATION_SAYS, ANNOTATION_APPROVES_NOTHING)
         for happening in draft.happenings:
@@ -71,6 +79,7 @@ class PolicyReconciler:
         await self._keeping.forget(uid_of(body))
         self._requesting.forget(uid_of(body))
         self._told.pop(uid_of(body), None)
+        self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), False)
 
     async def refresh(self, body: Object) -> Object | None:
         return await newest_of(self._parts.kube, self._parts.executor, POLICIES, body)

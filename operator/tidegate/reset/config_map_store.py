@@ -29,10 +29,18 @@ from tidegate.reset.codec import (
     encode_roster,
     evidence_from,
 )
-from tidegate.reset.document import Change, DocumentStore, DocumentTooLarge, StoreFailure, StoreUnavailable
+from tidegate.reset.document import (
+    Change,
+    DocumentStore,
+    DocumentTooLarge,
+    NewerRun,
+    StoreFailure,
+    StoreUnavailable,
+)
 from tidegate.reset.evidence import left_out
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunNotFound
+from tidegate.versions import RUN, VERSION, NewerVersion, check, said
 
 CONFIG_MAP_LIMIT_BYTES = 1024 * 1024
 """What the API server takes as the sum of all values (``MaxSecretSize`` in its validation)."""
@@ -43,6 +51,10 @@ INLINE_LIMIT_BYTES = 64 * 1024
 API_PATIENCE_S = 60.0
 
 MAX_CONFLICTS = 50
+
+_PARTS = ("request.json", "plan.json", "journal.jsonl", "result.json", "evidence.json", "roster.json", "fleet.json")
+
+_KNOWN = frozenset({VERSION, "attempt", "approved", *_PARTS, *(f"{part}.gz" for part in _PARTS)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,7 @@ class ConfigMapRunStore(DocumentStore):
             return None if packed is None else unpack(packed)
 
         try:
+            check(RUN, data.get(VERSION), self.location)
             request, plan, result = part("request.json"), part("plan.json"), part("result.json")
             evidence, roster, fleet = part("evidence.json"), part("roster.json"), part("fleet.json")
             if request is None:
@@ -163,6 +176,8 @@ class ConfigMapRunStore(DocumentStore):
                 roster=None if roster is None else ROSTER.validate_json(roster),
                 fleet=None if fleet is None else FLEET.validate_json(fleet),
             )
+        except NewerVersion as newer:
+            raise NewerRun(newer) from newer
         except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
 
@@ -171,7 +186,7 @@ class ConfigMapRunStore(DocumentStore):
         before = stored.run if stored else None
         old_data: Mapping[str, str] = (stored.config_map.data or {}) if stored else {}
         old_binary: Mapping[str, str] = (stored.config_map.binary_data or {}) if stored else {}
-        data = {"attempt": str(run.attempt), "approved": json.dumps(run.approved)}
+        data = {VERSION: said(RUN), "attempt": str(run.attempt), "approved": json.dumps(run.approved)}
         binary: dict[str, str] = {}
 
         def put(name: str, value: object, old: object, encode: Callable[[], str]) -> None:
@@ -207,8 +222,7 @@ class ConfigMapRunStore(DocumentStore):
             evidence = run.evidence
             put("evidence.json", evidence, before and before.evidence, lambda: encode_evidence(evidence))
 
-        sizes = {k: len(v.encode()) for k, v in data.items()}
-        sizes |= {k: len(v) * 3 // 4 for k, v in binary.items()}
+        sizes = _sizes(data, binary)
         if sum(sizes.values()) > CONFIG_MAP_LIMIT_BYTES:
             if run.evidence is not None and run.evidence != left_out(run.evidence):
                 # It must never be in the way of the run.
@@ -218,7 +232,17 @@ class ConfigMapRunStore(DocumentStore):
                 f"the run does not fit into {self.location}, which takes {CONFIG_MAP_LIMIT_BYTES:,} bytes: {worst}. "
                 "Reset fewer partitions at once, for example topic by topic"
             )
+        # What a later release has added without raising the version is not ours to drop; nor may it be in the way.
+        others = {key: value for key, value in old_data.items() if key not in _KNOWN}
+        packed = {key: value for key, value in old_binary.items() if key not in _KNOWN}
+        if sum(sizes.values()) + sum(_sizes(others, packed).values()) <= CONFIG_MAP_LIMIT_BYTES:
+            return data | others, binary | packed
         return data, binary
+
+
+def _sizes(data: Mapping[str, str], binary: Mapping[str, str]) -> dict[str, int]:
+    """As the API server counts them."""
+    return {k: len(v.encode()) for k, v in data.items()} | {k: len(v) * 3 // 4 for k, v in binary.items()}
 
 
 def default_client() -> Any:

@@ -28,9 +28,10 @@ from tidegate.reset.codec import (
     evidence_from,
     request_from,
 )
-from tidegate.reset.document import Change, DocumentStore, StoreFailure, StoreUnavailable
+from tidegate.reset.document import Change, DocumentStore, NewerRun, StoreFailure, StoreUnavailable
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunNotFound
+from tidegate.versions import RUN, VERSION, NewerVersion, check
 
 LOCK_PATIENCE_S = 30.0
 
@@ -87,6 +88,7 @@ class DirectoryRunStore(DocumentStore):
             raise StoreFailure(f"can't read {self._file}: {error.strerror}") from error
         try:
             fields = json.loads(text)
+            check(RUN, fields.get(VERSION), str(self._file))
             plan, result, evidence = fields["plan"], fields["result"], fields.get("evidence")
             roster, fleet = fields.get("roster"), fields.get("fleet")
             return Run(
@@ -100,13 +102,15 @@ class DirectoryRunStore(DocumentStore):
                 roster=None if roster is None else ROSTER.validate_python(roster),
                 fleet=None if fleet is None else FLEET.validate_python(fleet),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except NewerVersion as newer:
+            raise NewerRun(newer) from newer
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreFailure(f"{self._file} is not a run's document: {error}") from error
 
     def _replace(self, run: Run) -> None:
         journal = ",\n".join(encode_progress(p) for p in run.journal)
         text = (
-            f'{{"attempt":{run.attempt},"approved":{json.dumps(run.approved)},\n'
+            f'{{"{VERSION}":{RUN.version},"attempt":{run.attempt},"approved":{json.dumps(run.approved)},\n'
             f'"request":{encode_request(run.request)},\n'
             f'"plan":{"null" if run.plan is None else encode_plan(run.plan)},\n'
             f'"roster":{"null" if run.roster is None else encode_roster(run.roster)},\n'

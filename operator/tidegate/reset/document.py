@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from tidegate.reset.codec import encode_evidence
 from tidegate.reset.evidence import Evidence, fitted
@@ -14,6 +15,7 @@ from tidegate.reset.model.progress import Progress, noted
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import Run, RunNotFound, StaleAttempt
+from tidegate.versions import NewerVersion
 
 
 class StoreFailure(Exception):
@@ -22,6 +24,14 @@ class StoreFailure(Exception):
 
 class StoreUnavailable(StoreFailure):
     """Nobody answered within the patience: whether the last write happened is unknown, reading it again tells."""
+
+
+class NewerRun(StoreFailure):
+    """A newer version of Tidegate has written it (``tidegate.versions``): it is left as it is."""
+
+    def __init__(self, newer: NewerVersion) -> None:
+        super().__init__(str(newer))
+        self.version: Final = newer.found
 
 
 class DocumentTooLarge(StoreFailure):

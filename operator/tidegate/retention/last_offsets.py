@@ -14,6 +14,7 @@ from typing import Any, Final
 from tidegate.compressed import pack, unpack
 from tidegate.kafka.model import Group, GroupType, Topic, TopicPartition
 from tidegate.kafka.offset_retention import Commit, Commits
+from tidegate.versions import LAST_OFFSETS, VERSION, check
 
 PLAIN: Final = "offsets.json"
 PACKED: Final = "offsets.json.gz.b64"
@@ -126,7 +127,7 @@ def of_document(document: Mapping[str, Any]) -> Places:
 
 def encode(places: Places, group_id: str) -> dict[str, str]:
     """The ConfigMap's data: one line a partition, or compressed where that is long. Raises ``TooLarge``."""
-    head = {"group": group_id, **_head(places)}
+    head = {VERSION: LAST_OFFSETS.version, "group": group_id, **_head(places)}
     lines = ",\n".join(json.dumps(_row(p, row)) for p, row in sorted(places.rows.items()))
     text = f'{json.dumps(head)[:-1]}, "offsets": [\n{lines}\n]}}\n'
     raw = text.encode()
@@ -158,11 +159,13 @@ def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def decode(data: Mapping[str, str], group_id: str) -> Places:
-    """What :func:`encode` wrote; nothing of another group's. Raises ``ValueError`` for anything else."""
+def decode(data: Mapping[str, str], group_id: str, where: str = "it") -> Places:
+    """What :func:`encode` wrote; nothing of another group's. Raises ``NewerVersion``, and ``ValueError`` for anything
+    else."""
     try:
         text = data[PLAIN] if PLAIN in data else unpack(data[PACKED])
         document = json.loads(text)
+        check(LAST_OFFSETS, document.get(VERSION), where)
         return of_document(document) if document["group"] == group_id else Places()
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error

@@ -11,10 +11,11 @@ from typing import Final
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kube.ports import Conflict, Kube, NotFound, label_of, name_of, namespace_of
 from tidegate.policy.feature import PolicyView
-from tidegate.policy.memory import document_name
+from tidegate.policy.memory import NewerMemory, document_name
 from tidegate.policy.precedence import RETENTION
 from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, of_document, to_document
 from tidegate.threads import in_thread
+from tidegate.versions import NewerVersion
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +48,14 @@ class Snapshots:
         self._kube, self._executor = kube, executor
 
     async def recall(self, policy: PolicyView) -> Known:
-        """What an earlier process has written, or nothing."""
+        """What an earlier process has written, or nothing. Raises ``KubeFailure``, such as ``NewerMemory``."""
         places = Places()
         try:
             places = await self._read(policy)
         except NotFound:
             _log.debug("%s: there is no snapshot of offsets yet", label_of(policy.body))
+        except NewerVersion as newer:
+            raise NewerMemory(str(newer)) from newer
         except ValueError as error:
             _log.warning("%s: group %s: %s; it is written anew", label_of(policy.body), policy.group, error)
         return Known(places, places, places.looked_ms, namespace_of(policy.body), name_of(policy.body), policy.group)
@@ -82,7 +85,8 @@ class Snapshots:
             document = await policy.memory.recall(RETENTION)
             return Places() if document is None else of_document(document)
         namespace, name = namespace_of(policy.body), snapshot_name(policy)
-        return decode(await in_thread(self._executor, self._kube.config_map, namespace, name), policy.group)
+        data = await in_thread(self._executor, self._kube.config_map, namespace, name)
+        return decode(data, policy.group, f"ConfigMap {namespace}/{name}")
 
 
 def snapshot_name(policy: PolicyView) -> str:

@@ -149,6 +149,13 @@ class Metrics:
         self._unobserved = Gauge(
             "tidegate_unobserved_resources", "Resources whose generation is not observed yet.", registry=self.registry
         )
+        self._newer = Gauge(
+            "tidegate_written_by_newer_version",
+            "Resources that are left alone, since a newer version of Tidegate has written what is stored of them.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._newer_ones: dict[str, set[str]] = {}
         self._phases: dict[str, str] = {}
         self._waiters: set[str] = set()
         self._known_pauses: dict[str, _Pause] = {}
@@ -167,6 +174,9 @@ class Metrics:
         for kind in (CONNECTIONS.kind, PAUSES.kind, POLICIES.kind, RESETS.kind, APPROVALS.kind, BACKUPS.kind):
             self._failures.labels(kind)
             self._writes.labels(kind)
+        for kind in (PAUSES.kind, POLICIES.kind, RESETS.kind, BACKUPS.kind):
+            self._newer_ones[kind] = set()
+            self._newer.labels(kind)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -278,6 +288,13 @@ class Metrics:
         self._passes.labels(kind).observe(seconds)
         if failed:
             self._failures.labels(kind).inc()
+
+    def newer_is(self, kind: str, uid: str, newer: bool) -> None:
+        """Whether a resource is left alone, as a newer version has written what is stored of it."""
+        known = self._newer_ones[kind]
+        if (uid in known) is not newer:
+            (known.add if newer else known.discard)(uid)
+            self._newer.labels(kind).set(len(known))
 
     def wrote_status(self, kind: str) -> None:
         self._writes.labels(kind).inc()

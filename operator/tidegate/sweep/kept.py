@@ -77,7 +77,7 @@ def due(
 def _own(records: Mapping[RunKey, Run], connection_uid: str, namespace: str) -> Iterator[tuple[RunKey, Run]]:
     """Those that this operator has written by way of this connection: a control topic may be shared."""
     for key, run in records.items():
-        if not key.policy and run.connection == connection_uid and key.namespace == namespace:
+        if not key.policy and not run.is_newer and run.connection == connection_uid and key.namespace == namespace:
             yield key, run
 
 

@@ -115,6 +115,8 @@ def judge(
 
 def why_left(holder: str, held: Held, connection_uid: str, there: There) -> str:
     """Why nobody will let go of it, for a person; empty: somebody may, or it is not known to be this operator's."""
+    if held.hold.is_newer:
+        return ""  # whether its resource is over is for the version to say that has written it
     pause_uid = pause_of(holder, connection_uid)
     if pause_uid is not None:
         return "" if pause_uid in there.pauses else "its ConsumerGroupPause is gone, or goes through another connection"

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from apiserver.offsets import commit, committed
+from devstack.images import build_image, image_name
+from support.earlier_versions import BEFORE_VERSIONS, is_here, unpacked
 from support.operator_process import until
 from support.pod_stage import (
     AGENT_INIT_CONTAINER,
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.e2e_cluster
 
 SETTLED: Final = "180s"
 NOBODY_WAITS_LONGER_S: Final = 25.0
+MANUAL: Final = {"to": {"shiftBy": -30}, "engine": "Direct", "approval": "Manual"}
 
 
 def pause(name: str, **spec: Any) -> dict[str, Any]:
@@ -278,6 +282,51 @@ def test_the_chart_is_upgraded_under_a_pause_and_resources_outlive_it(stage: Pod
 
     assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
     stage.ledger.wait_flowing([p for p in stage.application.partitions if p != held])
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not is_here(BEFORE_VERSIONS), reason=f"this clone has no commit {BEFORE_VERSIONS}: fetch more")
+def test_the_version_before_and_this_one_follow_each_other_while_the_application_reads(
+    stage: PodStage, tmp_path: Path
+) -> None:
+    """Chart and image of the version before, this one's by `helm upgrade`, those again by `helm rollback`, and back."""
+    before = unpacked(BEFORE_VERSIONS, ".", tmp_path)
+    name = "docker.io/library/tidegate-operator-before:dev"
+    stage.node.load(build_image("operator", name=name, context=before))
+    repository, _, tag = name.rpartition(":")
+    stage.install(before / "charts" / "tidegate", image={"repository": repository, "tag": tag, "pullPolicy": "Never"})
+    assert stage.operator_images() == {name}
+    revision = stage.revision()
+    topic, number = held = stage.application.partitions[2]
+    stage.kubectl.apply(
+        pause("over-versions", group=stage.application.group, partitions=[{"topic": topic, "partitions": [number]}])
+    )
+    wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/over-versions")
+    paused_at = time.time()
+    planned = stage.ask("planned-before", MANUAL)
+    stage.wait_phase("planned-before", {ResetPhase.AWAITING_APPROVAL})
+
+    stage.install()
+    assert stage.operator_images() == {image_name("operator")}
+    stage.approve("planned-before")
+    assert stage.finished("planned-before", planned)["phase"] == "Succeeded"
+    planned = stage.ask("planned-after", MANUAL)
+    stage.wait_phase("planned-after", {ResetPhase.AWAITING_APPROVAL})
+
+    stage.roll_back(revision)
+    assert stage.operator_images() == {name}
+    stage.approve("planned-after")
+    assert stage.finished("planned-after", planned)["phase"] == "Succeeded"
+    assert stage.reset("undone-after", {"to": {"undo": "planned-before"}, "engine": "Direct"})["phase"] == "Succeeded"
+
+    stage.install()
+    wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/over-versions")
+    assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
+    stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause", "over-versions", "--timeout=60s")
+    kept = stage.application.partitions[1]
+    stage.ledger.wait_flowing([p for p in stage.application.partitions if p != kept])
+    verdict = stage.verdict()
+    assert verdict.ok, verdict.complaints()
 
 
 def test_uninstalling_opens_every_gate_and_leaves_nothing_that_hangs(stage: PodStage) -> None:

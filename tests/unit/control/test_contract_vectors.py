@@ -47,6 +47,7 @@ def _as_vector(key: Key, value: Value, *, released: bool) -> dict[str, Any]:
     said = asdict(value) if value is not None else {}
     # No agent's business: to them it is a member that they do not know.
     said.pop("connection", None)
+    said.pop("version", None)
     return body | said
 
 

@@ -592,3 +592,31 @@ def test_one_that_is_being_deleted_is_left_alone(world: World) -> None:
     body = {**world.body, "metadata": {**world.body["metadata"], "deletionTimestamp": "2026-11-20T12:01:00Z"}}
     world.run(world.reconciler.reconcile(body))
     assert not world.documents
+
+
+def test_an_order_of_a_newer_version_is_left_alone(world: World) -> None:
+    world.keep(3)
+    [key] = world.documents
+    world.documents[key]["version"] = "2"
+    before = dict(world.documents[key])
+    world.restart()
+
+    world.clock.sleep(2 * HOUR.total_seconds())
+    world.keep(3)
+    world.spec["suspend"] = True
+    world.keep(3)
+
+    assert world.documents[key] == before
+    assert (world.attempts(), world.jobs.stopped) == (["1"], [])
+    assert world.condition.reason == world.condition_of("Ready").reason == "WrittenByNewerVersion"
+    assert world.condition_of("Stalled").status == "True"
+    assert "run that version again" in world.condition.message
+    assert [e for e in world.events if e == "WrittenByNewerVersion"] != []
+    assert world.metrics.registry.get_sample_value("tidegate_written_by_newer_version", {"kind": "OffsetBackup"}) == 1
+
+    world.documents[key]["version"] = "1"
+    world.spec["suspend"] = False
+    world.keep(3)
+
+    assert world.condition.reason != "WrittenByNewerVersion"
+    assert world.metrics.registry.get_sample_value("tidegate_written_by_newer_version", {"kind": "OffsetBackup"}) == 0

@@ -118,7 +118,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     [
         (b"", "not a manifest"),
         (b"[]", "not a manifest"),
-        (b'{"format": 2}', "format 2, and this version reads format 1"),
+        (b'{"format": 2}', "of version 2, and this version of Tidegate knows versions up to 1"),
         (b'{"format": 1}', "not a manifest"),
         (encode(manifest(NOON, data="data/../../other")), "outside its schedule's folder"),
         (encode(manifest(NOON, data="manifests/x")), "outside its schedule's folder"),

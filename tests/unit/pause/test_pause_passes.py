@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -263,3 +264,24 @@ def test_many_pauses_at_once_ask_kafka_for_all_of_them_together(world: World) ->
 
     assert {world.phase_of(name) for name in names} == {"Paused"}
     assert len(world.kafka.calls) < len(names), world.kafka.calls
+
+
+def test_a_hold_of_a_newer_version_holds_and_is_not_written_anew(world: World) -> None:
+    world.ask()
+    world.passes()
+    holds = world.control.topics.gates.holds
+    newer = {key: replace(held.hold, version=2, reason="as a newer version says it") for key, held in holds.items()}
+    epochs = world.control.hold(newer)
+    world.reconciler = world.fresh_reconciler()
+    steps = len(world.steps.log)
+
+    world.passes()
+
+    assert world.phase == "Paused"
+    assert not [step for step in world.steps.log[steps:] if step.startswith("hold")]
+    assert {key: held.epoch for key, held in world.control.topics.gates.holds.items()} == epochs
+
+    world.drop()
+    world.passes()
+
+    assert (world.body, world.held) == (None, [])

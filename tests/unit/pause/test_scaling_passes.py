@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from support.fake_kafka import FakeConsumer
+from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.pause_world import World
 from tidegate.kafka.errors import Unavailable
@@ -22,6 +24,7 @@ from tidegate.pause.workloads import WORKLOAD_NOT_FOUND, WORKLOAD_UNREADABLE
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.pause import WorkloadRef
 
+NEWER = "tidegate_written_by_newer_version"
 APP = WorkloadRef(api_version="apps/v1", kind="Deployment", name="app")
 OTHER = WorkloadRef(api_version="argoproj.io/v1alpha1", kind="Rollout", name="other")
 BY_SCALE: Mapping[str, Any] = {
@@ -529,3 +532,47 @@ def test_what_is_not_allowed_any_more_goes_back(world: World) -> None:
     assert replicas(world) == 3
     assert world.body is not None
     assert "finalizers" not in world.body["metadata"]
+
+
+def test_a_status_that_cannot_be_read_is_kept_with_what_is_to_be_given_back(world: World) -> None:
+    """Were it written over, nobody would know how many replicas the workload had."""
+    world.ask(**BY_SCALE)
+    world.passes()
+    assert replicas(world) == 0
+    assert world.body is not None
+    said = {**world.body["status"], "ofTheNextVersion": 1}
+    FakeKube.replace_status(world.kube, PAUSES, world.body, said)
+    world.reconciler = world.fresh_reconciler()
+    world.drop()
+    steps = len(world.steps.log)
+
+    for _ in range(3):
+        asyncio.run(world.reconciler.reconcile(world.body))
+
+    assert {**status(world), "conditions": []} == {**said, "conditions": []}
+    reasons = {c["type"]: c["reason"] for c in status(world)["conditions"]}
+    assert (reasons["Ready"], reasons["Stalled"]) == ("UnreadableStatus", "UnreadableStatus")
+    assert [h.reason for h in world.kube.happenings_of("p")].count("UnreadableStatus") == 1
+    assert [step for step in world.steps.log[steps:] if not step.startswith("status")] == []
+    assert world.metrics.registry.get_sample_value(NEWER, {"kind": "ConsumerGroupPause"}) == 1
+    assert replicas(world) == 0
+
+    # The version that wrote it comes back.
+    readable = {name: value for name, value in status(world).items() if name != "ofTheNextVersion"}
+    FakeKube.replace_status(world.kube, PAUSES, world.body, readable)
+    world.passes()
+
+    assert (world.body, replicas(world)) == (None, 3)
+
+
+def test_a_pause_that_is_abandoned_goes_though_its_status_cannot_be_read(world: World) -> None:
+    world.ask(**BY_SCALE)
+    world.passes()
+    assert world.body is not None
+    FakeKube.replace_status(world.kube, PAUSES, world.body, {**world.body["status"], "ofTheNextVersion": 1})
+    world.kube.change(PAUSES, "ns", "p", annotations={"tidegate.io/abandon": "true"})
+    world.drop()
+
+    world.passes()
+
+    assert world.body is None

@@ -25,7 +25,7 @@ from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import POLICIES
 from tidegate.policy.feature import FeatureOutcome, PolicyView
-from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RETAINED, Condition, find_condition
 from tidegate.resources.connection import AllowSpec
@@ -785,3 +785,20 @@ def test_through_a_connection_that_only_observes_offsets_are_not_kept_and_their_
     assert not world.said.guarded
     assert "set retention.guard" not in world.condition.message
     assert "they are restored once KafkaConnection kafka no longer only observes" in world.condition.message
+
+
+def test_a_snapshot_of_a_newer_version_is_neither_used_nor_written_over(world: World) -> None:
+    world.join_and_leave(PLACE)
+    world.keep()
+    [key] = world.kube.config_maps
+    snapshot = json.loads(world.kube.config_maps[key]["offsets.json"])
+    world.kube.config_maps[key]["offsets.json"] = json.dumps({**snapshot, "version": 2})
+    before = dict(world.kube.config_maps[key])
+    world.feature = world.fresh_feature()
+
+    for _ in range(2):
+        with pytest.raises(NewerMemory, match="of version 2, and this version of Tidegate knows versions up to 1"):
+            world.keep()
+
+    assert world.kube.config_maps[key] == before
+    assert world.committed == PLACE

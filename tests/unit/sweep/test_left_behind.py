@@ -116,6 +116,14 @@ def test_one_look_releases_nothing_and_a_second_one_only_what_is_still_so(name: 
     assert all(one.why for one in later)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_newer_version_has_written_is_for_that_to_sweep(name: str) -> None:
+    holder, connection, there, _ = CASES[name]
+    held_by_newer = Held(7, Hold(connection=connection, version=2))
+
+    assert why_left(holder, held_by_newer, OURS, there) == ""
+
+
 def test_a_hold_that_was_written_again_or_had_somebody_in_between_is_suspected_anew() -> None:
     key = HoldKey("payments", "orders", 0, "reset/u/one")
     gates = gates_of(("reset/u/one", OURS))

@@ -34,6 +34,7 @@ from tidegate.reset.runs.ending import (
     finish,
     foreign,
     leave,
+    newer,
     why_forged,
     without_document,
 )
@@ -84,6 +85,8 @@ def decide(seen: Seen) -> Decision:
         return end_forged(draft, current, forged)
     if seen.foreign:
         return foreign(draft, current)
+    if seen.newer:
+        return newer(draft)
     if current is not None:
         return _go_on(draft, current)
     if seen.spec is None:

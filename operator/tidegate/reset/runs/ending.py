@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,8 +27,12 @@ from tidegate.reset.store import Run
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import ResetPhase, StandstillStatus
+from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 QUEUE_LOOK_S: Final = 2.0
+
+NEWER_LOOK_S: Final = 60.0
+"""That version comes back by another process than this one."""
 
 
 def foreign(draft: Draft, current: OffsetResetStatus | None) -> Decision:
@@ -38,6 +43,14 @@ def foreign(draft: Draft, current: OffsetResetStatus | None) -> Decision:
         return draft.decide(again_after_s=QUEUE_LOOK_S)
     message = f"{message}. What reset {draft.seen.run_id} had done is not known: look at the group's offsets"
     return halted(draft, current, FOREIGN_RUN, message)
+
+
+def newer(draft: Draft) -> Decision:
+    """A newer version of Tidegate has the run: its document, its job and its holds are left to that."""
+    message = draft.seen.newer
+    draft.refuse(Refusal(WRITTEN_BY_NEWER_VERSION, message))
+    draft.complete_is(None, WRITTEN_BY_NEWER_VERSION, message)
+    return draft.decide(again_after_s=NEWER_LOOK_S)
 
 
 def halted(draft: Draft, current: OffsetResetStatus, reason: str, message: str) -> Decision:
@@ -143,6 +156,8 @@ def leave(draft: Draft, since: datetime) -> Decision:
     forged = why_forged(seen)
     if run is None and not forged and not may_hold(current):
         return draft.decide(RemoveFinalizer(), again_after_s=0)
+    if seen.newer:
+        return _leave_newer(draft, current, since)
     if seen.halted if forged else run is None and not _is_to_be_halted(seen, current):
         _unbelieved(draft, current, forged)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
@@ -162,6 +177,17 @@ def leave(draft: Draft, since: datetime) -> Decision:
     message = f"its resource was deleted while reset {draft.seen.run_id} was under way"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
+
+
+def _leave_newer(draft: Draft, current: OffsetResetStatus, since: datetime) -> Decision:
+    """For as long as a deletion may take, the version that can settle the run may come back."""
+    seen = draft.seen
+    if not seen.abandoned and seen.now <= since + seen.deletion_limit:
+        decision = newer(draft)
+        left_s = (since + seen.deletion_limit - seen.now).total_seconds()
+        return replace(decision, again_after_s=min(decision.again_after_s, max(1.0, left_s)))
+    why = f"as {ABANDON} asks" if seen.abandoned else f"after {seen.deletion_limit}"
+    return _give_up(draft, current, f"reset {seen.run_id} was given up {why}, unsettled: {seen.newer}")
 
 
 def _unbelieved(draft: Draft, current: OffsetResetStatus, forged: str) -> Decision:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidegate.kube import unreadable
+
 FINALIZER: Final = "tidegate.io/reset-under-way"
 
 APPROVE: Final = "tidegate.io/approve"
@@ -23,7 +25,7 @@ WAITING_FOR_RESET: Final = "WaitingForReset"
 
 SUSPENDED: Final = "Suspended"
 
-UNREADABLE_STATUS: Final = "UnreadableStatus"
+UNREADABLE_STATUS: Final = unreadable.UNREADABLE_STATUS
 
 NOT_ASKED_FOR: Final = "NotAskedFor"
 

@@ -47,7 +47,8 @@ class Seen:
     ``spec`` is ``None``.
 
     ``run``: the document of the run, ``None`` when there is none, or ``foreign``: why it is not this resource's, or
-    ``forged``: why it is not the one that the status knows. ``halted``: everything that worked on the run was ended,
+    ``forged``: why it is not the one that the status knows, or ``newer``: that a newer version of Tidegate has written
+    it, which leaves nothing to be done here. ``halted``: everything that worked on the run was ended,
     and its gates opened; ``unhalted``: why a brief try at that failed. ``connected``: whether a job would find its
     connections open. ``approval``: the one that lets the plan of ``run`` be applied. ``no_effect``: why others that
     name this plan do not. ``annotated``: it has the annotation by which an earlier version was told of an approval.
@@ -64,6 +65,7 @@ class Seen:
     run: Run | None = None
     foreign: str = ""
     forged: str = ""
+    newer: str = ""
     halted: bool = False
     unhalted: str = ""
     runner: RunnerSeen | None = None
