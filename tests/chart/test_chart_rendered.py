@@ -272,6 +272,19 @@ def test_the_operator_is_told_whether_it_only_observes(*, observe: bool) -> None
     assert Settings.from_environment({"TIDEGATE_OBSERVE": told}).observe is observe
 
 
+def test_the_operator_is_told_the_quota_of_connections_that_give_none() -> None:
+    given = {"partitionsPerReset": 500, "concurrentPartitions": 1000, "recordsReplayedPerReset": 10**10}
+    told = environment(render({"operator": {"quota": given}}))["TIDEGATE_QUOTA"]
+
+    quota = Settings.from_environment({"TIDEGATE_QUOTA": told}).quota
+    assert quota is not None
+    assert quota.to_json() == given
+    assert "TIDEGATE_QUOTA" not in environment(render({}))
+    wrong = helm("template", "tidegate", str(CHART), values={"operator": {"quota": {"concurrentPartitions": 1000}}})
+    assert wrong.code != 0
+    assert "partitionsPerReset" in wrong.complaint
+
+
 def test_what_nothing_would_enforce_is_refused_and_what_is_a_claim_is_told() -> None:
     required = helm("template", "tidegate", str(CHART), values={"approval": {"required": True}})
     assert required.code != 0

@@ -365,6 +365,8 @@ def _resets() -> Iterator[Written]:
     yield row("pending", _ResetSeen(start=seen.Start(request=_REQUEST)).decided(), in_progress, "Progressing")
     behind = waits(reasons.WAITING_FOR_RESET, "waits for OffsetReset older")
     yield row("waiting_for_reset", behind, in_progress, "Progressing")
+    in_line = waits(reasons.WAITING_FOR_QUOTA, "KafkaConnection kafka allows 2 reset(s) at once, and 2 run")
+    yield row("waiting_for_quota", in_line, in_progress, "Progressing")
     suspended = waits(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
     yield row("suspended", suspended, in_progress, "Suspended", suspend=True)
     yield row("refused", _refused(), failed, "Degraded")

@@ -49,7 +49,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import READY, find_condition, is_true
-from tidegate.resources.connection import AllowSpec, ConnectionStatus, GroupKind, KafkaConnectionSpec
+from tidegate.resources.connection import AllowSpec, ConnectionStatus, GroupKind, KafkaConnectionSpec, QuotaSpec
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -81,6 +81,8 @@ class Parts:
     idle_tick_s: float
     observe: bool = False
     """Whether every connection is taken as one with ``spec.observe``."""
+    quota: QuotaSpec | None = None
+    """What a connection has that gives no ``spec.allow.quota``."""
     looks: FirstLooks = field(default_factory=FirstLooks)
 
 
@@ -203,7 +205,7 @@ class ConnectionReconciler:
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
                 secrets=keys_by_secret(spec),
-                allow=spec.allow or AllowSpec(),
+                allow=self._allowed(spec),
                 kafka=kafka,
                 observes=observes,
             )
@@ -214,6 +216,10 @@ class ConnectionReconciler:
             if open_now.uid != uid:
                 parts.observer.disconnect(open_now.uid)
             await in_thread(self._parts.executor, open_now.kafka.close)
+
+    def _allowed(self, spec: KafkaConnectionSpec) -> AllowSpec:
+        allow = spec.allow or AllowSpec()
+        return allow if allow.quota is not None else allow.model_copy(update={"quota": self._parts.quota})
 
     def _observes(self, spec: KafkaConnectionSpec) -> bool:
         return spec.observe or self._parts.observe

@@ -32,6 +32,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.kept import Kept
+from tidegate.offset_reset.limits import limits, too_large_by_now
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
@@ -54,6 +55,7 @@ from tidegate.reset.runs.request import (
     simple_target,
     undo_not_found,
     undo_target,
+    waves_asked,
 )
 from tidegate.reset.runs.seen import Start, is_settled
 from tidegate.reset.store import ForeignRun, ForgedRun
@@ -164,7 +166,6 @@ class Beginning:
             return Start(waits_for=not_ready(live.label, str(failure)))
         if ran is not None:
             return Start(refusal=ran)
-        started_at = current.started_at if current is not None and current.started_at else self._parts.clock.now()
         request = make_request(
             spec,
             requester=body,
@@ -172,9 +173,10 @@ class Beginning:
             connection_uid=live.uid,
             allowed_topics=live.allow.topics,
             target=target,
-            started_at=started_at,
+            started_at=(current.started_at if current is not None else None) or self._parts.clock.now(),
             fleet=fleet,
             observed=live.observes,
+            limits=limits(spec, live),
         )
         return Start(engine=engine, request=request)
 
@@ -192,7 +194,7 @@ class Beginning:
         if live.observes:
             return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
         ran = await self._once.ran_before(body, live) if observed else None
-        return ran or await self._turns.in_the_way(body, spec, live)
+        return ran or too_large_by_now(body, spec, live) or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
         if live.is_foreign and (spec.to.kind.needs_spark or spec.engine is Engine.SPARK):
@@ -278,7 +280,7 @@ class Beginning:
         if spec.groups is None:
             return None
         policy = spec.failure_policy or FailurePolicy.ISOLATE
-        fleet = FleetRequest(spec.groups, policy, live.allow.groups)
+        fleet = FleetRequest(spec.groups, policy, live.allow.groups, waves=waves_asked(spec))
         run_id = spec.to.undo
         if run_id is None or undone is None:
             return fleet

@@ -15,6 +15,7 @@ from tidegate.reset.applying.failures import APPLY_REASONS
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import fleet, reasons, request
+from tidegate.reset.runs.waves import ROLLOUT_STOPPED
 from tidegate.resources.reset import ResetPhase
 
 _UNPLANNED: Final = (
@@ -32,6 +33,8 @@ _UNPLANNED: Final = (
     refusals.UNSUPPORTED_BY_BROKERS,
     fleet.NO_GROUP_MATCHES,
     fleet.TOO_MANY_GROUPS,
+    fleet.ROLLOUT_TOO_LONG,
+    reasons.QUOTA_EXCEEDED,
     NEEDS_SPARK,
     reasons.ALREADY_RAN,
     NO_TOPIC_OVER_THERE,
@@ -46,6 +49,7 @@ _UNFINISHED: Final = (
     reasons.DELETED,
     reasons.JOB_FAILED,
     fleet.OTHER_GROUP_FAILED,
+    ROLLOUT_STOPPED,
 )
 """There may have been something to put back."""
 

@@ -10,6 +10,7 @@ than what such a process did lets two begin at worst; then the claim on the grou
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,6 +34,7 @@ from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.queue import Claim, Queue
+from tidegate.reset.runs.quota import Line
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
 from tidegate.resources.connection import AllowSpec
@@ -48,11 +50,14 @@ _Connection = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A reset as it was seen last. ``claim``: what it wants, on whichever cluster; ``None``: nothing."""
+    """A reset as it was seen last. ``claim``: what it wants, on whichever cluster; ``None``: nothing. ``other``: the
+    connection to another cluster that it reads."""
 
     version: int
+    namespace: str
     connection: _Connection
     claim: Claim | None
+    other: _Connection | None = None
 
 
 class Turns:
@@ -61,6 +66,8 @@ class Turns:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._queue = Queue()
+        self._lines: defaultdict[tuple[str, _Connection], Line] = defaultdict(Line)
+        """For the quotas: of each connection, by the namespace that uses it."""
         self._known: dict[str, _Known] = {}
         self._ahead: dict[str, Claim] = {}
         """Those that this process lets go ahead, until their status says so."""
@@ -87,7 +94,12 @@ class Turns:
             return
         self._note_meanwhile(uid)
         spec, _ = read_spec(body)
-        self._known[uid] = _Known(version, connection_named(body), _claim(body, spec) if spec is not None else None)
+        there = spec.to.cluster if spec is not None else None
+        other = (namespace_of(body), there.connection_ref.name) if there is not None else None
+        if before is not None and before.connection != connection_named(body):
+            self._line_of(before).drop(uid)
+        claim = _claim(body, spec) if spec is not None else None
+        self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other)
         if uid in self._written:
             self._written.discard(uid)
             self._ahead.pop(uid, None)
@@ -96,10 +108,10 @@ class Turns:
     def forget(self, uid: str) -> None:
         """The reset is gone."""
         self._note_meanwhile(uid)
+        self._drop(uid)
         self._known.pop(uid, None)
         self._written.discard(uid)
         self._ahead.pop(uid, None)
-        self._queue.drop(uid)
 
     def is_written(self, uid: str) -> None:
         """The status of one that may go ahead is about to say so: whatever comes of the write, it is taken for begun
@@ -115,8 +127,9 @@ class Turns:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     async def in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
-        """The resource that resets, or is to reset first, a group that this one wants; ``None``: this one may go ahead,
-        and from now on it is in the way of others, until ``give_back``."""
+        """The resource that resets, or is to reset first, a group that this one wants, or those that use up the
+        connection's quota; ``None``: this one may go ahead, and from now on it is in the way of others, until
+        ``give_back``."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
@@ -130,17 +143,38 @@ class Turns:
         if live.is_foreign:
             mine = replace(mine, groups=narrowed(mine.groups, live.allow.groups))
         first = self._queue.ahead_of(mine)
-        if first is None:
+        if first is not None:
+            doing = "is resetting" if first.under_way else "was there first to reset"
+            # What others call their resets is not for every namespace.
+            who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
+            return Refusal(
+                reasons.WAITING_FOR_RESET,
+                f"{who} {doing} {whose(spec)}; one at a time may, so this one waits",
+            )
+        connection, quota = (live.namespace, live.name), live.allow.quota
+        no_room = None
+        if quota is not None:
+            line = self._line(mine.namespace, connection)
+            no_room = line.no_room(mine, quota, live.label, self._is_held_up)
+        if no_room is None:
             self._ahead[mine.uid] = replace(mine, under_way=True)
             self._queue.put(self._ahead[mine.uid])
-            return None
-        doing = "is resetting" if first.under_way else "was there first to reset"
-        # What others call their resets is not for every namespace.
-        who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
-        return Refusal(
-            reasons.WAITING_FOR_RESET,
-            f"{who} {doing} {whose(spec)}; one at a time may, so this one waits",
-        )
+            self._line(mine.namespace, connection).put(self._ahead[mine.uid])
+        return no_room
+
+    def _is_held_up(self, claim: Claim) -> bool:
+        """Whether one that waits could not run now if there were room for it."""
+        known = self._known.get(claim.uid)
+        other = self._parts.live.get(*known.other) if known is not None and known.other is not None else None
+        is_away = known is not None and known.other is not None and (other is None or other.trouble is not None)
+        return is_away or self._queue.ahead_of(claim) is not None
+
+    def _line(self, namespace: str, connection: _Connection) -> Line:
+        """Of a connection, that of one namespace: each has a quota of its own."""
+        return self._lines[namespace, connection]
+
+    def _line_of(self, known: _Known) -> Line:
+        return self._line(known.namespace, known.connection)
 
     async def _listed(self) -> None:
         """Have all resets known, as the API server had them a moment ago. Raises ``KubeFailure``."""
@@ -196,10 +230,19 @@ class Turns:
         known = self._known.get(uid)
         cluster_id = self._clusters.get(known.connection, "") if known is not None else ""
         claim = self._allowed_claim(known) if known is not None else None
-        if claim is None or not cluster_id:
-            self._queue.drop(uid)
+        if known is None or claim is None or not cluster_id:
+            self._drop(uid)
         else:
-            self._queue.put(replace(claim, cluster_id=cluster_id))
+            claim = replace(claim, cluster_id=cluster_id)
+            self._queue.put(claim)
+            self._line_of(known).put(claim)
+
+    def _drop(self, uid: str) -> None:
+        """It wants nothing."""
+        self._queue.drop(uid)
+        known = self._known.get(uid)
+        if known is not None:
+            self._line_of(known).drop(uid)
 
     def _allowed_claim(self, known: _Known) -> Claim | None:
         """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""
@@ -239,11 +282,15 @@ def _claim(body: Object, spec: OffsetResetSpec) -> Claim | None:
         if is_settled(status) or leaves:
             return None
     elif awaits_approval(current):
-        return None
+        said = find_condition(status.conditions, COMPLETE)
+        if said is None or said.reason != reasons.WAITING_FOR_QUOTA:
+            return None
+        return _claim_of(body, spec, begun=False)  # it is approved, and in line
     return _claim_of(body, spec, begun=current is not None)
 
 
 def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:
+    plan = status_of(body).plan
     return Claim(
         uid=uid_of(body),
         holder=f"{RESETS.kind} {label_of(body)}",
@@ -252,6 +299,8 @@ def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:
         groups=spec.group_patterns,
         under_way=begun,
         namespace=namespace_of(body),
+        partitions=plan.partitions if plan is not None else None,
+        undoes=spec.to.undo is not None,
     )
 
 

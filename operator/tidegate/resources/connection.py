@@ -173,6 +173,36 @@ class AllowedNamespace(ResourceModel):
     this field, all of them."""
 
 
+class QuotaSpec(ResourceModel):
+    """How much the OffsetResets of a namespace may do through this connection, each namespace for itself. A field that
+    is absent limits nothing. A reset that undoes another one never waits and is never refused for it."""
+
+    concurrent_resets: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+    """How many resets may run at once. Others wait, and the oldest begins first. A reset does not run while its plan
+    waits for approval."""
+
+    partitions_per_reset: Annotated[StrictInt, Field(ge=1, le=100_000_000)] | None = None
+    """How many partitions the plan of one reset may have, over all groups of a fleet. A plan with more is refused."""
+
+    concurrent_partitions: Annotated[StrictInt, Field(ge=1, le=100_000_000)] | None = None
+    """How many partitions all resets that run may have together. A reset that has no plan yet counts as
+    partitionsPerReset, which is required with this field."""
+
+    records_replayed_per_reset: Annotated[StrictInt, Field(ge=0, le=1_000_000_000_000_000)] | None = None
+    """How many records the plan of one reset may have read again, over all groups of a fleet. A plan with more is
+    refused."""
+
+    @rule(
+        "!has(self.concurrentPartitions) || "
+        "(has(self.partitionsPerReset) && self.partitionsPerReset <= self.concurrentPartitions)",
+        "concurrentPartitions needs partitionsPerReset, which must not be larger: a reset without a plan counts as "
+        "that many",
+    )
+    def _a_reset_fits(self) -> bool:
+        together, each = self.concurrent_partitions, self.partitions_per_reset
+        return together is None or (each is not None and each <= together)
+
+
 class AllowSpec(ResourceModel):
     """What resources may touch through this connection.
 
@@ -217,6 +247,10 @@ class AllowSpec(ResourceModel):
     """The other namespaces whose ConsumerGroupPauses, OffsetResets and OffsetResetPolicies may use this connection, by
     connectionRef.namespace. Its credentials stay here. Claims and secrets are not for them, nor is what Spark does. An
     entry for this namespace itself narrows what its own resources may use. Without this field, none."""
+
+    quota: QuotaSpec | None = None
+    """How much resets may do. Without this field, what the operator has as default (operator.quota of the chart), or
+    else as much as they like; an empty object limits nothing."""
 
 
 class KafkaConnectionSpec(SpecModel):

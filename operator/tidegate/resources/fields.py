@@ -3,8 +3,9 @@ nowhere else."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema
 
@@ -220,5 +221,32 @@ PartitionNumbers = Annotated[
     ),
 ]
 """A set of partition numbers such as ``[0, 1, "3-5"]``; :func:`tidegate.resources.partitions.numbers_of` reads it."""
+
+_PERCENT: Final = r"([1-9][0-9]?|100)%"
+_MOST_AT_ONCE: Final = 1000
+
+
+def _to_share(value: Any) -> int | str:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_AT_ONCE
+    if is_count or (isinstance(value, str) and re.fullmatch(_PERCENT, value)):
+        return cast("int | str", value)
+    raise problem(f"must be a number from 1 to {_MOST_AT_ONCE}, or a percentage from 1% to 100%, such as 10%")
+
+
+CountOrPercent = Annotated[
+    int | str,
+    BeforeValidator(_to_share),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minimum": 1,
+            "maximum": _MOST_AT_ONCE,
+            "maxLength": len("100%"),
+            "pattern": f"^{_PERCENT}$",
+        },
+        mode="validation",
+    ),
+]
+"""So many, or so many of a hundred, such as ``5`` or ``10%``."""
 
 Count = Annotated[StrictInt, Field(ge=0)]

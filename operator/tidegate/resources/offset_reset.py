@@ -71,6 +71,13 @@ class OffsetResetSpec(ResetOptions, _Groups):
         return self.groups is not None or self.failure_policy is None
 
     @rule(
+        "has(self.groups) || !has(self.rollout)",
+        "rollout is for a fleet: remove it, or use groups",
+    )
+    def _rollout_is_of_a_fleet(self) -> bool:
+        return self.groups is not None or self.rollout is None
+
+    @rule(
         "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.backup) "
         "&& !has(self.evidence))",
         "to.cluster, configMap, backup and evidence are for one group: use another target, or an OffsetReset with "

@@ -133,6 +133,13 @@ class OffsetResetPolicySpec(SpecModel):
         return self.groups is not None or self.reset is None or self.reset.failure_policy is None
 
     @rule(
+        "has(self.groups) || !has(self.reset) || !has(self.reset.rollout)",
+        "reset.rollout is for a fleet: remove it, or use groups",
+    )
+    def _rollout_is_of_a_fleet(self) -> bool:
+        return self.groups is not None or self.reset is None or self.reset.rollout is None
+
+    @rule(
         "!has(self.groups) || !has(self.consumers)",
         "consumers are those of one group: give them to a policy with group",
     )

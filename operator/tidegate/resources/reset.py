@@ -13,6 +13,7 @@ from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.evidence import EvidenceSpec
 from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, UserName, cel_is_duration
+from tidegate.resources.rollout import RolloutSpec
 from tidegate.resources.rules import rule
 from tidegate.resources.targets import ResetTo, RunId, TargetKind
 
@@ -92,6 +93,11 @@ class ResetOptions(ResourceModel):
     failure_policy: FailurePolicy | None = None
     """What happens to a fleet's other groups when one fails: Isolate, as without this field, resets them; All rolls
     every group back."""
+
+    rollout: RolloutSpec | None = None
+    """Resets a fleet in waves. Once a group fails no other is begun: those not begun stay as they are, and those that
+    were reset stay so, or with failurePolicy All are rolled back. Without this field, all groups are reset as soon as
+    possible."""
 
     ttl_after_finished: Duration | None = None
     """How long the OffsetReset is kept after its end. Without this field, until somebody deletes it. For a time after
@@ -262,6 +268,16 @@ class FleetStatus(ResourceModel):
 
     put_back: Count = 0
     """How many of them were rolled back, or not begun, because another group failed."""
+
+    wave: Count | None = None
+    """With rollout, the wave that was begun last, from 1; 0 before the first one."""
+
+    waves: Count | None = None
+    """With rollout, how many waves there are."""
+
+    not_begun: Count | None = None
+    """With rollout, how many groups are in waves that have not begun; at the end, how many were not begun, without
+    those in putBack."""
 
     failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
     """The first groups that were refused or failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tidegate.election.candidate import Timing
 from tidegate.jobs.settings import SparkSettings
+from tidegate.resources.connection import QuotaSpec
 
 _PREFIX: Final = "TIDEGATE_"
 
@@ -67,6 +69,15 @@ def _all_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
             raise ValueError(f"{name!r} is not a namespace: lower-case letters, digits and '-', separated by commas")
     return names
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError('has to be a JSON object, such as {"concurrentResets": 2}') from None
 
 
 class MetricsAuthentication(StrEnum):
@@ -201,6 +212,9 @@ class Settings(BaseModel):
     observe: bool = False
     """Whether every KafkaConnection is taken as one with ``spec.observe``, which changes nothing in Kafka: ``true`` or
     ``false``."""
+
+    quota: Annotated[QuotaSpec, BeforeValidator(_object)] | None = None
+    """What every KafkaConnection without ``spec.allow.quota`` is taken to have there, as JSON; unset: no limits."""
 
     separate_approver: bool = False
     """Whether a plan has to be approved by somebody else than ``spec.requester``: ``true`` or ``false``."""

@@ -147,9 +147,9 @@ class Groups:
     location: str
     confines: Confines
 
-    def apply(self, digests: Mapping[str, str], *, hold: bool) -> _Answer:
+    def apply(self, digests: Mapping[str, str], *, hold: bool, stop: bool) -> _Answer:
         """``digests``: of the groups' runs, by group."""
-        return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold), digests)
+        return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold, stop=stop), digests)
 
     def settle(self, digests: Mapping[str, str], reason: str, message: str) -> _Answer:
         def end(resets: SideBySide, groups: Mapping[str, RunStore], told: _Ended) -> bool:
@@ -186,13 +186,15 @@ class InExecutors:
         self._groups = groups
         self._digests = digests
 
-    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
-        tasks = [partial(self._groups.apply, names, hold=hold) for names in self._by_task(groups)]
-        return self._each(tasks, coordinator, hold=hold)
+    def apply(
+        self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool, stop: bool = False
+    ) -> bool:
+        tasks = [partial(self._groups.apply, names, hold=hold, stop=stop) for names in self._by_task(groups)]
+        return self._each(tasks, coordinator, stop=hold or stop)
 
     def settle(self, groups: Mapping[str, RunStore], coordinator: Coordinator, reason: str, message: str) -> None:
         tasks = [partial(self._groups.settle, names, reason, message) for names in self._by_task(groups)]
-        self._each(tasks, coordinator, hold=False)
+        self._each(tasks, coordinator, stop=False)
 
     def _by_task(self, groups: Mapping[str, RunStore]) -> list[dict[str, str]]:
         """Digests by group: as many a task as it begins at once, and no more, since none is begun once another has
@@ -201,7 +203,7 @@ class InExecutors:
         tasks = [names[n : n + FLEET_THREADS] for n in range(0, len(names), FLEET_THREADS)]
         return [{name: digests[name] for name in task} for task in tasks]
 
-    def _each(self, tasks: Sequence[Callable[[], _Answer]], coordinator: Coordinator, *, hold: bool) -> bool:
+    def _each(self, tasks: Sequence[Callable[[], _Answer]], coordinator: Coordinator, *, stop: bool) -> bool:
         failed: list[_Answer] = []
 
         def one(task: Callable[[], _Answer]) -> bool:
@@ -213,7 +215,7 @@ class InExecutors:
                 raise answer.raised
             if not answer.all_well:
                 failed.append(answer)
-            return answer.all_well or not hold
+            return answer.all_well or not stop
 
         # A driver's thread waits for each task.
         side_by_side(tasks, one, threads=max(1, self._spark.sparkContext.defaultParallelism))

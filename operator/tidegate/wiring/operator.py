@@ -165,6 +165,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         metrics=shared.metrics,
         idle_tick_s=shared.settings.idle_tick_s,
         observe=shared.settings.observe,
+        quota=shared.settings.quota,
         looks=shared.looks,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))

@@ -23,7 +23,7 @@ from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
-from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, Support
+from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, QuotaSpec, Support
 from tidegate.service.metrics import Metrics
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -33,7 +33,7 @@ NAME = "ns/kafka"
 class World:
     """A KafkaConnection and a reconciler."""
 
-    def __init__(self, folder: Path, *, observe: bool = False) -> None:
+    def __init__(self, folder: Path, *, observe: bool = False, quota: QuotaSpec | None = None) -> None:
         self.kube = FakeKube()
         self.clock = FakeClock()
         self.kafka = FakeKafka(self.clock)
@@ -57,6 +57,7 @@ class World:
                 metrics=self.metrics,
                 idle_tick_s=10,
                 observe=observe,
+                quota=quota,
             )
         )
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
@@ -291,4 +292,30 @@ def test_a_connection_that_only_observes_makes_no_topics_and_tries_nothing(
     now = world.live.get("ns", "kafka")
     assert now is not None
     assert now.observes is by_operator
+    world.executor.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("allow", "resets"),
+    [
+        (None, 2),
+        ({"groups": ["a"]}, 2),
+        ({"quota": {"concurrentResets": 5}}, 5),
+        ({"quota": {}}, None),
+    ],
+    ids=["nothing is said", "of something else", "its own is larger", "its own has no limits"],
+)
+def test_a_connection_without_a_quota_has_the_operators(
+    tmp_path: Path, allow: dict[str, object] | None, resets: int | None
+) -> None:
+    world = World(tmp_path, quota=QuotaSpec(concurrent_resets=2))
+    spec = {"bootstrapServers": "127.0.0.1:9092", **({"allow": allow} if allow is not None else {})}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+
+    world.look()
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    assert live.allow.quota is not None
+    assert live.allow.quota.concurrent_resets == resets
     world.executor.shutdown()

@@ -422,9 +422,9 @@ def test_groups_are_counted_while_they_are_reset_at_most_once_a_second(tmp_path:
     store, told = world.create(), []
 
     class Slow(SideBySide):
-        def apply(self, groups: Any, coordinator: Any, *, hold: bool) -> bool:
+        def apply(self, groups: Any, coordinator: Any, *, hold: bool, stop: bool = False) -> bool:
             for name in groups:
-                super().apply({name: groups[name]}, coordinator, hold=hold)
+                super().apply({name: groups[name]}, coordinator, hold=hold, stop=stop)
                 told.append(store.load().journal[-1].counts)
                 world.clock.sleep(0.6)
             return False
@@ -459,7 +459,7 @@ def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
     begun = []
 
     class Overtaken(SideBySide):
-        def apply(self, groups: Any, coordinator: Any, *, hold: bool) -> bool:
+        def apply(self, groups: Any, coordinator: Any, *, hold: bool, stop: bool = False) -> bool:
             class Overtaking:
                 ended = coordinator.ended
 
@@ -468,7 +468,7 @@ def test_who_was_taken_over_begins_no_other_group(tmp_path: Path) -> None:
                     begun.append(True)
                     store.begin_attempt()
 
-            return super().apply(groups, Overtaking(), hold=hold)
+            return super().apply(groups, Overtaking(), hold=hold, stop=stop)
 
     parts = replace(world.parts(Mortal()), resets=Overtaken(lambda: nullcontext(world.kafka), world.clock, threads=1))
     with pytest.raises(StaleAttempt):

@@ -13,7 +13,7 @@ from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest, Waves
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import PartitionOffset, ToOffset
 from tidegate.reset.runs import reasons
@@ -699,3 +699,81 @@ def test_a_fleets_status_names_the_first_groups_only() -> None:
     assert (reset.phase, reset.fleet.reset, reset.fleet.failed) == (ResetPhase.FAILED, 970, 30)
     assert len(reset.fleet.failures) == 20
     assert reset.fleet.failures[0].group == "payments-c"
+
+
+WAVES = replace(
+    FLEET, manual_approval=False, fleet=FleetRequest(("payments-*",), waves=Waves(groups=1, pause=timedelta(minutes=5)))
+)
+
+
+def paused(until: datetime, *, attempt: int = 1, pauses: int = 1) -> Run:
+    """A fleet that has ended its job for a pause, after so many waves; ``attempt``: of the newest job."""
+    lines = [
+        line
+        for wave in range(1, pauses + 1)
+        for line in (
+            replace(progress(ResetPhase.APPLYING), wave=wave, message=f"wave {wave} of 2 begins"),
+            replace(progress(ResetPhase.APPLYING), wave=wave, message="paused", paused_until=until),
+        )
+    ]
+    return Run(WAVES, attempt, None, (progress(ResetPhase.APPLYING), *lines), fleet=FLEET_PLAN)
+
+
+def at_launch(number: int) -> OffsetResetStatus:
+    return WORKING.model_copy(update={"application": f"{DOCUMENT}-{number}"})
+
+
+def test_a_pause_is_not_taken_for_a_death_and_ends_by_the_time_that_was_written_down() -> None:
+    until = NOW + timedelta(minutes=5)
+
+    early = decide(under_way(run=paused(until), runner=DEAD))
+    late = decide(under_way(run=paused(until), runner=DEAD, now=until))
+    lost = decide(under_way(run=paused(until), runner=LOST, now=until + timedelta(hours=1)))
+
+    assert (early.action, early.again_after_s) == (None, 300)
+    assert condition(early, "Complete") == ("Unknown", "Applying")
+    assert late.action == Launch(f"{DOCUMENT}-2")
+    assert lost.action == TakeOver(reasons.DEADLINE_EXCEEDED, "reset one passed its deadline: it was not over in time")
+
+
+def test_the_jobs_of_waves_are_not_counted_as_deaths() -> None:
+    run = paused(NOW, attempt=2, pauses=20)
+    alive = replace(DEAD, fenced=21, died_at=NOW - timedelta(minutes=1))
+
+    dead = decide(under_way(at_launch(21), run=run, runner=replace(alive, fenced=20)))
+    again = decide(under_way(at_launch(21), run=run, runner=alive))
+    given_up = decide(under_way(at_launch(32), run=run, runner=replace(alive, fenced=32)))
+
+    assert (dead.action, again.action) == (Fence(21), Launch(f"{DOCUMENT}-22"))
+    assert given_up.action == TakeOver(reasons.JOB_FAILED, "the job of reset one ended 12 times without a result: boom")
+
+
+def test_a_job_that_never_begins_its_wave_is_not_started_for_ever() -> None:
+    run = paused(NOW)
+    dead = replace(DEAD, died_at=NOW)
+
+    at_once = decide(under_way(at_launch(1), run=run, runner=dead))
+    slower = decide(under_way(at_launch(6), run=run, runner=dead))
+    given_up = decide(under_way(at_launch(13), run=run, runner=replace(dead, fenced=13)))
+
+    assert at_once.action == Launch(f"{DOCUMENT}-2")
+    assert slower.action == Fence(6)
+    assert isinstance(given_up.action, TakeOver)
+
+
+def test_waves_are_told_of_once_each_and_so_is_a_stop() -> None:
+    run = paused(NOW, pauses=2)
+    stop = replace(progress(ResetPhase.APPLYING), wave=2, message="Wave 2 of 2: group b: no", stopped=True)
+    stopped = replace(run, journal=(*run.journal, stop))
+
+    told = decide(under_way(run=stopped, runner=RUNNING))
+
+    assert [(h.type.value, h.reason, h.message) for h in told.happenings][:3] == [
+        ("Normal", "WaveBegun", "wave 1 of 2 begins"),
+        ("Normal", "WaveBegun", "wave 2 of 2 begins"),
+        ("Warning", "RolloutStopped", "Wave 2 of 2: group b: no"),
+    ]
+    assert len({h.key for h in told.happenings}) == len(told.happenings)
+    fleet = told.status.fleet
+    assert fleet is not None
+    assert (fleet.wave, fleet.waves, fleet.not_begun) == (2, 2, 0)

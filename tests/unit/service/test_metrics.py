@@ -89,7 +89,7 @@ def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
             "UndoRunNotFound",
             "NothingToUndo",
         ),  # no run begins
-        *("WaitingForConnection", "WaitingForReset", "Suspended"),
+        *("WaitingForConnection", "WaitingForReset", "WaitingForQuota", "Suspended"),
         *("UndoneResetNotEnded", "NotAskedFor", "UnreadableStatus"),  # it may begin later
         *("Approved", "AnnotationApprovesNothing"),  # Events of a plan that waits
         *("Reading", "NotKnownYet", "NotLookedAt"),  # about the condition ReadFromTarget

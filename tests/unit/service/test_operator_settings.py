@@ -50,6 +50,9 @@ def test_variables_are_taken_over() -> None:
         ("TIDEGATE_MAX_LAUNCHES", "0"),
         ("TIDEGATE_LOG_LEVEL", "LOUD"),
         ("TIDEGATE_SPARK_RUNNER", "yarn"),
+        ("TIDEGATE_QUOTA", "two"),
+        ("TIDEGATE_QUOTA", '{"concurrentResets": 0}'),
+        ("TIDEGATE_QUOTA", '{"resets": 2}'),
     ],
 )
 def test_what_cannot_be_used_is_named(name: str, value: str) -> None:

@@ -113,3 +113,5 @@ class FleetCounts:
     failed: int = 0
     put_back: int = 0
     troubles: tuple[GroupTrouble, ...] = ()
+    not_begun: int = 0
+    """Because a rollout in waves had stopped before them."""

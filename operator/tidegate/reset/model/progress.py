@@ -52,6 +52,13 @@ class Progress:
     held: RunResult | None = None
     """Of a fleet's group: how it ends if its fleet is kept."""
     counts: FleetCounts | None = None
+    wave: int = 0
+    """Of a fleet in waves: the one that is reset, from 1. The first line with its number was written before it began.
+    """
+    paused_until: datetime | None = None
+    """The job ends here, and another one begins the next wave then."""
+    stopped: bool = False
+    """Of a fleet in waves: the decision that no other group is begun."""
 
 
 def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ...]:
@@ -63,8 +70,9 @@ def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ..
     if last == progress:
         return kept
     searching = progress.searched is not None and last.searched is not None
-    counting = progress.counts is not None and last.counts is not None
-    if searching or counting or last.waits_for:
+    counting = progress.counts is not None and last.counts is not None and not last.message
+    pausing = progress.paused_until is not None and last.paused_until is not None
+    if searching or counting or pausing or last.waits_for:
         kept = kept[:-1]
     if last.waits_for and kept and progress == replace(kept[-1], at=progress.at, before=progress.before):
         # Where the group stood before may have been looked up anew.

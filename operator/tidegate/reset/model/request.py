@@ -12,6 +12,16 @@ from tidegate.resources.reset import FailurePolicy
 
 
 @dataclass(frozen=True, slots=True)
+class Waves:
+    """A fleet in waves of ``groups`` each, or, where that is 0, of ``percent`` of the groups that have a plan; with a
+    ``pause`` between the end of one and the begin of the next."""
+
+    groups: int = 0
+    percent: int = 0
+    pause: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
 class FleetRequest:
     """Which groups a fleet is of: those that match ``patterns`` and are allowed; ``groups``: by name, for an undo.
 
@@ -26,6 +36,7 @@ class FleetRequest:
     undoes: str = ""
     undoes_uid: str = ""
     ends: tuple[tuple[str, str], ...] = ()
+    waves: Waves | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,15 @@ class EvidenceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """How much a plan may do; ``None``: any number. ``set_by``: the KafkaConnection that says so."""
+
+    set_by: str
+    partitions: int | None = None
+    records_replayed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources.
 
@@ -79,6 +99,7 @@ class RunRequest:
     for it, for whoever finds what it holds. ``connection_uid``: of the KafkaConnection that it goes through; empty
     where no operator asked for it. ``observed``: its connection only observes, so its plan is not applied unless it is
     approved later (``manual_approval``), and planning changes nothing, not even in groups of Tidegate's own.
+    ``limits``: what its plan may do at most; of a fleet, the plan of all groups together.
     """
 
     run_uid: str
@@ -96,3 +117,4 @@ class RunRequest:
     asked_by: str = ""
     connection_uid: str = ""
     observed: bool = False
+    limits: PlanLimits | None = None

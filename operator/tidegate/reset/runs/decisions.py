@@ -45,6 +45,7 @@ from tidegate.reset.runs.reasons import (
     INVALID_SPEC,
     JOB_FAILED,
     WAITING_FOR_CONNECTION,
+    WAITING_FOR_QUOTA,
     WAITING_FOR_RESET,
 )
 from tidegate.reset.runs.request import (
@@ -55,14 +56,18 @@ from tidegate.reset.runs.request import (
     run_uid,
 )
 from tidegate.reset.runs.seen import RunnerSeen, Seen, is_settled
+from tidegate.reset.runs.waves import paused_until, pauses
 from tidegate.reset.store import Run
-from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import Engine, ResetPhase
 
 DEADLINE_GRACE: Final = timedelta(seconds=5)
 """A job that runs keeps its deadline itself; it gets this long to do so before it is taken over."""
 
+
+_IN_LINE: Final = (WAITING_FOR_RESET, WAITING_FOR_QUOTA)
+"""What a reset waits for that other resets have."""
 
 _LAST_BACKOFF_S: Final = 30.0
 
@@ -132,9 +137,9 @@ def _begin(draft: Draft) -> Decision:
         waits = start.waits_for
         draft.moving(waits.reason, waits.message)
         draft.complete_is(None, waits.reason, waits.message)
-        if waits.reason == WAITING_FOR_RESET:
-            draft.tell(EventType.NORMAL, waits.reason, waits.message, f"{seen.run_id}/{waits.reason}/{waits.message}")
-        return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason == WAITING_FOR_RESET)
+        if waits.reason in _IN_LINE:
+            draft.tell(EventType.NORMAL, waits.reason, waits.message, _told_of(seen, waits))
+        return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason in _IN_LINE)
     if start.request is None:
         raise ValueError("a run that may begin has a request")
     requester = seen.spec.requester if seen.spec is not None else None
@@ -144,6 +149,12 @@ def _begin(draft: Draft) -> Decision:
     draft.complete_is(None, ResetPhase.PENDING.value, message)
     draft.tell(EventType.NORMAL, ResetPhase.PENDING.value, message, f"{seen.run_id}/{ResetPhase.PENDING.value}")
     return draft.decide(again_after_s=0)
+
+
+def _told_of(seen: Seen, waits: Refusal) -> str:
+    """How many others are in line for the quota changes all the time, and is in the condition."""
+    what = waits.reason if waits.reason == WAITING_FOR_QUOTA else waits.message
+    return f"{seen.run_id}/{waits.reason}/{what}"
 
 
 def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
@@ -169,10 +180,8 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
             message = f"reset {seen.run_id} is approved. {seen.behind.message}"
             draft.moving(seen.behind.reason, message)
             draft.complete_is(None, seen.behind.reason, message)
-            draft.tell(
-                EventType.NORMAL, seen.behind.reason, seen.behind.message, f"{seen.run_id}/{seen.behind.message}"
-            )
-            return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason == WAITING_FOR_RESET)
+            draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, _told_of(seen, seen.behind))
+            return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason in _IN_LINE)
         if approval is not None and run.digest != current.approved_digest:
             draft.approved(approval)
         return draft.decide(Approve(), again_after_s=0)
@@ -221,17 +230,25 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         return _launch(draft, 1, runner.engine)
     if _ended_well(run):
         return _launch(draft, number + 1, runner.engine)
+    # Whose jobs that ended for a pause have not died.
+    tries = number - pauses(run)
+    until = paused_until(run)
+    if until is not None:
+        if seen.now < until:
+            return draft.decide(again_after_s=min(_WAITS_S, max(seen.tick_s, (until - seen.now).total_seconds())))
+        if tries < seen.max_launches and _backoff_left_s(seen, runner, tries) <= 0:
+            return _launch(draft, number + 1, runner.engine)
     if runner.status.state is RunnerState.LOST and not runner.started_here and run.attempt == 0:
         # Written down, and then this process's predecessor died before it could start it, or just after.
         return draft.decide(Launch(launch_name(seen.run_document, number)), again_after_s=seen.tick_s)
     if runner.fenced < number:
         return draft.decide(Fence(number), again_after_s=0)
-    if number >= seen.max_launches:
+    if tries >= seen.max_launches:
         why = runner.status.message or seen.trouble
         detail = f": {why}" if why else ""
-        message = f"the job of reset {seen.run_id} ended {number} times without a result{detail}"
+        message = f"the job of reset {seen.run_id} ended {tries} times without a result{detail}"
         return draft.decide(TakeOver(JOB_FAILED, message), again_after_s=seen.tick_s)
-    wait_s = _backoff_left_s(seen, runner, number)
+    wait_s = _backoff_left_s(seen, runner, tries)
     if wait_s > 0:
         detail = f" ({runner.status.message})" if runner.status.message else ""
         draft.moving(
@@ -247,11 +264,11 @@ def _ended_well(run: Run) -> bool:
     return run.approved and run.last is not None and run.last.phase is ResetPhase.AWAITING_APPROVAL
 
 
-def _backoff_left_s(seen: Seen, runner: RunnerSeen, number: int) -> float:
+def _backoff_left_s(seen: Seen, runner: RunnerSeen, tries: int) -> float:
     # The first successor starts at once: mostly it was the operator that was restarted.
-    if runner.died_at is None or number < 2:
+    if runner.died_at is None or tries < 2:
         return 0.0
-    pause_s = min(_LAST_BACKOFF_S, 2.0 ** (number - 2))
+    pause_s = min(_LAST_BACKOFF_S, 2.0 ** (tries - 2))
     return max(0.0, pause_s - (seen.now - runner.died_at).total_seconds())
 
 

@@ -27,7 +27,20 @@ from tidegate.reset.model.result import MAX_UNREAD, RunResult, Standstill
 from tidegate.reset.model.targets import FromGroup, Target
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import listed
+from tidegate.reset.runs.quota import size_of, too_large
 from tidegate.reset.runs.request import NOT_PUT_BACK
+from tidegate.reset.runs.waves import (
+    ROLLOUT_STOPPED,
+    BeginWave,
+    GoOn,
+    Leave,
+    Pause,
+    Stop,
+    next_in_waves,
+    shortest,
+    stopped_by,
+    waves_of,
+)
 from tidegate.reset.store import Run
 from tidegate.resources.reset import FailurePolicy, ResetPhase
 
@@ -40,6 +53,7 @@ TOO_MANY_GROUPS: Final = "TooManyGroups"
 GROUPS_REFUSED: Final = "GroupsRefused"
 GROUPS_FAILED: Final = "GroupsFailed"
 OTHER_GROUP_FAILED: Final = "OtherGroupFailed"
+ROLLOUT_TOO_LONG: Final = "RolloutTooLong"
 
 # --- who --------------------------------------------------------------------------------------------------------------
 
@@ -98,6 +112,7 @@ def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunReques
         manual_approval=False,
         evidence=EvidenceSettings(),
         fleet=None,
+        limits=None,
     )
 
 
@@ -121,11 +136,11 @@ def group_plan(plan: Plan, digest: str) -> GroupPlan:
     )
 
 
-def refused_fleet(request: RunRequest, plan: FleetPlan) -> PlanRefused | None:
-    """Why a fleet with this plan is not to be reset."""
+def refused_fleet(request: RunRequest, plan: FleetPlan, now: datetime) -> PlanRefused | None:
+    """Why a fleet with this plan, of which nothing was reset yet, is not to be reset."""
     refused = plan.refused
     if plan.planned and (not refused or _fleet(request).failure_policy is FailurePolicy.ISOLATE):
-        return None
+        return too_large(size_of(plan), request.limits) or _too_long(request, plan, now)
     names = listed([g.group_id for g in refused])
     first = refused[0]
     way_out = " or let failurePolicy be Isolate" if plan.planned else ""
@@ -133,6 +148,19 @@ def refused_fleet(request: RunRequest, plan: FleetPlan) -> PlanRefused | None:
         GROUPS_REFUSED,
         f"{len(refused):,} of {len(plan.groups):,} groups cannot be reset ({names}); {first.group_id}: "
         f"{first.message}. Leave them out of spec.groups{way_out}",
+    )
+
+
+def _too_long(request: RunRequest, plan: FleetPlan, now: datetime) -> PlanRefused | None:
+    waves, deadline = _fleet(request).waves, request.settings.deadline
+    if waves is None or deadline is None or now + shortest(waves, plan.planned) < deadline:
+        return None
+    number, pause_s = len(waves_of(waves, plan.planned)), waves.pause.total_seconds()
+    return PlanRefused(
+        ROLLOUT_TOO_LONG,
+        f"spec.rollout: {number:,} waves with pauses of {pause_s:,.0f} s end after the deadline, of which "
+        f"{max(0.0, (deadline - now).total_seconds()):,.0f} s are left: let deadline be longer, waveSize larger, or "
+        "pause shorter",
     )
 
 
@@ -146,10 +174,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Reset these groups; ``hold``: each holds its result back, and after a failure no other is begun."""
+    """Reset these groups; ``hold``: each holds its result back, and after a failure no other is begun; ``stop``: after
+    a failure no other is begun."""
 
     groups: tuple[str, ...]
     hold: bool
+    stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +216,7 @@ class End:
     result: RunResult
 
 
-Step = Begin | Apply | PutBack | Keep | Settle | Release | End
+Step = Begin | BeginWave | Apply | Pause | Stop | Leave | PutBack | Keep | Settle | Release | End
 
 
 def held_result(run: Run) -> RunResult | None:
@@ -221,10 +251,17 @@ def next_step(fleet: Run, groups: Mapping[str, Run], now: datetime) -> Step:
         if left:
             return Settle(left, put_back.putting_back, put_back.message)
         return End(_outcome(fleet, groups, now))
-    hold = _fleet(fleet.request).failure_policy is FailurePolicy.ALL
+    asked = _fleet(fleet.request)
+    hold = asked.failure_policy is FailurePolicy.ALL
     failed = [name for name in sorted(groups) if _ended_badly(groups[name])]
     if hold and failed:
         return PutBack(OTHER_GROUP_FAILED, f"group {failed[0]}: {_message(groups[failed[0]])}")
+    if open_ and asked.waves is not None:
+        ends = {name: end for name, run in groups.items() if (end := run.result or held_result(run)) is not None}
+        step = next_in_waves(fleet, asked.waves, groups, ends, now)
+        if isinstance(step, Stop) and hold:
+            return PutBack(ROLLOUT_STOPPED, step.message)
+        return Apply(step.groups, hold, stop=True) if isinstance(step, GoOn) else step
     if open_:
         return Apply(open_, hold)
     return Keep() if left else End(_outcome(fleet, groups, now))
@@ -255,7 +292,8 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
         # One that had failed by then for that reason, such as its deadline, had failed.
         and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
     ]
-    failed = [name for name in sorted(results) if name not in reset and name not in put_back]
+    not_begun = [n for n, result in results.items() if result.reason == ROLLOUT_STOPPED and n not in put_back]
+    failed = [name for name in sorted(results) if name not in (*reset, *put_back, *not_begun)]
     going_back = decided is not None and not is_kept(fleet)
     held = [n for n, run in groups.items() if run.result is None and held_result(run) is not None and not going_back]
     return FleetCounts(
@@ -265,6 +303,7 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
         troubles=tuple(
             GroupTrouble(name, results[name].reason, results[name].message) for name in failed[:MAX_TROUBLES]
         ),
+        not_begun=len(not_begun),
     )
 
 
@@ -281,6 +320,7 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         *([f"{refused:,} without a plan"] if refused else ()),
         *([f"{counted.failed:,} failed ({listed([t.group_id for t in counted.troubles])})"] if counted.failed else ()),
         *([f"{counted.put_back:,} put back or not begun"] if counted.put_back else ()),
+        *([f"{counted.not_begun:,} not begun"] if counted.not_begun else ()),
     ]
     message = ". ".join([*([said] if said else ()), ", ".join(numbers)])
     results = [run.result for run in groups.values() if run.result is not None]
@@ -314,6 +354,9 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
         changed = any(r.phase is ResetPhase.ROLLED_BACK for run in groups.values() if (r := run.result) is not None)
         phase = ResetPhase.ROLLED_BACK if changed and not counted.reset else ResetPhase.FAILED
         return phase, put_back.putting_back, put_back.message
+    stopped = stopped_by(fleet)
+    if stopped is not None:
+        return ResetPhase.FAILED, ROLLOUT_STOPPED, stopped
     if counted.failed:
         first = counted.troubles[0]
         return ResetPhase.FAILED, GROUPS_FAILED, f"Group {first.group_id}: {first.message}"

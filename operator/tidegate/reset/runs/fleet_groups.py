@@ -41,8 +41,10 @@ class Coordinator(Protocol):
 class Resets(Protocol):
     """Resets groups, several side by side or one after another."""
 
-    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
-        """``apply_group`` for each, by its id. With ``hold``, none is begun after one has failed.
+    def apply(
+        self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool, stop: bool = False
+    ) -> bool:
+        """``apply_group`` for each, by its id. With ``hold`` or ``stop``, none is begun after one has failed.
 
         Returns whether all stand at their targets. Raises what one raised, after the others that were begun have ended.
         """
@@ -158,7 +160,9 @@ class SideBySide:
         self._threads = threads
         self._tuning = tuning
 
-    def apply(self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool) -> bool:
+    def apply(
+        self, groups: Mapping[str, RunStore], coordinator: Coordinator, *, hold: bool, stop: bool = False
+    ) -> bool:
         unended: list[KafkaFailure] = []
         failed: list[str] = []
 
@@ -175,7 +179,7 @@ class SideBySide:
                 coordinator.ended(succeeded)
             if not succeeded:
                 failed.append(group.location)
-            return succeeded or not hold
+            return succeeded or not (hold or stop)
 
         side_by_side(list(groups.values()), reset, threads=self._threads)
         if unended:

@@ -20,7 +20,7 @@ from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
-from tidegate.reset.runs.fleet import group_plan, group_request, group_run_uid, refused_fleet, roster_of
+from tidegate.reset.runs.fleet import group_plan, group_request, group_run_uid, roster_of
 from tidegate.reset.runs.fleet_parts import Parts, PlanGroups, for_all
 from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import ForgedRun, RunNotFound, RunStore
@@ -46,9 +46,6 @@ def plan_fleet(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
             store.write_roster(roster, attempt=attempt)
         plan = _planned(run.request, roster, attempt, parts, tell)
         store.write_fleet_plan(plan, attempt=attempt)
-        refused = refused_fleet(run.request, plan)
-        if refused is not None:
-            raise refused
     except (PlanRefused, KafkaFailure) as failure:
         result = job.unplanned(failure, clock.now())
     else:

@@ -25,6 +25,7 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.reset.runs.quota import size_of, too_large
 from tidegate.reset.store import RunStore, StaleAttempt
 from tidegate.resources.reset import ResetPhase
 
@@ -69,6 +70,8 @@ def carry_out(
         refusal = plan_run(store, attempt, clock, plan)
         if refusal is not None:
             return refusal
+    if run.request.limits is not None and (beyond := _beyond_limits(store, attempt, clock)) is not None:
+        return beyond
     if run.request.manual_approval and not run.approved:
         if run.last is None or run.last.phase is not ResetPhase.AWAITING_APPROVAL:
             store.append(Progress(ResetPhase.AWAITING_APPROVAL, clock.now(), attempt), attempt=attempt)
@@ -77,6 +80,17 @@ def carry_out(
         return None
     result = apply(attempt)
     gather_evidence(store, attempt, gather)
+    return result
+
+
+def _beyond_limits(store: RunStore, attempt: int, clock: Clock) -> RunResult | None:
+    """The stored result where the stored plan does more than it may. Whoever asked can look at it."""
+    run = store.load()
+    refused = too_large(size_of(run.plan), run.request.limits) if run.plan is not None else None
+    if refused is None:
+        return None
+    result = unplanned(refused, clock.now())
+    store.finish(result, attempt=attempt)
     return result
 
 

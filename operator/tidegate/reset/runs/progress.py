@@ -19,6 +19,7 @@ from tidegate.reset.runs.reasons import (
     NOT_LOOKED_AT,
     READING,
 )
+from tidegate.reset.runs.waves import ROLLOUT_STOPPED, wave_begun, waves_of
 from tidegate.reset.store import Run
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import (
@@ -29,6 +30,8 @@ from tidegate.resources.reset import (
     ResetPhase,
     SearchStatus,
 )
+
+_WAVES_TOLD: Final = 20
 
 ANNOTATION_SAYS: Final = (
     f"The annotation {APPROVE} approves nothing any more: create an OffsetResetApproval instead, and remove it"
@@ -79,6 +82,9 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
 
 
 def tell_phases(draft: Draft, run: Run) -> None:
+    for step in _of_waves(run.journal):
+        kind, reason = (EventType.WARNING, ROLLOUT_STOPPED) if step.stopped else (EventType.NORMAL, "WaveBegun")
+        draft.tell(kind, reason, step.message, f"{run.request.run_id}/{reason}/{step.wave}")
     for step in _first_of_each(run.journal):
         if step.phase.is_final or step.phase is ResetPhase.AWAITING_APPROVAL:
             continue
@@ -94,6 +100,15 @@ def _first_of_each(journal: Sequence[Progress]) -> Iterator[Progress]:
             yield step
 
 
+def _of_waves(journal: Sequence[Progress]) -> list[Progress]:
+    """The begins of waves, and the stop; the last ones, since each is told again by a process that is new."""
+    told: list[Progress] = []
+    for line in journal:
+        if line.stopped or line.wave > (told[-1].wave if told else 0):
+            told.append(line)
+    return told[-_WAVES_TOLD:]
+
+
 def _progress_message(run: Run, phase: ResetPhase) -> str:
     run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
     match phase:
@@ -106,7 +121,8 @@ def _progress_message(run: Run, phase: ResetPhase) -> str:
         case ResetPhase.PLANNING | ResetPhase.PENDING:
             return f"reset {run_id} of {whose} is being planned"
         case _:
-            return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)})"
+            waves = next((line.message for line in reversed(run.journal) if line.wave and line.message), "")
+            return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)}){f'; {waves}' if waves else ''}"
 
 
 def _whose(request: RunRequest) -> str:
@@ -140,7 +156,19 @@ def fleet_status(run: Run) -> FleetStatus | None:
         *(GroupFailure(group=g.group_id, reason=g.refused, message=g.message) for g in run.fleet.refused),
         *(GroupFailure(group=t.group_id, reason=t.reason, message=t.message) for t in counted.troubles),
     ]
+    waves = run.request.fleet.waves if run.request.fleet is not None else None
+    in_waves = {}
+    if waves is not None:
+        order, begun = waves_of(waves, run.fleet.planned), wave_begun(run)
+        later = sum(map(len, order[begun:]))
+        ended = counted.reset + counted.failed + counted.put_back
+        in_waves = {
+            "wave": begun,
+            "waves": len(order),
+            "not_begun": later if run.result is None else len(run.fleet.planned) - ended,
+        }
     return FleetStatus(
+        **in_waves,
         groups=len(run.fleet.groups),
         refused=len(run.fleet.refused),
         reset=counted.reset,

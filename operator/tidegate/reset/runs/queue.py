@@ -30,6 +30,10 @@ class Claim:
     under_way: bool
     namespace: str = ""
     """Of the resource."""
+    partitions: int | None = None
+    """How many its plan has; ``None``: there is none yet."""
+    undoes: bool = False
+    """Whether it puts back what another reset has done."""
 
     @property
     def precedence(self) -> tuple[bool, datetime, str]:

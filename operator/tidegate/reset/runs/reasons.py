@@ -23,6 +23,10 @@ ALREADY_RAN: Final = "AlreadyRan"
 
 WAITING_FOR_RESET: Final = "WaitingForReset"
 
+WAITING_FOR_QUOTA: Final = "WaitingForQuota"
+
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+
 SUSPENDED: Final = "Suspended"
 
 UNREADABLE_STATUS: Final = unreadable.UNREADABLE_STATUS

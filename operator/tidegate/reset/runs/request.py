@@ -14,8 +14,10 @@ from tidegate.reset.model.request import (
     EvidenceLevel,
     EvidenceSettings,
     FleetRequest,
+    PlanLimits,
     RunRequest,
     Selection,
+    Waves,
 )
 from tidegate.reset.model.targets import (
     ByDuration,
@@ -157,8 +159,10 @@ def make_request(
     started_at: datetime,
     fleet: FleetRequest | None = None,
     observed: bool = False,
+    limits: PlanLimits | None = None,
 ) -> RunRequest:
-    """All the job needs to know. The deadline counts from ``started_at``. ``observed``: see ``RunRequest``."""
+    """All the job needs to know. The deadline counts from ``started_at``. ``observed`` and ``limits``: see
+    ``RunRequest``."""
     return RunRequest(
         run_uid=run_uid(uid_of(requester), name_of(requester)),
         run_id=name_of(requester),
@@ -179,7 +183,19 @@ def make_request(
         asked_by=f"{requester['kind']} {label_of(requester)}",
         connection_uid=connection_uid,
         observed=observed,
+        limits=limits,
     )
+
+
+def waves_asked(spec: OffsetResetSpec) -> Waves | None:
+    """In which waves a fleet is reset; ``None``: all at once."""
+    rollout = spec.rollout
+    if rollout is None:
+        return None
+    size = rollout.wave_size
+    if isinstance(size, int):
+        return Waves(groups=size, pause=rollout.pause)
+    return Waves(percent=int(size.removesuffix("%")), pause=rollout.pause)
 
 
 def evidence_settings(spec: OffsetResetSpec) -> EvidenceSettings:

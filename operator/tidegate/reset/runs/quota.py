@@ -1,0 +1,163 @@
+"""How much the resets of one connection may do: which of them has room to run, and which plans are too large. Pure.
+
+What an undo does is never held up: whoever waits for it has offsets that are wrong. It counts like any other while it
+runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from math import inf
+from typing import Final
+
+from tidegate.reset.model.fleet import FleetPlan
+from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import PlanLimits
+from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.reset.runs.queue import Claim
+from tidegate.reset.runs.reasons import QUOTA_EXCEEDED, WAITING_FOR_QUOTA
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.connection import QuotaSpec
+
+PATH: Final = "spec.allow.quota"
+_NAMED: Final = 3
+"""As many of the resets that run are named to one that waits."""
+
+
+class Line:
+    """The resets of one connection: those that run, and those that wait, the oldest first."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Claim] = {}
+        self._waiting: dict[str, Claim] = {}
+        self._order: list[tuple[datetime, str]] = []
+
+    def put(self, claim: Claim) -> None:
+        """Instead of the one that its holder had."""
+        self.drop(claim.uid)
+        if claim.under_way:
+            self._running[claim.uid] = claim
+        else:
+            self._waiting[claim.uid] = claim
+            insort(self._order, _place(claim))
+
+    def drop(self, uid: str) -> None:
+        self._running.pop(uid, None)
+        waiting = self._waiting.pop(uid, None)
+        if waiting is not None:
+            del self._order[bisect_left(self._order, _place(waiting))]
+
+    def no_room(
+        self, mine: Claim, quota: QuotaSpec, connection: str, is_held_up: Callable[[Claim], bool]
+    ) -> Refusal | None:
+        """Why this one has to wait; ``None``: it may run. Those that were there first go first, but for those that are
+        held up by something else (``is_held_up``), which is asked only while there is room."""
+        if mine.undoes:
+            return None
+        running = [claim for claim in self._running.values() if claim.uid != mine.uid]
+        taken = sum(_partitions(claim, quota) for claim in running)
+        resets = _or_any(quota.concurrent_resets) - len(running)
+        partitions = _or_any(quota.concurrent_partitions) - taken
+        full = _full(mine, quota, resets, partitions)
+        if full is None:
+            for claim in self._ahead_of(mine):
+                if claim.undoes or is_held_up(claim):
+                    continue
+                resets, partitions = resets - 1, partitions - _partitions(claim, quota)
+                full = _full(mine, quota, resets, partitions)
+                if full is not None:
+                    break
+            else:
+                return None
+        older = sum(1 for _ in self._ahead_of(mine))
+        return Refusal(WAITING_FOR_QUOTA, _why(mine, quota, connection, running, taken, older, full))
+
+    def _ahead_of(self, mine: Claim) -> Iterator[Claim]:
+        for _, uid in islice(self._order, bisect_left(self._order, _place(mine))):
+            yield self._waiting[uid]
+
+
+def _place(claim: Claim) -> tuple[datetime, str]:
+    return claim.created, claim.uid
+
+
+def _or_any(limit: int | None) -> float:
+    return inf if limit is None else limit
+
+
+def _partitions(claim: Claim, quota: QuotaSpec) -> int:
+    """How many it takes up: those of its plan, or as many as that may have."""
+    return claim.partitions if claim.partitions is not None else quota.partitions_per_reset or 0
+
+
+def _full(mine: Claim, quota: QuotaSpec, resets: float, partitions: float) -> str | None:
+    """The field that leaves no room for it."""
+    if resets < 1:
+        return "concurrentResets"
+    return "concurrentPartitions" if _partitions(mine, quota) > partitions else None
+
+
+def _why(
+    mine: Claim, quota: QuotaSpec, connection: str, running: Iterable[Claim], taken: int, older: int, full: str
+) -> str:
+    names = sorted(claim.holder for claim in running)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    run = f"{', '.join(names[:_NAMED])}{more} run" if names else "none runs yet"
+    if full == "concurrentResets":
+        limit, now = f"{quota.concurrent_resets:,} reset(s)", f"{len(names):,} ({run})"
+    else:
+        needed = _partitions(mine, quota)
+        least = "" if mine.partitions is not None else "up to "
+        limit = f"{quota.concurrent_partitions:,} partition(s) in resets that run"
+        now = f"up to {taken:,} are ({run}), and it needs {least}{needed:,}"
+    waiting = f"; {older:,} older one(s) wait, too" if older else ""
+    return f"KafkaConnection {connection} allows {limit} at once ({PATH}.{full}), and {now}{waiting}: this one waits"
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def limits_of(quota: QuotaSpec | None, connection: str) -> PlanLimits | None:
+    """What a plan may do through a connection. ``None``: whatever it likes."""
+    if quota is None or (quota.partitions_per_reset is None and quota.records_replayed_per_reset is None):
+        return None
+    return PlanLimits(connection, quota.partitions_per_reset, quota.records_replayed_per_reset)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a plan does: partitions, and records that are read again."""
+
+    partitions: int
+    records_replayed: int
+
+
+def size_of(plan: Plan | FleetPlan) -> Size:
+    partitions = len(plan.partitions) if isinstance(plan, Plan) else plan.partitions
+    return Size(partitions, plan.records_replayed)
+
+
+def too_large(size: Size, limits: PlanLimits | None) -> PlanRefused | None:
+    """Why a plan of this size is not to be applied."""
+    if limits is None:
+        return None
+    beyond = [
+        *_beyond(size.partitions, limits.partitions, "partition(s)", "partitionsPerReset"),
+        *_beyond(size.records_replayed, limits.records_replayed, "record(s) read again", "recordsReplayedPerReset"),
+    ]
+    if not beyond:
+        return None
+    return PlanRefused(
+        QUOTA_EXCEEDED,
+        f"the plan has {' and '.join(beyond)}, by KafkaConnection {limits.set_by}: reset fewer groups, topics or "
+        "partitions at a time, or to a later offset, or ask whoever owns the connection for more",
+    )
+
+
+def _beyond(planned: int, allowed: int | None, what: str, field: str) -> Iterator[str]:
+    if allowed is not None and planned > allowed:
+        yield f"{planned:,} {what}, and {allowed:,} are allowed ({PATH}.{field})"

@@ -1,0 +1,251 @@
+"""A connection's quota: resets begin in their order and never too many, and plans beyond it change nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.reset_world import FleetWorld, World
+from tidegate.kube.ports import RESETS
+from tidegate.resources.connection import AllowSpec, QuotaSpec
+from unit.offset_reset.test_turns import Crowd
+
+
+def limit(world: World, **quota: int) -> None:
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(quota=QuotaSpec(**quota))))
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    made = Crowd(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def make(crowd: Crowd, number: int, **spec: Any) -> str:
+    """OffsetReset ``r<number>`` of a group of its own, a minute younger than the one before it."""
+    name, created = f"r{number}", f"2026-11-20T00:{number:02d}:00Z"
+    asked = {"connectionRef": {"name": "kafka"}, "group": f"g{number}", "to": {"offset": 10}, **spec}
+    crowd.kube.create(RESETS, "ns", name, asked, created)
+    return name
+
+
+def asked(crowd: Crowd, number: int) -> list[str]:
+    return [make(crowd, n) for n in range(number)]
+
+
+def complete(crowd: World, name: str) -> dict[str, Any]:
+    conditions = crowd.kube.get(RESETS, "ns", name)["status"]["conditions"]
+    return next(c for c in conditions if c["type"] == "Complete")
+
+
+def phase(crowd: World, name: str) -> str:
+    return str((crowd.kube.get(RESETS, "ns", name).get("status") or {}).get("phase"))
+
+
+def test_no_more_begin_than_may_and_the_others_say_why(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=2)
+    names = asked(crowd, 5)
+
+    crowd.side_by_side(*names)
+    crowd.side_by_side(*names)
+
+    assert crowd.begun == names[:2]
+    said = complete(crowd, "r4")
+    assert (said["status"], said["reason"]) == ("Unknown", "WaitingForQuota")
+    assert "allows 2 reset(s) at once" in said["message"]
+    assert "2 (OffsetReset ns/r0, OffsetReset ns/r1 run); 2 older one(s) wait, too" in said["message"]
+    told = [[h.reason for h in crowd.kube.happenings_of(name)] for name in names[2:]]
+    assert told == [["WaitingForQuota"]] * 3
+
+
+def test_the_oldest_that_waits_is_next_also_for_a_new_process(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=2)
+    names = asked(crowd, 5)
+    crowd.side_by_side(*names)
+
+    # The process ends, and the next one is first asked about the youngest.
+    crowd.reconciler = crowd.fresh_reconciler()
+    crowd.side_by_side("r4", "r3", "r2")
+    assert crowd.begun == ["r0", "r1"]
+
+    crowd.name = "r0"
+    crowd.passes()
+    assert crowd.reset["phase"] == "Succeeded"
+    crowd.side_by_side("r4", "r3", "r2")
+    crowd.side_by_side("r4", "r3")
+    assert crowd.begun == ["r1", "r2"]
+
+
+def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=1)
+    live = crowd.live.get("ns", "kafka")
+    assert live is not None
+    crowd.open_connection("other", "uid-other", crowd.connection, allow=live.allow)
+    crowd.parts.observer.connect("uid-other", "ns/other", crowd.kafka)
+    asked(crowd, 2)
+    make(crowd, 2, connectionRef={"name": "other"})
+
+    crowd.side_by_side("r0", "r1", "r2")
+
+    assert crowd.begun == ["r0", "r2"]
+
+
+def test_one_whose_plan_waits_for_approval_takes_no_room_before_that(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=1)
+    make(crowd, 0, approval="Manual")
+    make(crowd, 1)
+    crowd.name = "r0"
+    crowd.passes()
+    assert crowd.reset["phase"] == "AwaitingApproval"
+    crowd.side_by_side("r1")
+    assert crowd.begun == ["r0", "r1"]
+
+    crowd.approve(reset="r0")
+    crowd.some_passes(3)
+
+    assert crowd.condition("Complete")["reason"] == "WaitingForQuota"
+    # Being in line, it is before whoever is younger, also for a process that has just begun.
+    crowd.reconciler = crowd.fresh_reconciler()
+    crowd.name = "r1"
+    crowd.passes()
+    assert crowd.reset["phase"] == "Succeeded"
+    make(crowd, 2)
+    crowd.side_by_side("r2")
+    assert "startedAt" not in crowd.kube.get(RESETS, "ns", "r2")["status"]
+    crowd.name = "r0"
+    crowd.passes()
+    assert crowd.reset["phase"] == "Succeeded"
+
+
+def test_an_undo_never_waits_and_is_never_too_large(world: World) -> None:
+    world.ask()
+    world.passes()
+    world.kafka.commit_directly("other", {next(iter(world.kafka.committed("payments"))): 50})
+    limit(world, concurrent_resets=1, partitions_per_reset=1, records_replayed_per_reset=0)
+    world.ask("busy", group="other", to={"offset": 60})
+    world.some_passes(2)
+    assert world.reset["startedAt"]
+    world.kafka.commit_directly("payments", {next(iter(world.kafka.committed("payments"))): 90})
+
+    world.ask("back", to={"undo": "p"})
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+
+
+@pytest.mark.parametrize(
+    ("quota", "phase", "offset"),
+    [
+        ({"records_replayed_per_reset": 40}, "Succeeded", 10),
+        ({"records_replayed_per_reset": 39}, "Failed", 50),
+        ({"partitions_per_reset": 1}, "Succeeded", 10),
+    ],
+)
+def test_a_plan_beyond_the_quota_changes_nothing(world: World, quota: dict[str, int], phase: str, offset: int) -> None:
+    limit(world, **quota)
+    world.ask()
+
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == (phase, offset)
+    if phase == "Failed":
+        said = world.condition("Complete")
+        assert said["reason"] == "QuotaExceeded"
+        assert (
+            "40 record(s) read again, and 39 are allowed (spec.allow.quota.recordsReplayedPerReset)" in said["message"]
+        )
+        assert said["message"].endswith("Nothing was changed")
+        assert world.reset["plan"]["recordsReplayed"] == 40
+
+
+def test_a_plan_that_was_made_before_the_quota_became_smaller_is_not_applied(world: World) -> None:
+    world.ask(approval="Manual")
+    world.passes()
+    limit(world, records_replayed_per_reset=39)
+    world.approve()
+
+    world.some_passes(3)
+
+    assert (world.reset["phase"], world.offset) == ("AwaitingApproval", 50)
+    assert world.condition("Complete")["reason"] == "QuotaExceeded"
+    limit(world, records_replayed_per_reset=40)
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
+
+
+def test_a_fleet_counts_as_all_its_groups(tmp_path: Path) -> None:
+    fleet = FleetWorld(tmp_path)
+    limit(fleet, partitions_per_reset=2)
+    fleet.ask(rollout={"waveSize": 1})
+
+    fleet.passes()
+
+    assert (fleet.reset["phase"], fleet.offsets) == ("Failed", [50, 50, 50])
+    assert (fleet.reset["fleet"]["wave"], fleet.reset["fleet"]["notBegun"]) == (0, 3)
+    assert "3 partition(s), and 2 are allowed" in fleet.condition("Complete")["message"]
+    fleet.executor.shutdown()
+
+
+def test_the_waves_of_a_fleet_are_jobs_one_after_another(tmp_path: Path) -> None:
+    fleet = FleetWorld(tmp_path)
+    fleet.ask(rollout={"waveSize": 1, "pause": "3m"})
+
+    for wave in (1, 2):
+        fleet.passes(30)
+        assert fleet.offsets == [10] * wave + [50] * (3 - wave)
+        counts = fleet.reset["fleet"]
+        assert (counts["wave"], counts["waves"], counts["reset"], counts["notBegun"]) == (wave, 3, wave, 3 - wave)
+        said = fleet.condition("Complete")["message"]
+        assert f"wave {wave} of 3 is done, wave {wave + 1} begins at " in said
+        # Another process looks at it in the middle of the pause, and the next one after it.
+        fleet.clock.sleep(60)
+        fleet.restart()
+        fleet.passes(30)
+        assert fleet.offsets == [10] * wave + [50] * (3 - wave)
+        fleet.clock.sleep(180)
+        fleet.restart()
+    fleet.passes(30)
+
+    assert (fleet.reset["phase"], fleet.offsets) == ("Succeeded", [10, 10, 10])
+    assert fleet.reset["application"].endswith("-3")
+    assert [h.message for h in fleet.kube.happenings_of("p") if h.reason == "WaveBegun"] == [
+        f"wave {n} of 3 begins: group {name}" for n, name in enumerate(("payments", "payments-b", "payments-c"), 1)
+    ]
+    fleet.executor.shutdown()
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_never_more_than_may_whatever_comes_when(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+    crowd = Crowd(tmp_path_factory.mktemp("runs"))
+    limit(crowd, concurrent_resets=2)
+    names = asked(crowd, 6)
+    for _ in range(data.draw(st.integers(1, 5))):
+        crowd.kube.lost = data.draw(st.lists(st.booleans(), max_size=2))
+        if data.draw(st.booleans()):
+            crowd.reconciler = crowd.fresh_reconciler()
+        crowd.side_by_side(*data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=6, unique=True)))
+        assert len(crowd.begun) <= 2
+    crowd.kube.lost = []
+    for _ in range(60):
+        if all(phase(crowd, name) == "Succeeded" for name in names):
+            break
+        crowd.side_by_side(*names)
+        assert len(crowd.begun) <= 2
+    else:
+        raise AssertionError(f"not all have run: {crowd.begun} run")
+    crowd.executor.shutdown()
