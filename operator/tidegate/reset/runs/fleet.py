@@ -283,17 +283,17 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
     its result back counts as reset until the fleet is put back."""
     results = {name: run.result for name, run in groups.items() if run.result is not None}
     decided = put_back_by(fleet)
-    reset = [name for name, result in results.items() if result.phase is ResetPhase.SUCCEEDED]
-    put_back = [
+    reset = {name for name, result in results.items() if result.phase is ResetPhase.SUCCEEDED}
+    put_back = {
         name
         for name, result in results.items()
         if name not in reset
         and decided is not None
         # One that had failed by then for that reason, such as its deadline, had failed.
         and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
-    ]
-    not_begun = [n for n, result in results.items() if result.reason == ROLLOUT_STOPPED and n not in put_back]
-    failed = [name for name in sorted(results) if name not in (*reset, *put_back, *not_begun)]
+    }
+    not_begun = {n for n, result in results.items() if result.reason == ROLLOUT_STOPPED and n not in put_back}
+    failed = sorted(results.keys() - reset - put_back - not_begun)
     going_back = decided is not None and not is_kept(fleet)
     held = [n for n, run in groups.items() if run.result is None and held_result(run) is not None and not going_back]
     return FleetCounts(

@@ -96,6 +96,7 @@ def settle(store: RunStore, parts: Parts, *, reason: str, message: str) -> RunRe
 def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
     """Step by step until it has ended, or pauses. Each step is decided from what is stored, and may be taken again."""
     clock = parts.clock
+    opened: dict[str, RunStore] = {}
     groups: dict[str, Run] = {}
     while True:
         run = store.load()
@@ -103,7 +104,7 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
             return run.result
         if run.fleet is None:
             raise ValueError(f"fleet {run.request.run_uid} has no plan yet")
-        opened = opened_groups(run, run.fleet, parts)
+        opened = opened or opened_groups(run, run.fleet, parts)
         if has_begun(run):
             groups |= loaded_groups({name: opened[name] for name in opened.keys() - groups.keys()}, parts)
         step = next_step(run, groups, clock.now())
