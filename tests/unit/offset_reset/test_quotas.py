@@ -90,6 +90,19 @@ def test_the_oldest_that_waits_is_next_also_for_a_new_process(crowd: Crowd) -> N
     assert crowd.begun == ["r1", "r2"]
 
 
+def test_one_that_is_about_to_begin_counts_before_its_status_says_so(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=1)
+    named = {"configMap": {"name": "places", "key": "offsets.csv"}}
+    make(crowd, 0, to=named)
+    crowd.side_by_side("r0")
+    make(crowd, 1)
+    crowd.kube.config_maps["ns", "places"] = {"offsets.csv": "orders,0,10\n"}
+    # The older one, which was refused until now, is in nobody's way yet.
+    crowd.side_by_side("r1", "r0")
+
+    assert crowd.begun == ["r1"]
+
+
 def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:
     limit(crowd, concurrent_resets=1)
     live = crowd.live.get("ns", "kafka")
