@@ -9,24 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from tidegate.connection.allow import (
-    GROUP_NOT_ALLOWED,
-    TOPIC_NOT_ALLOWED,
-    group_not_allowed,
-    topic_not_allowed,
-)
 from tidegate.connection.live import Live, unmounted
 from tidegate.connection.read_only import observes
-from tidegate.connection.sharing import is_foreign, not_usable
+from tidegate.connection.sharing import is_foreign
 from tidegate.connection.sharing import refusal as connection_refused
 from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import (
     NotFound,
     Object,
     connection_named,
-    name_of,
     namespace_of,
     uid_of,
 )
@@ -35,9 +27,20 @@ from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.limits import limits, too_large_by_now
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import is_suspended, read_spec, status_of
+from tidegate.offset_reset.reading import read_spec
+from tidegate.offset_reset.refusals import (
+    connection_to_wait_for,
+    not_allowed,
+    not_allowed_over_there,
+    of_foreign_run,
+    of_other_group,
+    other_to_wait_for,
+    same_groups,
+    suspended,
+    undone_to_wait_for,
+)
 from tidegate.offset_reset.runs import Runs
-from tidegate.offset_reset.turns import Turns, not_ready, whose
+from tidegate.offset_reset.turns import Turns, not_ready
 from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import FleetRequest
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
@@ -51,24 +54,22 @@ from tidegate.reset.runs.request import (
     record_target,
     run_name,
     run_uid,
-    selections,
     simple_target,
     undo_not_found,
     undo_target,
     waves_asked,
 )
-from tidegate.reset.runs.seen import Start, is_settled
+from tidegate.reset.runs.seen import Start
 from tidegate.reset.store import ForeignRun, ForgedRun
 from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
-from tidegate.resources.targets import ClusterTarget, ConfigMapTarget
+from tidegate.resources.targets import ConfigMapTarget
 from tidegate.threads import in_thread
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
-UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
 SPARK_NOT_SHARED: Final = "SparkNotShared"
 
 _AT_ONCE: Final = 8
@@ -126,12 +127,12 @@ class Beginning:
             return Start(refusal=connection_refused(body))
         other = self._runs.other(body, spec)
         # Of one that has begun this was so when it did.
-        held = (_suspended(body) or await self._once.not_asked_for(body)) if current is None else None
-        waits = held or _connection_to_wait_for(body, live)
-        refusal = None if live is None else _not_allowed(spec, live)
+        held = (suspended(body) or await self._once.not_asked_for(body)) if current is None else None
+        waits = held or connection_to_wait_for(body, live)
+        refusal = None if live is None else not_allowed(spec, live)
         if spec.to.cluster is not None:
-            waits = waits or _other_to_wait_for(spec.to.cluster, other)
-            refusal = refusal or (None if other is None else _not_allowed_over_there(spec.to.cluster, other))
+            waits = waits or other_to_wait_for(spec.to.cluster, other)
+            refusal = refusal or (None if other is None else not_allowed_over_there(spec.to.cluster, other))
         if refusal is not None:
             return Start(refusal=refusal)
         if waits is not None or live is None:
@@ -147,7 +148,7 @@ class Beginning:
             return Start(waits_for=not_ready(live.label, str(failure)))
         if isinstance(undone, Refusal):
             return Start(refusal=undone)
-        waits = _undone_to_wait_for(undone)
+        waits = undone_to_wait_for(undone)
         if waits is not None:
             return Start(waits_for=waits)
         target = await self._target(body, spec, live, undone)
@@ -185,12 +186,12 @@ class Beginning:
         that only observed, so that nobody has written down yet that its id is executed."""
         if spec is None:
             return None
-        suspended = _suspended(body)
-        if suspended is not None:
-            return suspended
+        held = suspended(body)
+        if held is not None:
+            return held
         live = self._parts.live.used_by(body)
         if live is None:
-            return _connection_to_wait_for(body, live)
+            return connection_to_wait_for(body, live)
         if live.observes:
             return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
         ran = await self._once.ran_before(body, live) if observed else None
@@ -242,7 +243,7 @@ class Beginning:
             except ForgedRun as forged:
                 return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
             except ForeignRun as foreign:
-                return _foreign(undone, spec, foreign)
+                return of_foreign_run(undone, spec, foreign)
             except NewerRun as newer:
                 return Refusal(WRITTEN_BY_NEWER_VERSION, f"spec.to.undo: {newer}")
         if to.record is not None:
@@ -294,7 +295,7 @@ class Beginning:
         except ForgedRun as forged:
             return Refusal(reasons.FORGED, f"spec.to.undo: {forged}")
         except ForeignRun as foreign:
-            return _foreign(undone, spec, foreign)
+            return of_foreign_run(undone, spec, foreign)
         except NewerRun as newer:
             return Refusal(WRITTEN_BY_NEWER_VERSION, f"spec.to.undo: {newer}")
         if not groups:
@@ -317,8 +318,8 @@ class Beginning:
         if earlier is None:
             return await self._kept.find(body, spec, run_id, live) or undo_not_found(run_id)
         asked, _ = read_spec(earlier)
-        if asked is None or asked.connection_ref != spec.connection_ref or not _same_groups(asked, spec):
-            return _of_other_group(run_id, spec)
+        if asked is None or asked.connection_ref != spec.connection_ref or not same_groups(asked, spec):
+            return of_other_group(run_id, spec)
         return earlier
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
@@ -330,76 +331,3 @@ class Beginning:
         if text is None:
             return Refusal(CONFIG_MAP_NOT_FOUND, f"{path}: ConfigMap {named.name} has no key {named.key}")
         return text
-
-
-def _of_other_group(run_id: str, spec: OffsetResetSpec) -> Refusal:
-    return Refusal(
-        UNDO_OF_OTHER_GROUP,
-        f"spec.to.undo: reset {run_id} was not of {whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
-        "name the group and the connection that it was of",
-    )
-
-
-def _foreign(undone: Object, spec: OffsetResetSpec, foreign: ForeignRun) -> Refusal:
-    """Of one that was deleted, the document is the first that says of which group it was."""
-    if "resourceVersion" not in undone["metadata"]:
-        return _of_other_group(name_of(undone), spec)
-    return Refusal(reasons.FOREIGN_RUN, f"spec.to.undo: {foreign}")
-
-
-def _undone_to_wait_for(undone: Object | None) -> Refusal | None:
-    """Why an ``OffsetReset`` that undoes another has to wait."""
-    if undone is None or is_settled(status_of(undone)):
-        return None
-    return Refusal(
-        reasons.UNDONE_NOT_ENDED,
-        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: it waits for that",
-    )
-
-
-def _suspended(body: Object) -> Refusal | None:
-    if not is_suspended(body):
-        return None
-    return Refusal(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
-
-
-def _connection_to_wait_for(body: Object, live: Live | None) -> Refusal | None:
-    if live is None and is_foreign(body):
-        return connection_refused(body)
-    if live is None:
-        return Refusal(reasons.WAITING_FOR_CONNECTION, f"{not_usable(body)}: it waits for it")
-    return None if live.trouble is None else not_ready(live.label, live.trouble[0])
-
-
-def _other_to_wait_for(cluster: ClusterTarget, other: Live | None) -> Refusal | None:
-    name = cluster.connection_ref.name
-    if other is None:
-        why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
-        return Refusal(reasons.WAITING_FOR_CONNECTION, why)
-    return None if other.trouble is None else not_ready(name, other.trouble[0])
-
-
-def _not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
-    groups = [("spec.group", spec.group)] if spec.group is not None else []
-    # What a fleet's patterns match beside what is allowed is left out of its plan.
-    groups += [("spec.groups", name) for name in spec.groups or () if not is_pattern(name)]
-    if spec.to.group is not None:
-        groups.append(("spec.to.group", spec.to.group))
-    for where, group in groups:
-        message = group_not_allowed(live.label, live.allow, where, group)
-        if message is not None:
-            return Refusal(GROUP_NOT_ALLOWED, message)
-    for selection in selections(spec):
-        message = topic_not_allowed(live.label, live.allow, selection.topic)
-        if message is not None:
-            return Refusal(TOPIC_NOT_ALLOWED, message)
-    return None
-
-
-def _not_allowed_over_there(cluster: ClusterTarget, other: Live) -> Refusal | None:
-    message = group_not_allowed(other.name, other.allow, "spec.to.cluster.group", cluster.group)
-    return None if message is None else Refusal(GROUP_NOT_ALLOWED, message)
-
-
-def _same_groups(one: OffsetResetSpec, other: OffsetResetSpec) -> bool:
-    return one.group == other.group and set(one.groups or ()) == set(other.groups or ())
