@@ -26,7 +26,7 @@ from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
-from tidegate.discovery.state import discover, grown
+from tidegate.discovery.state import discover, grown, least_interval_s
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
@@ -142,6 +142,7 @@ class ConnectionWatch:
                 failures = 0
                 self._say("")
             interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
+            interval = max(interval, least_interval_s(self.topics.values()))
             delay = interval if failures == 0 else max(interval, _backoff(failures))
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
@@ -344,10 +345,7 @@ class ConnectionWatch:
                 topic = self.topics.get(name)
                 if topic is None or topic.topic_id != known.topic_id:
                     continue
-                for number in range(known.settled):
-                    key = PartitionKey(name, known.topic_id, number)
-                    if key not in self._ages.written:
-                        self._unwritten[key] = self._ages.seen.get(key, PartitionSeen(initial=True))
+                self._unwritten |= self._ages.lacking(name, known)
         for key in self._ages.written:
             topic = self.topics.get(key.topic)
             if topic is not None and topic.topic_id != key.topic_id:
