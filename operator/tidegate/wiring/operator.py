@@ -121,7 +121,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         freshness=freshness,
         # Whose term is over writes nothing to the control topic either.
         elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
+        connection_changed=shared.sharing.connection_changed,
+        reset_changed=shared.sharing.reset_changed,
     )
+    shared.sharing.loops = turns.operator.loops
     return turns.operator
 
 
@@ -166,6 +169,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         idle_tick_s=shared.settings.idle_tick_s,
         observe=shared.settings.observe,
         looks=shared.looks,
+        is_borrowed=shared.sharing.is_borrowed,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 
