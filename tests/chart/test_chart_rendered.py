@@ -155,7 +155,7 @@ def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
         for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]
         if rule["alert"] == "TidegateNoLeader"
     ]
-    assert expressions == ["sum(tidegate_leader) < 3", "max(tidegate_leader) == 0"]
+    assert expressions == ["sum(max by (pod) (tidegate_leader)) < 3", "max(tidegate_leader) == 0"]
 
 
 def test_all_shards_are_ended_before_the_release_goes() -> None:
