@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ BENCHMARKS: Final = DOCS / "benchmarks"
 _BLOCK: Final = re.compile(r"<!-- model ([a-z]+) -->.*?<!-- end \1 -->", re.DOTALL)
 _MARKS: Final = re.compile(r"<!-- model ([a-z]+) -->(?:(?!<!-- model).)*?<!-- end ([a-z]+) -->", re.DOTALL)
 DAY_S: Final = 86_400.0
+MOST_CORES: Final = 0.5
+"""Of a process at rest: the rest is for runs, starts and changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,11 @@ class Measured:
         """Of one cluster."""
         everything = self.simulated["all"]
         return float(everything["at rest"].get(call, 0.0)) / int(everything["clusters"])
+
+    @property
+    def request_cpu_s(self) -> float:
+        """Of the operator for a request to Kafka and what goes with it, at most: with all that a resource costs."""
+        return self.of_a_resource("cpu %") / 100 / self.of_a_resource("kafka requests/s")
 
     def of_a_resource(self, column: str) -> float:
         """What one resource more costs, by the first and the last rung that has settled."""
@@ -225,7 +233,7 @@ def brokers_table(size: Size, measured: Measured) -> str:
         (
             "acks",
             f"one for each partition on assignment, {ack} B",
-            f"all anew: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; as many "
+            f"all at once: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; as many "
             "keys after compaction, which each reader of acks reads from the start",
         ),
         (
@@ -249,21 +257,18 @@ def brokers_table(size: Size, measured: Measured) -> str:
 
 
 def kubernetes_table(size: Size, measured: Measured) -> str:
-    settings, simulated = Settings(), measured.simulated["all"]
-    groups = simulated["clusters"] * simulated["groups"]
-    stored = simulated["bytes stored at start"] / groups
-    all_groups = size.clusters * size.groups
+    settings = Settings()
     rows: list[Row] = [
         ("Lease", f"{_n(60 / settings.lease_retry_s)} writes/min for each that is held"),
         (
             "status of a policy for many groups",
-            "none at rest (simulated); at most 6 writes/min where its figures change, of under 10 kB, as large for 10 "
-            "groups as for 10,000",
+            f"{measured.simulated['all']['status writes/min']:g}/min at rest (simulated); at "
+            "most 6/min where its figures change, of under 10 kB, as large for 10 groups as for 10,000",
         ),
         (
             "what policies remember",
             f"at most {DOCUMENTS} ConfigMaps for each policy, each at most every 5 min where groups make progress: "
-            f"{_n(size.clusters * DOCUMENTS / 300)} writes/s, {_bytes(all_groups * stored / 300)}/s of history in etcd",
+            f"{_n(size.clusters * DOCUMENTS / 300)} writes/s",
         ),
         (
             "listings for `/healthz`",
@@ -287,10 +292,21 @@ def kubernetes_table(size: Size, measured: Measured) -> str:
 def process_table(size: Size, measured: Measured) -> str:
     simulated = measured.simulated["all"]
     all_groups = size.clusters * size.groups
+    of_a_group = simulated["cpu %"] / (simulated["clusters"] * simulated["groups"])
+    requests = size.clusters * sum(requests_per_s(size, measured).values())
+    cores = of_a_group * all_groups / 100 + requests * measured.request_cpu_s
     base = measured.ladder[0]["rss MiB"]
     rows: list[Row] = [
-        ("groups looked at", f"{_n(simulated['groups looked at/s'])}/s: each once a minute"),
-        ("CPU of that, without the clients'", f"{_n(simulated['cpu %'])} % of a core, with the fakes' own"),
+        (
+            "CPU of groups at rest",
+            f"{_n(all_groups / 60)} looked at a second, each once a minute: {_n(of_a_group * all_groups)} % of a core "
+            "without the Kafka client's work (simulated)",
+        ),
+        (
+            "CPU of requests",
+            f"{_n(requests)}/s at {_n(1000 * measured.request_cpu_s, 2)} ms: "
+            f"{_n(100 * requests * measured.request_cpu_s)} % of a core (by the ladder)",
+        ),
         (
             "memory",
             f"{_n(base)} MiB, and {_n(measured.simulated['bytes of a group'] / 1000)} kB for each group: "
@@ -301,6 +317,14 @@ def process_table(size: Size, measured: Measured) -> str:
             f"one series for each group with retention: {all_groups:,}, some {_bytes(all_groups * 130)} a scrape",
         ),
     ]
+    needed = math.ceil(cores / MOST_CORES)
+    rows.append(
+        (
+            "shards",
+            f"{needed}, so that none takes more than half a core at rest: of {_n(cores)} cores, where one Python "
+            "process has one",
+        )
+    )
     return table(("what", "one process for all"), rows)
 
 
@@ -352,9 +376,16 @@ def limits_table(size: Size, measured: Measured) -> str:
             "read each of the 50 logs once for all of its groups",
         ),
         (
+            "the first look of a policy writes its ConfigMaps again with each 200 groups",
+            f"{_n(simulated['documents at start'] / simulated['clusters'])} writes for each policy of "
+            f"{simulated['groups']:,} groups, {_bytes(simulated['bytes stored at start'] / simulated['clusters'])}; "
+            "once: a restart writes none",
+            "write them when all groups have been looked at",
+        ),
+        (
             "one process, one interpreter",
-            f"{_n(requests)} requests/s to all clusters, beside {_n(all_groups / 60)} groups looked at a second",
-            "shards",
+            f"{_n(requests)} requests/s and {_n(all_groups / 60)} groups a second",
+            "[shards](../how-to/shards.md)",
         ),
         (
             "every agent reads all of its cluster's records",

@@ -162,11 +162,6 @@ class LevelLoop:
         is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
         return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
 
-    def named(self, namespace: str, name: str) -> Object | None:
-        """The object of this name as it was last seen; the newest, where one was deleted and made anew."""
-        found = [self._items[uid] for uid in self._uids.get((namespace, name), ())]
-        return max((item.body for item in found if not item.gone), key=version_of, default=None)
-
     def is_ours(self, body: Object) -> bool:
         return self._is_ours(body)
 
