@@ -233,8 +233,8 @@ def brokers_table(size: Size, measured: Measured) -> str:
         (
             "acks",
             f"one for each partition on assignment, {ack} B",
-            f"all at once: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; as many "
-            "keys after compaction, which each reader of acks reads from the start",
+            f"all at once: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; as "
+            "many keys after compaction, which each reader of acks reads from the start",
         ),
         (
             "transactional ids",

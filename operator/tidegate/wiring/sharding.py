@@ -90,9 +90,7 @@ class Sharing:
     def _has_approval(self, approval: Object) -> bool:
         namespace, name = named_reset(approval)
         reset = self.loops[RESETS].named(namespace, name) if RESETS in self.loops else None
-        return (
-            self._shard.has(named(namespace, name)) if reset is None else self._has(*connection_named(reset))
-        )
+        return self._shard.has(named(namespace, name)) if reset is None else self._has(*connection_named(reset))
 
 
 def _translates_from(reset: Object) -> str:
