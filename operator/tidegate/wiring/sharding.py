@@ -26,7 +26,7 @@ class Sharing:
 
     def __init__(self, shard: Shard, live: LiveConnections) -> None:
         self._shard = shard
-        self._live = live
+        self.live = live
         self.loops: Mapping[Kind, LevelLoop] = {}
         self._clusters: dict[tuple[str, str], str] = {}
         """What told the shard of each connection when its watch told of it last."""
@@ -85,7 +85,7 @@ class Sharing:
         body = self.loops[CONNECTIONS].named(namespace, connection) if CONNECTIONS in self.loops else None
         if body is None:
             return self._shard.has(named(namespace, connection))
-        return self._shard.has(key_of(body, self._live.cluster_id(namespace, connection)))
+        return self._shard.has(key_of(body, self.live.cluster_id(namespace, connection)))
 
     def _has_approval(self, approval: Object) -> bool:
         namespace, name = named_reset(approval)

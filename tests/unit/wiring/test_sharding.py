@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.fake_kafka import FakeKafka
+from support.live import live_of
 from support.many_clusters import ManyClusters, Size
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.shards import Shard, key_of
@@ -163,6 +166,19 @@ def test_what_goes_through_a_connection_belongs_to_its_shard_and_what_names_none
     assert here.is_ours(PAUSES)(pause)
     assert not there.is_ours(PAUSES)(pause)
     assert sum(sharing(Shard(n, 4)).is_ours(PAUSES)(lost) for n in range(4)) == 1
+
+
+def test_what_this_process_has_seen_itself_counts_before_the_status_says_so() -> None:
+    """Else it would begin something for the shard that is about to take over."""
+    name = next(n for n in map(str, range(99)) if owner(f"ns/{n}") != owner("id"))
+    looks = sharing(owner(f"ns/{name}"), (CONNECTIONS, body(CONNECTIONS, name)))
+    pause = body(PAUSES, "p", name)
+    assert looks.is_ours(PAUSES)(pause)
+
+    looks.live.put(replace(live_of(FakeKafka(), "c"), name=name, cluster_id="id"))
+
+    assert not looks.is_ours(PAUSES)(pause)
+    assert looks.is_ours(CONNECTIONS)(body(CONNECTIONS, name)), "it has to say which cluster that is"
 
 
 def test_an_approval_belongs_to_its_resets_shard() -> None:
