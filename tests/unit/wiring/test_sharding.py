@@ -168,6 +168,20 @@ def test_what_goes_through_a_connection_belongs_to_its_shard_and_what_names_none
     assert sum(sharing(Shard(n, 4)).is_ours(PAUSES)(lost) for n in range(4)) == 1
 
 
+def test_a_connection_of_another_namespace_tells_the_shard_as_well() -> None:
+    ours = owner("id")
+    known = (CONNECTIONS, body(CONNECTIONS, "kafka", cluster_id="id"))
+    pause = body(PAUSES, "p")
+    foreign = {
+        **pause,
+        "metadata": {**pause["metadata"], "namespace": "team"},
+        "spec": {"connectionRef": {"name": "kafka", "namespace": "ns"}},
+    }
+
+    assert sharing(ours, known).is_ours(PAUSES)(foreign)
+    assert not sharing(other_than(ours), known).is_ours(PAUSES)(foreign)
+
+
 def test_what_this_process_has_seen_itself_counts_before_the_status_says_so() -> None:
     """Else it would begin something for the shard that is about to take over."""
     name = next(n for n in map(str, range(99)) if owner(f"ns/{n}") != owner("id"))
