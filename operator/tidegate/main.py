@@ -80,9 +80,9 @@ async def run(settings: Settings) -> None:
     """Run until told to stop (SIGTERM, SIGINT). Raises ``Replaced`` where another process took this one's place."""
     operator = build(settings)
     registry = kopf.OperatorRegistry()
-    connection_handlers.register(registry, operator.connections)
+    connection_handlers.register(registry, operator.connections, operator.connection_changed)
     policy_handlers.register(registry, operator.policies)
-    reset_handlers.register(registry, operator.resets, operator.policies)
+    reset_handlers.register(registry, operator.resets, operator.policies, operator.reset_changed)
     approval_handlers.register(registry, operator.approvals, operator.resets)
     pause_handlers.register(registry, operator.pauses)
     backup_handlers.register(registry, operator.backups)
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(chatty).setLevel(max(least, logging.getLevelName(settings.log_level)))
     try:
         if asked.command == "uninstall":
-            asyncio.run(uninstall(settings, Leave(asked.deployment, asked.pods_limit)))
+            asyncio.run(uninstall(settings, Leave(tuple(asked.deployment), asked.pods_limit)))
         else:
             asyncio.run(run(settings))
     except KubeFailure as failure:
@@ -170,7 +170,12 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "and takes Tidegate's finalizers off. The resources stay. May be done again.",
     )
     leave.add_argument(
-        "--deployment", type=Named.parse, metavar="NAMESPACE/NAME", help="the operator's, to be ended first"
+        "--deployment",
+        type=Named.parse,
+        action="append",
+        default=[],
+        metavar="NAMESPACE/NAME",
+        help="the operator's, to be ended first; may be given several times",
     )
     leave.add_argument(
         "--pods-limit", type=float, default=90.0, metavar="SECONDS", help="how long the operator's pods may take to end"

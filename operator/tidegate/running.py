@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -104,6 +104,10 @@ class Operator:
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
     freshness: health.Freshness
+    connection_changed: Callable[[Object], None]
+    """Told of each KafkaConnection that a watch tells of, once its loop was."""
+    reset_changed: Callable[[Object], None]
+    """The same of each OffsetReset."""
     elector: Elector | None = None
     warm: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once what is there was listed: before that this process knows nothing that it could go by."""
@@ -127,13 +131,20 @@ class Operator:
             _log.info("webhook on port %d", self.webhook.open())
         self.watchdog = asyncio.create_task(
             health.keep_fresh(
-                self.freshness, self._list_all, self.settings.health_interval_s, self._listed, self._is_busy
+                self.freshness,
+                self._list_all,
+                self.settings.health_interval_s,
+                self._listed,
+                self._is_busy,
+                lambda kind, body: self.loops[kind].is_ours(body),
             ),
             name="freshness",
         )
         self.leading = asyncio.create_task(self._lead_in_turn(), name="election")
         self.leading.add_done_callback(self._election_ended)
         where = ", ".join(self.settings.namespaces) or "the whole cluster"
+        if self.settings.shards > 1:
+            where += f", shard {self.settings.shard} of {self.settings.shards}"
         _log.info(
             "serving %s; health on port %d, metrics on port %d (authentication: %s)",
             where,

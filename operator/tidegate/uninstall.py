@@ -65,12 +65,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """What is asked for. ``deployment``: the operator's; ``None``: it runs no more, or somebody else ends it.
+    """What is asked for. ``deployments``: the operator's, one a shard; none: it runs no more, or somebody else ends it.
 
     ``pods_limit_s``: how long its pods may take to end.
     """
 
-    deployment: Named | None = None
+    deployments: tuple[Named, ...] = ()
     pods_limit_s: float = 90.0
 
 
@@ -99,10 +99,10 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
         clients.append(_Client(api_client, clock, settings.namespaces, since))
         return clients[-1]
 
-    if leave.deployment is not None:
+    if leave.deployments:
         await _end_operator(_Client(default_api_client(), clock, settings.namespaces, since), leave)
-    # It takes no part in an election: it is the only one, or fences whoever is not.
-    operator = build(settings.model_copy(update={"lease": ""}), open_kube)
+    # It takes no part in an election: it is the only one, or fences whoever is not. It is of no shard, but for all.
+    operator = build(settings.model_copy(update={"lease": "", "shards": 1, "shard": 0}), open_kube)
     (kube,) = clients
     operator.servers.start()
     try:
@@ -125,23 +125,22 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
 
 
 async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
-    if leave.deployment is None:
-        return
-    namespace, name = leave.deployment.namespace, leave.deployment.name
-    selector = await _call(kube.scale_to_zero, namespace, name)
-    if selector is None:
-        _log.info("Deployment %s/%s is not there: no operator runs", namespace, name)
-        return
+    selectors = {each: await _call(kube.scale_to_zero, each.namespace, each.name) for each in leave.deployments}
     loop = asyncio.get_running_loop()
     until = loop.time() + leave.pods_limit_s
-    while await _call(kube.pods, namespace, selector):
-        if loop.time() > until:
-            # On a node that is lost, perhaps. What both do is fenced and idempotent; one that lives on would only begin
-            # again what is undone here.
-            _log.warning("the operator's pods are still there after %.0f s: going on", leave.pods_limit_s)
-            return
-        await asyncio.sleep(_LOOK_S)
-    _log.info("the operator of Deployment %s/%s has ended", namespace, name)
+    for deployment, selector in selectors.items():
+        namespace, name = deployment.namespace, deployment.name
+        if selector is None:
+            _log.info("Deployment %s/%s is not there: no operator runs", namespace, name)
+            continue
+        while await _call(kube.pods, namespace, selector):
+            if loop.time() > until:
+                # On a node that is lost, perhaps. What both do is fenced and idempotent; one that lives on would only
+                # begin again what is undone here.
+                _log.warning("the operator's pods are still there after %.0f s: going on", leave.pods_limit_s)
+                return
+            await asyncio.sleep(_LOOK_S)
+        _log.info("the operator of Deployment %s/%s has ended", namespace, name)
 
 
 async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[str, str]:

@@ -121,6 +121,53 @@ def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
         assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
 
 
+def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
+    rules = {"metrics": {"rules": {"enabled": True}}}
+    manifests, alone = render({"shards": 3, "replicas": 2, **rules}), render(rules)
+    names = [f"tidegate-shard-{number}" for number in range(3)]
+
+    deployments = list(of_kind(manifests, "Deployment"))
+    assert [d["metadata"]["name"] for d in deployments] == names
+    selectors = [d["spec"]["selector"]["matchLabels"] for d in deployments]
+    assert [s["tidegate.io/shard"] for s in selectors] == ["0", "1", "2"]
+    for number, (deployment, selector) in enumerate(zip(deployments, selectors, strict=True)):
+        pod = deployment["spec"]["template"]
+        told = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
+        assert (told["TIDEGATE_SHARDS"], told["TIDEGATE_SHARD"]) == ("3", f"{number}")
+        assert told["TIDEGATE_LEASE"] == names[number]
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        assert deployment["spec"]["replicas"] == 2
+    role = one(manifests, "Role", "tidegate-leader-election")
+    assert role["rules"][0]["resourceNames"] == names
+    # The webhook and the metrics are those of all shards.
+    for service in of_kind(manifests, "Service"):
+        assert "tidegate.io/shard" not in service["spec"]["selector"]
+
+    [only] = of_kind(alone, "Deployment")
+    assert only["metadata"]["name"] == "tidegate"
+    assert "tidegate.io/shard" not in only["spec"]["selector"]["matchLabels"]
+    assert not {"TIDEGATE_SHARD", "TIDEGATE_SHARDS"} & {
+        e["name"] for e in only["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    expressions = [
+        rule["expr"]
+        for each in (manifests, alone)
+        for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]
+        if rule["alert"] == "TidegateNoLeader"
+    ]
+    assert expressions == ["sum(max by (pod) (tidegate_leader)) < 3", "max(tidegate_leader) == 0"]
+
+
+def test_all_shards_are_ended_before_the_release_goes() -> None:
+    hooks = render({"shards": 2})
+    names = ["tidegate-shard-0", "tidegate-shard-1"]
+
+    container = one(hooks, "Job", "tidegate-uninstall")["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][:3] == ["uninstall", *(f"--deployment={NAMESPACE}/{name}" for name in names)]
+    rules = one(hooks, "Role", "tidegate-uninstall-operator")["rules"]
+    assert [rule.get("resourceNames") for rule in rules] == [names, names, None]
+
+
 def test_replicas_elect_a_leader_and_are_replaced_one_by_one() -> None:
     spec = one(render(), "Deployment")["spec"]
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}

@@ -101,6 +101,7 @@ def test_an_unknown_group_has_no_commits_and_nothing_in_the_log(world: World) ->
     group_id = new_group()
 
     assert world.kafka.retention.commits(group_id).offsets == {}
+    assert world.kafka.retention.commits_of([group_id])[group_id].offsets == {}
     assert whole_log(world, group_id).commits == {}
 
 
@@ -134,6 +135,7 @@ def test_nothing_is_kept_where_a_transaction_is_open(world: World) -> None:
         transaction.send(group_id, {pending: 11})
         commits = world.kafka.retention.commits(group_id)
         assert commits.pending == {pending}
+        assert world.kafka.retention.commits_of([group_id, new_group()])[group_id] == commits
         assert commits.offsets == {still: Commit(2)}
         wanted = {pending: Commit(1), still: Commit(2)}
 

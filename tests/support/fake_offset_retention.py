@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidegate.kafka.errors import GroupNotEmpty, NotAuthorized
@@ -70,6 +70,11 @@ class FakeOffsetRetention:
         self._kafka._called("commits")
         self._kafka._look()
         return self._commits(group_id)
+
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Commits]:
+        self._kafka._called("commits_of")
+        self._kafka._look()
+        return {group_id: self._commits(group_id) for group_id in group_ids}
 
     def _commits(self, group_id: str) -> Commits:
         known, pending = self._kafka._offsets_of(group_id), self._kafka._undecided(group_id)

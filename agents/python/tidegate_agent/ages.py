@@ -40,13 +40,21 @@ class Discovered:
     """What is said of the partitions of one topic. ``newest``: which record said something last, counted over all.
 
     ``seen_ms``, by partition: when it was first seen by the broker's clock (epoch milliseconds), or one of the above.
+    ``initial``: partitions below this number of which nothing else is said were there at the first discovery, since
+    partitions are only ever added at the end.
     """
 
     topic_id: str
     newest: int
     seen_ms: Sequence[int]
+    initial: int = 0
 
     def seen(self, partition: int) -> int:
+        said = self.recorded(partition)
+        return INITIAL if said == NEVER and partition < self.initial else said
+
+    def recorded(self, partition: int) -> int:
+        """What a record of its own says."""
         return self.seen_ms[partition] if partition < len(self.seen_ms) else NEVER
 
 
@@ -96,6 +104,16 @@ class PartitionTable:
                 self._view.pop(name, None)
                 if name in self._topics:
                     ids = self._topics[name].items()
-                    self._view[name] = tuple(Discovered(i, t.newest, array("q", t.seen_ms)) for i, t in ids)
+                    self._view[name] = tuple(
+                        Discovered(i, t.newest, array("q", t.seen_ms), _initial(t.seen_ms)) for i, t in ids
+                    )
             self._changed.clear()
         return self._view
+
+
+def _initial(seen_ms: array[int]) -> int:
+    """One more than the highest partition that is said to have been there at the first discovery."""
+    try:
+        return len(seen_ms) - seen_ms[::-1].index(INITIAL)
+    except ValueError:
+        return 0

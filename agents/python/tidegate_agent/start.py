@@ -163,5 +163,9 @@ def _judge_by_age(
 def _current(said: tuple[Discovered, ...], topic_id: str | None, partition: int) -> Discovered | None:
     """What is said of the topic that is there now; where nobody knows its id, what was said last of the partition."""
     if topic_id is None:
-        return max(said, key=lambda topic: (topic.seen(partition) != NEVER, topic.newest), default=None)
+
+        def how_well(topic: Discovered) -> tuple[bool, bool, int]:
+            return topic.recorded(partition) != NEVER, topic.seen(partition) != NEVER, topic.newest
+
+        return max(said, key=how_well, default=None)
     return next((topic for topic in said if topic.topic_id == topic_id), None)

@@ -20,6 +20,31 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
+{{/* The Deployment of a shard, and its Lease: (root, number). */}}
+{{- define "tidegate.shardName" -}}
+{{- $root := index . 0 -}}
+{{- include "tidegate.fullname" $root -}}
+{{- if gt (int $root.Values.shards) 1 }}-shard-{{ index . 1 }}{{ end -}}
+{{- end -}}
+
+{{/* The names of all of them, as JSON. */}}
+{{- define "tidegate.shardNames" -}}
+{{- $names := list -}}
+{{- range $shard := until (int .Values.shards) -}}
+{{- $names = append $names (include "tidegate.shardName" (list $ $shard)) -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{/* What selects the pods of a shard: (root, number). */}}
+{{- define "tidegate.shardLabels" -}}
+{{- $root := index . 0 -}}
+{{- include "tidegate.selectorLabels" $root }}
+{{- if gt (int $root.Values.shards) 1 }}
+tidegate.io/shard: {{ index . 1 | quote }}
+{{- end }}
+{{- end -}}
+
 {{- define "tidegate.labels" -}}
 app.kubernetes.io/name: {{ include "tidegate.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}

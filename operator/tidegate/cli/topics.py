@@ -79,9 +79,12 @@ def described(topic: Topic, known: Mapping[PartitionKey, PartitionSeen]) -> str:
     KIP-1327 has one creation time; what was seen from outside are two bounds of it.
     """
     lines = [f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {topic.partitions}"]
-    for number in range(topic.partitions):
-        seen = known.get(PartitionKey(topic.name, topic.topic_id, number))
-        lines.append(f"\tTopic: {topic.name}\tPartition: {number}\t{_bounds(seen)}")
+    recorded = [known.get(PartitionKey(topic.name, topic.topic_id, number)) for number in range(topic.partitions)]
+    # The highest that was there at first stands for those below it.
+    initial = max((number for number, seen in enumerate(recorded) if seen is not None and seen.initial), default=-1)
+    for number, seen in enumerate(recorded):
+        told = PartitionSeen(initial=True) if seen is None and number < initial else seen
+        lines.append(f"\tTopic: {topic.name}\tPartition: {number}\t{_bounds(told)}")
     return "\n".join(lines) + "\n"
 
 

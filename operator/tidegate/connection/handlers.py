@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import kopf
 
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import CONNECTIONS
+from tidegate.kube.ports import CONNECTIONS, Object
 
 
-def register(registry: kopf.OperatorRegistry, loop: LevelLoop) -> None:
-    """Feed the events of all ``KafkaConnection``s, those of the listing at the start included, to ``loop``."""
+def register(registry: kopf.OperatorRegistry, loop: LevelLoop, changed: Callable[[Object], None]) -> None:
+    """Feed the events of all ``KafkaConnection``s, those of the listing at the start included, to ``loop``; then tell
+    ``changed`` of them."""
 
     @kopf.on.event(CONNECTIONS.group, CONNECTIONS.version, CONNECTIONS.plural, registry=registry)
     async def noticed(event: Any, **_: Any) -> None:
         loop.notice(event["type"], event["object"])
+        changed(event["object"])

@@ -40,6 +40,8 @@ class Live:
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None
+    borrowed: bool = False
+    """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""
     withdrawn: bool = False
 
@@ -117,6 +119,11 @@ class LiveConnections:
         newest = self.get(live.namespace, live.name)
         if newest is not None and newest.uid == live.uid:
             self.put(replace(newest, topics=checked))
+
+    def cluster_id(self, namespace: str, name: str) -> str:
+        """The cluster's as this process has seen it; empty where it has not."""
+        live = self._live.get((namespace, name))
+        return live.cluster_id if live is not None else ""
 
     def __iter__(self) -> Iterator[Live]:
         return iter(tuple(self._live.values()))

@@ -175,6 +175,9 @@ class _ReadOnlyRetention:
     def commits(self, group_id: str) -> Commits:
         return self._retention.commits(group_id)
 
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Commits]:
+        return self._retention.commits_of(group_ids)
+
     def log(self, group_id: str, since: GroupLog) -> GroupLog:
         return self._retention.log(group_id, since)
 

@@ -84,6 +84,8 @@ class Parts:
     quota: QuotaSpec | None = None
     """What a connection has that gives no ``spec.allow.quota``."""
     looks: FirstLooks = field(default_factory=FirstLooks)
+    is_borrowed: Callable[[Object], bool] = lambda _body: False
+    """Whether a connection is another shard's, and only read from here."""
 
 
 class ConnectionReconciler:
@@ -101,6 +103,10 @@ class ConnectionReconciler:
             return Pass(body, self._parts.idle_tick_s)
         seen = await self._see(body)
         self._remember(body, seen)
+        live = self._live(body)
+        if live is not None and live.borrowed:
+            # What its status says, its own shard says.
+            return Pass(body, self._again_after(uid_of(body), seen))
         self._parts.looks.looked(uid_of(body))
         capabilities = await self._capabilities(body) if isinstance(seen, Cluster) else None
         body = await self._say(body, seen, capabilities)
@@ -141,7 +147,7 @@ class ConnectionReconciler:
         if snapshot.cluster is None:
             raise RuntimeError("a look without a failure has a cluster")
         live = self._live(body)
-        if live is not None:
+        if live is not None and not live.borrowed:
             await self._confirm(live)
         if live is not None and not live.observes and self._parts.topics.wanted(live.namespace, live.name):
             try:
@@ -187,13 +193,14 @@ class ConnectionReconciler:
         """Open the connection, or open it anew after its spec or a Secret has changed. Raises ``BadConnection``."""
         parts, uid = self._parts, uid_of(body)
         namespace, name = namespace_of(body), name_of(body)
-        digest = digest_of(spec, contents)
+        digest, borrowed = digest_of(spec, contents), parts.is_borrowed(body)
         open_now = parts.live.get(namespace, name)
-        if open_now is not None and open_now.uid == uid and open_now.digest == digest:
+        if open_now is not None and open_now.uid == uid and (open_now.digest, open_now.borrowed) == (digest, borrowed):
             return
         folder = await in_thread(self._parts.executor, parts.files.put, uid, contents)
         connection = connection_in(spec, folder)
         kafka, observes = await in_thread(self._parts.executor, parts.open_kafka, connection, uid), self._observes(spec)
+        observes = observes or borrowed
         if observes:
             kafka = ReadOnlyKafka(kafka, name)
         parts.live.put(
@@ -208,6 +215,7 @@ class ConnectionReconciler:
                 allow=self._allowed(spec),
                 kafka=kafka,
                 observes=observes,
+                borrowed=borrowed,
             )
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)

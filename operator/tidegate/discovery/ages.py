@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.brokertime import BrokerTime
+from tidegate.discovery.state import KnownTopic
 from tidegate.kafka.model import Topic, TopicPartition
 
 
@@ -56,6 +57,23 @@ class Ages:
         if just_made and look.before_s is not None:
             absent_ms = self.time.earliest_ms(look.before_s)
         return PartitionSeen(self.time.latest_ms(look.at_s), absent_ms)
+
+    def lacking(self, topic: str, known: KnownTopic) -> dict[PartitionKey, PartitionSeen]:
+        """What the control topic has to be told of a topic's settled partitions.
+
+        Of those that were there at first the highest stands for all below it: every agent reads every record, and a
+        cluster may have ten and more times as many partitions as topics.
+        """
+        keys = [PartitionKey(topic, known.topic_id, number) for number in range(known.settled)]
+        untold = [key for key in keys if key not in self.written]
+        told = {key: self.seen[key] for key in untold if key in self.seen}
+        first = [key for key in untold if key not in told]
+        if first and not any(self._is_initial(key) for key in keys[first[-1].partition :]):
+            told[first[-1]] = PartitionSeen(initial=True)
+        return told
+
+    def _is_initial(self, key: PartitionKey) -> bool:
+        return key in self.written and self.written[key].initial
 
     def least_ms(self, key: PartitionKey, now_s: float) -> int | None:
         """The partition's age, at least; ``now_s``: by the monotonic clock. ``None``: nothing is known of it."""

@@ -239,7 +239,10 @@ class DiscoveryFeature:
 
     async def _read_group(self, watch: ConnectionWatch, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""
-        guard.committed = await self._parts.observer.committed(policy.live.uid, guard.wish.group, _COMMITTED_S)
+        if policy.ahead is not None and not policy.ahead.commits.pending:
+            guard.committed = {p: commit.offset for p, commit in policy.ahead.commits.offsets.items()}
+        else:
+            guard.committed = await self._parts.observer.committed(policy.live.uid, guard.wish.group, _COMMITTED_S)
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
         if not read <= guard.read:
             guard.reads(read, watch.sightings.long_ago(read - guard.read, self._parts.clock.monotonic()))

@@ -26,7 +26,7 @@ from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
-from tidegate.discovery.state import discover, grown
+from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
@@ -80,11 +80,11 @@ class ConnectionWatch:
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
         self._ages = Ages()
-        self._known: tuple[object, ...] = ()
-        """What ``_unwritten`` was found out from."""
         self._noted: Gates | None = None
         self._moved = False
-        """Whether a guard, or what it knows, is another one since."""
+        """Whether a guard, or what it knows, is another one since it was found out what is unwritten."""
+        self._gathering: asyncio.TimerHandle | None = None
+        """Until when what is unwritten is found out, where that is called for."""
         self._usable = False
         self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
         self._news = asyncio.Event()
@@ -106,6 +106,8 @@ class ConnectionWatch:
 
     async def close(self) -> None:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
+        if self._gathering is not None:
+            self._gathering.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -117,14 +119,11 @@ class ConnectionWatch:
         """What the control topic says, as read by others; ``usable``: whether it may be written."""
         self._usable = usable
         self.note_ages(gates)
-        if gates is not None:
-            if gates is self._noted and not self._moved:
-                return  # asked once a look for all that are guarded, not by each of them
-            self._noted, self._moved = gates, False
-            known = (gates.partitions, self.topics, *(guard.state for guard in self.guards.values()))
-            if len(known) != len(self._known) or any(a is not b for a, b in zip(known, self._known, strict=True)):
-                self._known = known
-                self._find_unwritten()
+        if gates is not None and (gates is not self._noted or self._moved):
+            # Found out once for all that are guarded: thousands of groups come here one by one.
+            self._noted, self._moved = gates, True
+            if self._gathering is None:
+                self._gathering = asyncio.get_running_loop().call_later(_LEAST_WAIT_S, self._news.set)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -142,6 +141,7 @@ class ConnectionWatch:
                 failures = 0
                 self._say("")
             interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
+            interval = max(interval, least_interval_s(self.topics.values()))
             delay = interval if failures == 0 else max(interval, _backoff(failures))
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
@@ -328,6 +328,9 @@ class ConnectionWatch:
         self._ages.time = BrokerTime(at_ms, sent_s, clock.monotonic())
 
     async def _write(self) -> None:
+        if self._noted is not None and self._moved:
+            self._moved, self._gathering = False, None
+            self._find_unwritten()
         # A topic's highest partition first: agents take those above what they have read for newer than all of it.
         keys = sorted(self._unwritten, key=lambda k: (k.topic, k.topic_id, -k.partition))
         records = {key: self._unwritten[key] for key in keys}
@@ -337,23 +340,19 @@ class ConnectionWatch:
 
     def _find_unwritten(self) -> None:
         """What the control topic lacks of what guarded topics have, and what it has of topics that are no more."""
+        settled: dict[str, KnownTopic] = {}
         for guard in self.guards.values():
-            if not guard.wish.tells_agents:
-                continue
-            for name, known in guard.state.topics.items():
-                topic = self.topics.get(name)
-                if topic is None or topic.topic_id != known.topic_id:
-                    continue
-                for number in range(known.settled):
-                    key = PartitionKey(name, known.topic_id, number)
-                    if key not in self._ages.written:
-                        self._unwritten[key] = self._ages.seen.get(key, PartitionSeen(initial=True))
+            for name, known in guard.state.topics.items() if guard.wish.tells_agents else ():
+                topic, most = self.topics.get(name), settled.get(name)
+                is_there = topic is not None and topic.topic_id == known.topic_id
+                if is_there and (most is None or known.settled > most.settled):
+                    settled[name] = known
+        for name, known in settled.items():
+            self._unwritten |= self._ages.lacking(name, known)
         for key in self._ages.written:
             topic = self.topics.get(key.topic)
             if topic is not None and topic.topic_id != key.topic_id:
                 self._unwritten[key] = None
-        if self._unwritten:
-            self._news.set()
 
     def _key(self, partition: TopicPartition) -> PartitionKey:
         return PartitionKey(partition.topic, self.topics[partition.topic].topic_id, partition.partition)

@@ -5,7 +5,7 @@ All calls block, are bounded in time and thread-safe. They raise subclasses of `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,10 @@ class OffsetRetention(Protocol):
 
     def commits(self, group_id: str) -> Commits:
         """All that the group has; nothing of a group that nobody knows."""
+        ...
+
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Commits]:
+        """As ``commits``, of many groups in few requests. Raises where one of them may not be described."""
         ...
 
     def log(self, group_id: str, since: GroupLog) -> GroupLog:

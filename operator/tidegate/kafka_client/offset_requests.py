@@ -62,11 +62,19 @@ def commits_of_many(wire: Wire, group_ids: Collection[str]) -> dict[str, dict[To
     return {group_id: _commits(group)[0] for group_id, group in _fetch_groups(wire, group_ids).items()}
 
 
-def _fetch_groups(wire: Wire, group_ids: Collection[str]) -> dict[str, Any]:
+def stable_commits_of(
+    wire: Wire, group_ids: Collection[str]
+) -> dict[str, tuple[dict[TopicPartition, Committed], frozenset[TopicPartition]]]:
+    """As :func:`commits_of_many`, and the partitions whose commit is not decided yet."""
+    return {group_id: _commits(group) for group_id, group in _fetch_groups(wire, group_ids, stable=True).items()}
+
+
+def _fetch_groups(wire: Wire, group_ids: Collection[str], *, stable: bool = False) -> dict[str, Any]:
     """Each group's part of an OffsetFetch answer."""
 
     def request(batch: list[str]) -> Any:
-        return OffsetFetchRequest(groups=[_group_to_fetch(g, None) for g in batch], min_version=8, max_version=8)
+        groups = [_group_to_fetch(group_id, None) for group_id in batch]
+        return OffsetFetchRequest(groups=groups, require_stable=stable, min_version=8, max_version=8)
 
     return wire.of_coordinators(group_ids, request, what=f"read the committed offsets of {named(group_ids)}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import GroupNotEmpty, Refused, Unavailable, UnknownPartitions
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Committed, TopicPartition
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import OFFSETS_TOPIC, GroupLog, follow, key_prefixes, partition_of, with_tail
 from tidegate.kafka.offset_retention import Commit, Commits
@@ -24,6 +24,7 @@ from tidegate.kafka_client.offset_requests import (
     commits_of,
     offset_commit_request,
     offset_fetch_request,
+    stable_commits_of,
     takes_retention,
 )
 from tidegate.kafka_client.settings import librdkafka_config
@@ -65,7 +66,10 @@ class KafkaOffsetRetention:
         [answer] = self._wire.exchange(
             group_id, lambda: offset_fetch_request(group_id), code_of=_code_of_fetch, what=what
         )
-        return _commits(answer)
+        return _commits(commits_of(answer))
+
+    def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Commits]:
+        return {group_id: _commits(told) for group_id, told in stable_commits_of(self._wire, group_ids).items()}
 
     # --- the coordinator's log ----------------------------------------------------------------------------------------
 
@@ -191,7 +195,7 @@ class KafkaOffsetRetention:
             what=what,
         )
         committed = _committed(answer, group_id, what)
-        just_before = _commits(fetched).offsets
+        just_before = _commits(commits_of(fetched)).offsets
         overtaken = {p: just_before[p] for p in committed if just_before.get(p, found.get(p)) != found.get(p)}
         if overtaken:
             # Somebody committed in that moment, and ours has come on top: theirs has to stand.
@@ -204,8 +208,8 @@ def _settings(config: Mapping[str, str]) -> RetentionSettings:
     return RetentionSettings.of_minutes(int(minutes), int(interval))
 
 
-def _commits(answer: Any) -> Commits:
-    commits, pending = commits_of(answer)
+def _commits(told: tuple[Mapping[TopicPartition, Committed], frozenset[TopicPartition]]) -> Commits:
+    commits, pending = told
     return Commits({p: Commit(told.offset, told.metadata) for p, told in commits.items()}, pending)
 
 

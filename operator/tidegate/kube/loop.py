@@ -55,12 +55,18 @@ class _Item:
     body: Object
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     gone: bool = False
+    begun: bool = False
+    """Whether something may be kept of it: it is ours, and its first pass may begin."""
     failures: int = 0
     task: asyncio.Task[None] | None = None
 
 
 async def _at_once(_body: Object) -> None:
     return
+
+
+def _always(_body: Object) -> bool:
+    return True
 
 
 class LevelLoop:
@@ -70,6 +76,9 @@ class LevelLoop:
     else is a defect of the code: logged with its traceback, and the worker starts anew, so one resource can't stop
     the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed. ``before_first``: what an
     object's first pass waits for.
+
+    ``is_ours``: whether this process makes passes over an object; asked before each pass. What is another's is taken in
+    and watched, and let go of where it was ours. Whoever knows that the answer has changed wakes the object.
 
     A loop that stands by takes in what is told of its objects, and makes no pass over them until it begins.
     """
@@ -81,11 +90,13 @@ class LevelLoop:
         expected: tuple[type[Exception], ...],
         observe_pass: Callable[[float, bool], None] = lambda _seconds, _failed: None,
         before_first: Callable[[Object], Awaitable[None]] = _at_once,
+        is_ours: Callable[[Object], bool] = _always,
     ) -> None:
         self._reconciler = reconciler
         self._expected = expected
         self._observe_pass = observe_pass
         self._before_first = before_first
+        self._is_ours = is_ours
         self._items: dict[str, _Item] = {}
         self._standing_by = False
         self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -150,6 +161,9 @@ class LevelLoop:
             return False
         is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
         return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
+
+    def is_ours(self, body: Object) -> bool:
+        return self._is_ours(body)
 
     def wake_all(self) -> None:
         for item in self._items.values():
@@ -224,12 +238,22 @@ class LevelLoop:
             self._start(uid, item)
 
     async def _work(self, uid: str, item: _Item) -> None:
-        await self._before_first(item.body)
         while not item.gone:
             item.woken.clear()
-            delay = await self._pass(item)
-            if delay > 0 and not item.gone:
-                await _wait(item.woken, delay)
+            if not self._is_ours(item.body):
+                if item.begun:
+                    item.begun = False
+                    await self._reconciler.forget(item.body)
+                else:
+                    await item.woken.wait()
+            elif not item.begun:
+                # It may be another's once that is over.
+                item.begun = True
+                await self._before_first(item.body)
+            else:
+                delay = await self._pass(item)
+                if delay > 0 and not item.gone:
+                    await _wait(item.woken, delay)
         await self._reconciler.forget(item.body)
         self._drop(uid, item)
 

@@ -14,12 +14,26 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tidegate.connection.live import Live
-from tidegate.kafka.model import Group
+from tidegate.kafka.model import Group, Topic
+from tidegate.kafka.offset_retention import Commits
 from tidegate.kube.ports import KubeEvent, Object, uid_of
 from tidegate.policy.memory import Document, GroupMemory
 from tidegate.resources.conditions import ConditionStatus, with_condition
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """A group's commits as they were read with those of many others, and then the topics of these ``names``.
+
+    ``at``: after the commits were read.
+    """
+
+    at: datetime
+    commits: Commits
+    names: frozenset[str]
+    topics: Mapping[str, Topic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +53,8 @@ class PolicyView:
     memory: GroupMemory
     described: Group | None = None
     """The group as it is now, where the pass has asked for many at once."""
+    ahead: ReadAhead | None = None
+    """Its commits, where the pass has just read those of many at once."""
 
     @property
     def group(self) -> str:

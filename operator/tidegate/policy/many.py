@@ -14,6 +14,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.kafka.errors import KafkaFailure
@@ -22,11 +23,11 @@ from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import EventType, KubeEvent, KubeFailure, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
-from tidegate.policy.feature import GroupFeature, PolicyView, WholeView, key_of
+from tidegate.policy.feature import GroupFeature, PolicyView, ReadAhead, WholeView, key_of
 from tidegate.policy.memory import Document, GroupMemory, PolicyMemory
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
-from tidegate.policy.precedence import Contenders, contender
+from tidegate.policy.precedence import RETENTION, Contenders, contender
 from tidegate.reset.marker import is_marker_group
 from tidegate.resources.many_groups import MAX_WORST, ManyGroupsStatus, TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -79,6 +80,14 @@ class _Many:
     listed_s: float | None = None
     found: Found = field(default_factory=Found)
     said: tuple[Mapping[str, int], str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a pass has read of a group together with others."""
+
+    described: Group | KafkaFailure
+    ahead: ReadAhead | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,22 +229,24 @@ class ManyGroups:
         due = sorted((one.due_s, group) for group, one in ones.items() if one.parts and one.due_s <= began_s + 0.5)
         batch = [group for _, group in due[:_BATCH]]
         described = await in_thread(self._parts.patient_executor, _described, turn.live, batch)
+        kept = [group for group in batch if RETENTION in ones[group].parts]
+        ahead = await in_thread(self._parts.patient_executor, _read_ahead, turn.live, kept, self._parts.clock)
         told: list[tuple[_One, KubeEvent]] = []
         for group in batch:
             if clock.monotonic() - began_s > _TURN_S:
                 break
-            one = ones[group]
-            told += [(one, event) for event in await self._look_at(turn, group, described[group])]
+            seen = _Seen(described[group], ahead.get(group))
+            told += [(ones[group], event) for event in await self._look_at(turn, group, seen)]
         turn.draft.happenings.extend(_at_most(told, turn.draft.told))
 
-    async def _look_at(self, turn: _Turn, group: str, seen: Group | KafkaFailure) -> list[KubeEvent]:
+    async def _look_at(self, turn: _Turn, group: str, seen: _Seen) -> list[KubeEvent]:
         one, told, again_s = turn.many.ones[group], list[KubeEvent](), 60.0
         try:
-            if isinstance(seen, KafkaFailure):
-                raise seen
+            if isinstance(seen.described, KafkaFailure):
+                raise seen.described
             for feature in self._features:
                 if feature.part in one.parts:
-                    outcome = await feature.reconcile(self._view(turn, group, seen))
+                    outcome = await feature.reconcile(self._view(turn, group, seen.described, seen.ahead))
                     one.status = outcome.status
                     told += [replace(event, key=f"{group}/{event.key}") for event in outcome.happenings]
                     again_s = min(again_s, outcome.again_after_s)
@@ -247,7 +258,7 @@ class ManyGroups:
         one.looked, one.due_s = True, self._parts.clock.monotonic() + again_s
         return told
 
-    def _view(self, turn: _Turn, group: str, seen: Group) -> PolicyView:
+    def _view(self, turn: _Turn, group: str, described: Group, ahead: ReadAhead | None) -> PolicyView:
         return PolicyView(
             turn.body,
             turn.spec,
@@ -256,7 +267,8 @@ class ManyGroups:
             self._parts.clock.now(),
             resetting=self._resets.is_being_reset(turn.live, group),
             memory=GroupMemory(turn.memory, group),
-            described=seen,
+            described=described,
+            ahead=ahead,
         )
 
     # --- summing up ---------------------------------------------------------------------------------------------------
@@ -313,6 +325,19 @@ def _described(live: Live, groups: Collection[str]) -> Mapping[str, Group | Kafk
             except KafkaFailure as failure:
                 described[group] = failure
         return described
+
+
+def _read_ahead(live: Live, groups: Collection[str], clock: Clock) -> Mapping[str, ReadAhead]:
+    """Of those that can't be read together nothing: each of them is read when it is looked at."""
+    try:
+        commits = live.kafka.retention.commits_of(groups) if groups else {}
+        at = clock.now()
+        # After the offsets: those of a topic that was made anew are not missing, they are another topic's.
+        names = frozenset(p.topic for each in commits.values() for p in (*each.offsets, *each.pending))
+        topics = live.kafka.topics(names) if names else {}
+    except KafkaFailure:
+        return {}
+    return {group: ReadAhead(at, each, names, topics) for group, each in commits.items()}
 
 
 def _at_most(told: Sequence[tuple[_One, KubeEvent]], recorded: Container[str]) -> list[KubeEvent]:

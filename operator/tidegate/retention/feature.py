@@ -104,7 +104,7 @@ class RetentionFeature:
         memory.places = plan.places
         done = await self._act(policy, spec, memory, seen, plan, known_until_ms)
         if done.renewed or done.restored.partitions:
-            seen = await self._see(policy, spec, memory, group, anew=True)
+            seen = await self._see(policy, spec, memory, group, again=True)
             plan = decide(seen)
             memory.places = plan.places
         done = replace(done, trouble=await self._snapshots.write(policy, memory, seen.now_ms))
@@ -151,22 +151,28 @@ class RetentionFeature:
         memory: Known,
         group: Group,
         *,
-        anew: bool,
+        anew: bool = False,
+        again: bool = False,
     ) -> Seen:
-        """``anew``: members have just left, or we have written: the log is to be read again, whatever it said."""
-        commits = _covered(
-            await in_thread(self._parts.executor, policy.live.kafka.retention.commits, group.group_id),
-            policy.spec,
-            policy.live,
-        )
+        """``anew``: members have just left: the log is to be read again, whatever it said. ``again``: we have written,
+        so all of it is."""
+        ahead = None if again else policy.ahead
+        if ahead is None:
+            read = await in_thread(self._parts.executor, policy.live.kafka.retention.commits, group.group_id)
+        else:
+            read = ahead.commits
+        commits = _covered(read, policy.spec, policy.live)
         # Asked after the look, which may have waited for its turn: what it misses must not seem to be gone too early.
-        now_ms = int(self._parts.now().timestamp() * 1000)
+        now_ms = int((self._parts.now() if ahead is None else ahead.at).timestamp() * 1000)
         settings = await self._brokers_settings(policy.live, now_ms)
         # What was stored may be of a time when more was allowed, or by somebody to whom less is.
         rows = {p: row for p, row in memory.places.rows.items() if _covers(p.topic, policy.spec, policy.live)}
         # After the offsets: those of a topic that was made anew are not missing, they are another topic's.
         names = {p.topic for p in (*rows, *commits.offsets, *commits.pending)}
-        topics = await self._parts.observer.topics(policy.live.uid, names, 0)
+        if ahead is not None and names <= ahead.names:
+            topics = ahead.topics
+        else:
+            topics = await self._parts.observer.topics(policy.live.uid, names, 0)
         places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
         seen = Seen(
             now_ms=now_ms,
@@ -178,7 +184,7 @@ class RetentionFeature:
             guard=spec.guard,
         )
         if _log_matters(group, commits):
-            anew = anew or _announces(spec, memory, seen)
+            anew = anew or again or _announces(spec, memory, seen)
             return replace(seen, log=await self._logged(policy.live, memory, seen, anew=anew))
         return seen
 

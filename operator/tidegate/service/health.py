@@ -102,17 +102,19 @@ class Freshness:
         self,
         kinds: Iterable[tuple[Kind, Iterable[Object]]],
         is_busy: Callable[[Kind, Object, float], bool] = lambda _kind, _body, _within_s: False,
+        is_ours: Callable[[Kind, Object], bool] = lambda _kind, _body: True,
     ) -> int:
         """Take in a listing of all our resources; returns how many are unobserved.
 
         ``is_busy``: whether one of them is known and waited for, while others of its kind come round within a time.
+        ``is_ours``: whether it is for this process to observe once it leads.
         """
         now, knows = self._monotonic(), self._knows
         unobserved: dict[tuple[str, int], _Unobserved] = {}
         for kind, objects in kinds:
             for body in objects:
                 generation = int(body["metadata"]["generation"])
-                if body["metadata"].get("deletionTimestamp"):
+                if body["metadata"].get("deletionTimestamp") or (knows is None and not is_ours(kind, body)):
                     continue
                 observed = (body.get("status") or {}).get("observedGeneration")
                 if observed == generation if knows is None else knows(kind, body):
@@ -158,9 +160,10 @@ async def keep_fresh(
     interval_s: float,
     listed: Callable[[list[tuple[Kind, list[Object]]], int], Awaitable[None]],
     is_busy: Callable[[Kind, Object, float], bool] = lambda _kind, _body, _within_s: False,
+    is_ours: Callable[[Kind, Object], bool] = lambda _kind, _body: True,
 ) -> None:
     """List our resources for ever; ``listed`` is told of each listing and of the number that is unobserved.
-    ``is_busy``: see ``Freshness.listed``.
+    ``is_busy``, ``is_ours``: see ``Freshness.listed``.
 
     What fails the check is logged when it changes.
     """
@@ -169,7 +172,7 @@ async def keep_fresh(
         again_after_s = interval_s
         try:
             found = await list_all()
-            await listed(found, freshness.listed(found, is_busy))
+            await listed(found, freshness.listed(found, is_busy, is_ours))
             freshness.begin()
         except KubeFailure as failure:
             _log.warning("health: %s", failure)

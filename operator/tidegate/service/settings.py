@@ -109,6 +109,13 @@ def _needs_namespace(lease: str, info: ValidationInfo) -> str:
     return lease
 
 
+def _is_one_of_them(shard: int, info: ValidationInfo) -> int:
+    shards = info.data.get("shards")
+    if shards is not None and shard >= shards:
+        raise ValueError(f"has to be less than {_PREFIX}SHARDS, which is {shards}")
+    return shard
+
+
 def _in_time(retry_s: float, info: ValidationInfo) -> float:
     lease_s, renew_s = info.data.get("lease_duration_s"), info.data.get("lease_renew_s")
     if lease_s is not None and renew_s is not None:
@@ -154,6 +161,12 @@ class Settings(BaseModel):
     replica: Annotated[str, Field(max_length=253)] = ""
     """This replica's name in the Lease, of which there is one process at a time: in a pod its name, from the downward
     API. A process that is started again then takes over from the one before it at once. Unset: the host's name."""
+
+    shards: Annotated[int, Field(ge=1, le=64)] = 1
+    """Among how many shards Kafka clusters are spread, each of which has processes and a Lease of its own."""
+
+    shard: Annotated[int, Field(ge=0, le=63), AfterValidator(_is_one_of_them)] = 0
+    """Which of them this process is of, from 0."""
 
     lease_duration_s: Annotated[int, Field(ge=1, le=3600)] = 10
     """How long a leader that is not heard of any more keeps the others waiting, in whole seconds."""

@@ -96,7 +96,7 @@ class Sweeper:
 
         0: at once; for when no other process is at work.
         """
-        lives = [live for live in self._parts.live if live.trouble is None]
+        lives = [live for live in self._parts.live if live.trouble is None and not live.borrowed]
         there = {live.uid for live in self._parts.live}
         for known in (self._suspects, self._looked_s, self._troubles):
             for gone in known.keys() - there:

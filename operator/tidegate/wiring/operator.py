@@ -121,7 +121,10 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         freshness=freshness,
         # Whose term is over writes nothing to the control topic either.
         elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
+        connection_changed=shared.sharing.connection_changed,
+        reset_changed=shared.sharing.reset_changed,
     )
+    shared.sharing.loops = turns.operator.loops
     return turns.operator
 
 
@@ -167,6 +170,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         observe=shared.settings.observe,
         quota=shared.settings.quota,
         looks=shared.looks,
+        is_borrowed=shared.sharing.is_borrowed,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 

@@ -16,6 +16,7 @@ from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.connection.first_looks import LIMIT_S, FirstLooks
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer
+from tidegate.connection.shards import Shard
 from tidegate.connection.watched import Snapshot
 from tidegate.election.elector import Term
 from tidegate.jobs.errors import RunnerFailure
@@ -31,6 +32,7 @@ from tidegate.reset.document import StoreFailure
 from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
+from tidegate.wiring.sharding import Sharing
 
 _EXPECTED: Final = (
     KubeFailure,
@@ -71,6 +73,7 @@ class Shared:
     live: LiveConnections
     files: ConnectionFiles
     topics: TopicsOfConnections
+    sharing: Sharing
 
     def may_write(self) -> bool:
         """Whether it is this process's turn; from any thread."""
@@ -87,6 +90,7 @@ class Shared:
             reconciler,
             expected=_EXPECTED,
             observe_pass=lambda seconds, failed: self.metrics.passed(kind.kind, seconds, failed=failed),
+            is_ours=self.sharing.is_ours(kind),
             **({} if kind == CONNECTIONS else {"before_first": self.looks.wait}),
         )
 
@@ -124,6 +128,7 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient], stirred: Cal
         live=live,
         files=ConnectionFiles(settings.runtime_directory),
         topics=TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked),
+        sharing=Sharing(Shard(settings.shard, settings.shards), live),
     )
 
 

@@ -10,6 +10,19 @@ def key(partition: int, topic_id: str = "a", topic: str = "orders") -> Partition
     return PartitionKey(topic, topic_id, partition)
 
 
+def test_what_was_there_at_first_is_told_by_the_highest_of_it() -> None:
+    table = PartitionTable()
+    table.take(key(2), PartitionSeen(initial=True))
+    table.take(key(4), PartitionSeen(7_000))
+    table.take(key(1), PartitionSeen(6_000))
+    [orders] = table.view()["orders"]
+    assert [orders.seen(number) for number in range(6)] == [INITIAL, 6_000, INITIAL, NEVER, 7_000, NEVER]
+
+    table.take(key(2), None)
+    [orders] = table.view()["orders"]
+    assert [orders.seen(number) for number in range(6)] == [NEVER, 6_000, NEVER, NEVER, 7_000, NEVER]
+
+
 def test_the_newest_record_of_a_partition_counts_and_gaps_say_nothing() -> None:
     table = PartitionTable()
     table.take(key(0), PartitionSeen(initial=True))

@@ -40,6 +40,19 @@ def test_bounds_are_shown_where_they_are_known() -> None:
     )
 
 
+def test_the_highest_that_was_there_at_first_stands_for_those_below_it() -> None:
+    screen, topic = Screen(io.StringIO(), io.StringIO()), Topic("orders", "id", 4)
+    known = {
+        PartitionKey("orders", "id", 2): PartitionSeen(initial=True),
+        PartitionKey("orders", "id", 1): PartitionSeen(1_700_000_000_118),
+    }
+    assert describe_topics(["orders"], {"orders": topic}, known, screen) == 0
+    assert isinstance(screen.out, io.StringIO)
+    assert [line.rsplit("\t", 1)[1] for line in screen.out.getvalue().splitlines()[1:]] == [
+        *("Initial: yes", "Initial: no", "Initial: yes", "Initial: -"),
+    ]
+
+
 def test_without_a_name_all_are_described_and_records_of_an_earlier_topic_do_not_count() -> None:
     code, out = describe()
 

@@ -57,6 +57,7 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "control.confirm": lambda kafka: kafka.control.confirm(),
     "retention.settings": lambda kafka: kafka.retention.settings(),
     "retention.commits": lambda kafka: kafka.retention.commits("payments"),
+    "retention.commits_of": lambda kafka: kafka.retention.commits_of(["payments"]),
     "retention.log": lambda kafka: kafka.retention.log("payments", GroupLog()),
 }
 

@@ -332,3 +332,39 @@ def test_an_object_is_woken_by_its_name_without_a_look_at_the_others() -> None:
         await loop.stop()
 
     asyncio.run(story())
+
+
+def test_what_is_anothers_is_left_alone_and_let_go_of_until_it_is_ours() -> None:
+    async def story() -> None:
+        ours = False
+        scripted = Scripted(rest)
+        waited: list[str] = []
+
+        async def before(body: Object) -> None:
+            waited.append(body["metadata"]["uid"])
+
+        loop = LevelLoop(scripted, expected=(), before_first=before, is_ours=lambda _body: ours)
+        loop.notice(None, body_of(1))
+        loop.notice("MODIFIED", body_of(2))
+        await asyncio.sleep(0.05)
+        assert (scripted.seen, scripted.forgotten, waited) == ([], [], [])
+        assert loop.named("ns", "u") == body_of(2)
+
+        ours = True
+        loop.wake_all()
+        await reached(lambda: scripted.seen == ["2"])
+        assert waited == ["u"]
+
+        ours = False
+        loop.wake("u")
+        await reached(lambda: scripted.forgotten == ["u"])
+        loop.notice("MODIFIED", body_of(3))
+        await asyncio.sleep(0.05)
+        assert scripted.seen == ["2"]
+
+        loop.notice("DELETED", body_of(4))
+        await reached(lambda: loop.size == 0)
+        assert loop.named("ns", "u") is None
+        await loop.stop()
+
+    asyncio.run(story())

@@ -325,6 +325,32 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
 
 
+def test_what_cannot_be_read_together_is_read_one_by_one(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+    world.kafka.fail("commits_of", *[NotAuthorized("describe group b: GROUP_AUTHORIZATION_FAILED")] * 100)
+
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert (world.kafka.committed("a"), world.kafka.committed("b")) == ({FIRST: 11}, {FIRST: 11})
+    status = world.status("every")
+    assert status.groups is not None
+    assert (status.groups.selected, status.groups.troubled) == (2, 0)
+    assert "commits" in world.kafka.calls
+
+
+def test_what_is_read_together_is_not_read_again_by_each(world: World) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+    world.passes(1)
+    world.kafka.calls.clear()
+
+    world.sleep(HOUR, every=HOUR)
+
+    assert "commits_of" in world.kafka.calls
+    assert "commits" not in world.kafka.calls
+
+
 DISCOVERS = {"discovery": {"interval": "10ms"}}
 
 

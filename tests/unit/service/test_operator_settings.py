@@ -48,6 +48,8 @@ def test_variables_are_taken_over() -> None:
         ("TIDEGATE_IDLE_TICK_S", "0"),
         ("TIDEGATE_IDLE_TICK_S", "soon"),
         ("TIDEGATE_MAX_LAUNCHES", "0"),
+        ("TIDEGATE_SHARDS", "0"),
+        ("TIDEGATE_SHARD", "1"),
         ("TIDEGATE_LOG_LEVEL", "LOUD"),
         ("TIDEGATE_SPARK_RUNNER", "yarn"),
         ("TIDEGATE_QUOTA", "two"),

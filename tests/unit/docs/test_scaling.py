@@ -1,0 +1,80 @@
+"""The page about scaling says what its model says, and the model what it is calibrated by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from support.scripts import loaded
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+RUN = "run: .venv/bin/python docs/generate_scaling.py"
+
+
+@pytest.fixture(scope="module")
+def model() -> ModuleType:
+    return loaded(DOCS / "generate_scaling.py")
+
+
+def test_the_page_is_that_of_the_model(model: ModuleType) -> None:
+    there = model.PAGE.read_text()
+
+    assert model.page(there, model.tables(model.ASKED, model.Measured.read())) == there, RUN
+
+
+def test_what_is_measured_anew_changes_the_page(model: ModuleType) -> None:
+    measured = model.Measured.read()
+    before = model.tables(model.ASKED, measured)
+    readers = {case: (3 * ours, anchor) for case, (ours, anchor) in measured.readers.items()}
+    rungs = [measured.ladder[0], {**measured.ladder[-1], "rss MiB": 5_000.0}]
+
+    assert model.tables(model.ASKED, replace(measured, readers=readers))["brokers"] != before["brokers"]
+    assert model.tables(model.ASKED, replace(measured, ladder=rungs))["kubernetes"] != before["kubernetes"]
+
+
+def test_costs_grow_with_what_causes_them(model: ModuleType) -> None:
+    measured, size = model.Measured.read(), model.ASKED
+
+    assert model.start_records(size, for_each_partition=True) == 10 * model.start_records(
+        size, for_each_partition=False
+    )
+    twice = replace(size, agents=2 * size.agents)
+    assert model.agents_requests_per_s(twice, measured, ours=True) == pytest.approx(
+        2 * model.agents_requests_per_s(size, measured, ours=True)
+    )
+    assert model.look_interval_s(replace(size, topics=50)) == 0.2
+    assert model.look_interval_s(replace(size, topics=50_000)) == pytest.approx(10 * model.look_interval_s(size))
+    more = replace(size, brokers=12)
+    before, after = (model.requests_per_s(each, measured) for each in (size, more))
+    assert after["groups"] == pytest.approx(2 * before["groups"])
+    assert after["write_clock"] == before["write_clock"]
+
+
+LADDER = """
+| resources | rss MiB | cpu % |
+| --- | --- | --- |
+| 0 | 190 | 0.1 |
+| 1,000 | 1,190.5 | 20.1 |
+| 2,000 | – | 99 |
+"""
+
+
+def test_a_rung_that_has_not_settled_calibrates_nothing(model: ModuleType) -> None:
+    rungs = model.ladder(LADDER)
+
+    assert [rung["resources"] for rung in rungs] == [0, 1000]
+    assert rungs[-1]["rss MiB"] == 1190.5
+    with pytest.raises(ValueError, match="fewer than two"):
+        model.ladder(LADDER.replace("1,190.5", "–"))
+
+
+@pytest.mark.parametrize("text", ["no marks", "<!-- model a --><!-- end b -->", "<!-- model a --><!-- end a -->" * 2])
+def test_a_page_without_its_marks_is_refused(model: ModuleType, text: str) -> None:
+    with pytest.raises(ValueError, match="has to have each of these marks once"):
+        model.page(text, {"a": "table"})
+    assert (
+        model.page("x <!-- model a --> old <!-- end a -->", {"a": "t"}) == "x <!-- model a -->\n\nt\n\n<!-- end a -->"
+    )
