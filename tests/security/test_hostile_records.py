@@ -42,7 +42,7 @@ def _operator(key: bytes | None, value: bytes | None) -> Outcome:
     except of_operator.Unreadable as refusal:
         return _refused(str(refusal))
     if isinstance(says, Hold):
-        says = replace(says, connection="")  # no agent's business
+        says = replace(says, connection="", version=1)  # no agent's business
     return of_operator.encode_key(read), says and of_operator.encode_value(says)
 
 
