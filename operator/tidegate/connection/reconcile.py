@@ -57,6 +57,8 @@ _log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 30.0
+_AS_OLD: Final = 0.8
+"""Of an idle tick: how old a look may be that a pass goes by."""
 _CONFIRM_S: Final = 30.0
 """How long a process may go without hearing that another one has replaced it. Asking takes a write of the brokers'."""
 
@@ -141,7 +143,9 @@ class ConnectionReconciler:
             return Trouble(unusable.reason, str(unusable), needs_help=True)
         except BadConnection as bad:
             return Trouble(status.BAD_SETTINGS, str(bad), needs_help=True)
-        snapshot = await self._parts.observer.newest(uid_of(body))
+        # The next pass comes a little earlier than a tick, and is to see more than the last one.
+        since_s = asyncio.get_running_loop().time() - _AS_OLD * self._parts.idle_tick_s
+        snapshot = await self._parts.observer.newest(uid_of(body), since_s=since_s)
         if snapshot.failure is not None:
             return status.trouble_of(snapshot.failure)
         if snapshot.cluster is None:

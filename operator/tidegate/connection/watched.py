@@ -183,7 +183,10 @@ class Watched:
     def task(self, idle_tick_s: float, now_s: float) -> Task:
         """What the next look has to do for those who wait for it, and what is about to be due as well."""
         asks, self.asks = self.asks, []
-        at_rest = any(ask.tick_s >= idle_tick_s for ask in asks)
+        # Or because nobody has looked at those at rest for a tick: all looks may be for somebody who is not.
+        at_rest = any(ask.tick_s >= idle_tick_s for ask in asks) or any(
+            self._is_older(group, idle_tick_s, now_s) for group in self.of_group
+        )
         groups = {ask.group for ask in asks if ask.group is not None and not self._is_described(ask, now_s)}
         if at_rest:
             since_s = now_s - _ASKED_AGAIN * idle_tick_s

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
@@ -41,7 +43,7 @@ class ClientPool:
         self._kept_s = kept_s
         self._after = after or _after
         self._lock = threading.Lock()
-        self._shared: dict[Any, _Shared] = {}
+        self._shared: dict[tuple[str, ...], _Shared] = {}
 
     def open(self, connection: Connection) -> KafkaClient:
         """To be closed by whoever asked for it. Raises ``BadConnection``."""
@@ -62,7 +64,7 @@ class ClientPool:
         for client in clients:
             client.close()
 
-    def _returned(self, key: Any, shared: _Shared) -> None:
+    def _returned(self, key: tuple[str, ...], shared: _Shared) -> None:
         with self._lock:
             shared.users -= 1
             shared.number += 1
@@ -71,7 +73,7 @@ class ClientPool:
         if is_unused:
             self._after(self._kept_s, functools.partial(self._close_if_unused, key, shared, number))
 
-    def _close_if_unused(self, key: Any, shared: _Shared, number: int) -> None:
+    def _close_if_unused(self, key: tuple[str, ...], shared: _Shared, number: int) -> None:
         with self._lock:
             if shared.users or shared.number != number or self._shared.get(key) is not shared:
                 return
@@ -79,10 +81,12 @@ class ClientPool:
         shared.client.close()
 
 
-def _key(connection: Connection) -> Any:
-    """Equal for equal connections; the connection itself can't be hashed."""
-    settings = {name: getattr(connection, name) for name in connection.__dataclass_fields__}
-    return tuple(sorted({**settings, "properties": tuple(sorted(connection.properties.items()))}.items()))
+def _key(connection: Connection) -> tuple[str, ...]:
+    """Equal for equal connections with the same files: once a Secret has changed, the same path leads to others."""
+    who = connection.authentication
+    values = (connection.ca_file, *(getattr(who, each.name) for each in fields(who)))
+    files = (os.path.realpath(value) for value in values if isinstance(value, Path))
+    return repr(replace(connection, properties=dict(sorted(connection.properties.items())))), *files
 
 
 def _after(seconds: float, call: Callable[[], None]) -> None:

@@ -24,7 +24,7 @@ from tidegate.control.records import (
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, complaints
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka_client.cluster_requests import create_topics, describe_topics
 from tidegate.kafka_client.codes import check
@@ -62,6 +62,9 @@ class KafkaControlTopics:
         self._lock = threading.Lock()
         self._read_s = 0.0
         """When the newest reading began that has ended well."""
+        self._failure: KafkaFailure | None = None
+        """Of the newest reading, and when it began."""
+        self._failed_s = 0.0
         # Apart from the other: a write that waits for a broker must not hold up those who only look.
         self._write_lock = threading.Lock()
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
@@ -133,23 +136,37 @@ class KafkaControlTopics:
         with self._lock:
             # Of many who ask at once most have waited for somebody's reading that began after they had asked.
             before = self._reader.taken
-            if groups or wait_s or self._read_s <= asked_s:
-                began_s = time.monotonic()
-                self._reader.refresh(groups)
-                self._read_s = began_s
+            if groups or wait_s or self._read_s <= asked_s or not self._reader.is_whole:
+                self._refresh(groups, asked_s)
             if not wait_s or self._reader.taken > before:
                 return self._reader.gates(groups)
         # Many may wait at once, and others ask meanwhile: nobody waits for the sum of it.
         until = time.monotonic() + wait_s
         while (left_s := until - time.monotonic()) > 0:
             with self._lock:
-                if self._reader.taken > before:
+                if self._reader.taken > before or not self._reader.is_whole:
                     break
                 self._reader.wait(min(_POLL_S, left_s))
             if not self.exist:
                 time.sleep(min(_POLL_S, left_s))
         with self._lock:
+            if not self._reader.is_whole:
+                # Somebody else's reading has failed meanwhile, and what it has left says less than there is.
+                self._refresh(groups, asked_s)
             return self._reader.gates(groups)
+
+    def _refresh(self, groups: Collection[str], asked_s: float) -> None:
+        """Read anew, unless that has failed since ``asked_s``: many who wait for one another do not wait for the sum of
+        their time-outs."""
+        if self._failure is not None and self._failed_s > asked_s:
+            raise self._failure
+        began_s = time.monotonic()
+        try:
+            self._reader.refresh(groups)
+        except KafkaFailure as failure:
+            self._failure, self._failed_s = failure, began_s
+            raise
+        self._failure, self._read_s = None, began_s
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class ControlReader:
         self._names = names
         self.taken = 0
         """How many records were read so far, by whomever."""
+        self.is_whole = False
+        """Whether what is known is all that there was at the last reading, which did not fail."""
         self._closed = False
         self._consumer: Consumer | None = None
         self._ids: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class ControlReader:
         if self._consumer is not None:
             self._catch_up(self._consumer)
         self._current_s = now_s
+        self.is_whole = True
 
     def wait(self, wait_s: float) -> None:
         """Wait for a new record, up to so long, and not at all where there are no topics. Raises ``KafkaFailure``s."""
@@ -141,12 +144,14 @@ class ControlReader:
 
     def _rewind_acks(self, consumer: Consumer) -> None:
         """Read the ack topic from its start again: it may speak of groups that nobody had asked about."""
+        self.is_whole = False
         self._acks.rewind()
         self._unreadable[self._names[1]] = 0
         self._next |= {partition: 0 for partition in self._next if partition[0] == self._names[1]}
         consumer.assign([ClientTopicPartition(*p, at or OFFSET_BEGINNING) for p, at in self._next.items()])
 
     def _forget(self) -> None:
+        self.is_whole = False
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = None
@@ -159,6 +164,7 @@ class ControlReader:
         ends = self._known_ends()
         while any(self._next[partition] < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
+                self._forget()  # the next call connects anew, with what the files of the connection hold by then
                 raise Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
             self._take(consumer, _POLL_S)
 

@@ -96,6 +96,8 @@ class PauseReconciler:
         body = await self._act(body, live, decision, memory)
         memory.waits, memory.rows = decision.waits, decision.rows
         memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
+        # As long as it counts as in progress, no look tells it of anything new.
+        self._reader.want(body, spec, live, memory)
         return Pass(body, decision.again_after_s)
 
     def _live(self, body: Object) -> Live | None:

@@ -485,3 +485,25 @@ def _stirred_by(change: str) -> list[str]:
 )
 def test_who_rests_is_told_when_a_look_shows_something_new_of_its_group(change: str, told: list[str]) -> None:
     assert sorted(_stirred_by(change)) == told
+
+
+def test_who_rests_is_looked_at_beside_one_in_progress() -> None:
+    """All looks may be for that one."""
+
+    async def ask() -> list[str]:
+        kafka, stirred = Counting(), list[str]()
+        with ThreadPoolExecutor(1) as executor:
+            observer = Observer(executor, active_tick_s=0.01, idle_tick_s=0.1, stirred=stirred.append)
+            observer.connect("uid", "ns/kafka", _reader(kafka))
+            observer.want("rest", "uid", "ga", active=False)
+            observer.want("busy", "uid", "gb", active=True)
+            await observer.newest("uid", group="ga")
+            stirred.clear()
+            kafka.live = {"ga"}
+            async with asyncio.timeout(10):
+                while not stirred:
+                    await observer.newest("uid", group="gb")
+                    await asyncio.sleep(0.02)
+        return stirred
+
+    assert asyncio.run(ask()) == ["rest"]

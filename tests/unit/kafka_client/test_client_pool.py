@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tidegate.kafka.connection import Authentication, Connection
@@ -59,6 +60,24 @@ def test_equal_connections_are_opened_once() -> None:
     world.pool.open(Connection("one:9092", properties={"client.id": "y"}))
     world.pool.open(Connection("one:9092", authentication=Authentication(username="somebody")))
     assert len(world.opened) == 3
+
+
+def test_connections_are_opened_anew_once_a_secret_has_changed(tmp_path: Path) -> None:
+    """The path stays the same: a link to the folder of the newest version."""
+    for version in ("v-1", "v-2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "password").write_text(version)
+    link = tmp_path / "current"
+    link.symlink_to("v-1")
+    connection = Connection("one:9092", authentication=Authentication(password_file=link / "password"))
+    world = World()
+    world.pool.open(connection)
+    world.pool.open(connection)
+    assert len(world.opened) == 1
+    link.unlink()
+    link.symlink_to("v-2")
+    world.pool.open(connection)
+    assert len(world.opened) == 2
 
 
 def test_connections_are_closed_once_nobody_has_used_them_for_a_while() -> None:

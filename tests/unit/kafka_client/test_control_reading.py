@@ -25,15 +25,26 @@ class Reader:
         self.reads: list[tuple[str, ...]] = []
         self.reading = threading.Event()
         self.gate = threading.Event()
+        self.waiting = threading.Event()
         self.failures: list[Unavailable] = []
         self.taken = 0
+        self.is_whole = False
 
     def refresh(self, groups: Collection[str]) -> None:
         self.reads.append(tuple(groups))
         self.reading.set()
         self.gate.wait(10)
+        self.is_whole = not self.failures
         if self.failures:
             raise self.failures.pop()
+
+    def wait(self, wait_s: float) -> None:
+        self.waiting.set()
+        threading.Event().wait(min(wait_s, 0.01))
+
+    @property
+    def exist(self) -> bool:
+        return True
 
     def gates(self, _groups: Collection[str]) -> Gates:
         return Gates()
@@ -96,3 +107,34 @@ def test_a_reading_that_failed_is_nobodys(reader: Reader, topics: KafkaControlTo
     topics.read()
 
     assert len(reader.reads) == 2
+
+
+def test_a_reading_that_lost_what_was_known_is_not_shared(reader: Reader, topics: KafkaControlTopics) -> None:
+    """Who asked before a good reading began, and comes to its turn after one that failed, would find nothing held."""
+    reader.gate.set()
+    topics.read()
+    topics._read_s += 3600.0  # it has begun after all that follow have asked
+    reader.is_whole = False
+    topics.read()
+    assert len(reader.reads) == 2
+
+
+def test_who_waits_for_records_goes_by_no_reading_that_failed_meanwhile(
+    reader: Reader, topics: KafkaControlTopics
+) -> None:
+    reader.gate.set()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(topics.read, ("g",), wait_s=30.0)
+        assert reader.waiting.wait(10)
+        reader.failures = [Unavailable("nobody leads the topic")]
+        with pytest.raises(Unavailable):
+            topics.read(("other",))
+        with pytest.raises(Unavailable):
+            waiting.result(10)
+
+
+def test_many_who_wait_for_a_reading_that_fails_fail_with_it(reader: Reader, topics: KafkaControlTopics) -> None:
+    reader.failures = [Unavailable("nobody leads the topic")] * (MANY + 1)
+    with pytest.raises(Unavailable):
+        while_one_reads(reader, topics)
+    assert len(reader.reads) <= 2
