@@ -57,7 +57,7 @@ def test_who_is_faster_in_between_is_seen(
 ) -> None:
     """The operator writes the next order after the job has read its own, and before it writes."""
     following = replace(ORDER, attempt="p-backup-2")
-    read: Callable[..., Any] = store._core.read_namespaced_config_map
+    read: Callable[..., Any] = store._core.read
 
     def read_late(*arguments: Any, **options: Any) -> Any:
         found = read(*arguments, **options)
@@ -65,7 +65,7 @@ def test_who_is_faster_in_between_is_seen(
             change(resources, **encode_document(Document(following, Asked(2, NOON))))
         return found
 
-    monkeypatch.setattr(store._core, "read_namespaced_config_map", read_late)
+    monkeypatch.setattr(store._core, "read", read_late)
     with pytest.raises(StaleAttempt, match="another order"):
         store.finish(digest(ORDER), MADE)
     assert stored(resources) == Document(following, Asked(2, NOON))

@@ -145,9 +145,7 @@ def _written_run() -> Document:
 def _read_run(document: Document) -> Run:
     store = ConfigMapRunStore("ns", "run", api_client=object())
     store._core = SimpleNamespace(  # type: ignore[assignment]
-        read_namespaced_config_map=lambda *_, **__: SimpleNamespace(
-            data=document["data"], binary_data=document["binaryData"]
-        )
+        read=lambda *_, **__: {"data": document["data"], "binaryData": document["binaryData"]}
     )
     return store.load()
 

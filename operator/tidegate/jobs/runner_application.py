@@ -41,11 +41,13 @@ class SparkApplicationRunner:
     """
 
     def __init__(self, settings: SparkSettings, *, api_client: Any = None, clock: Clock | None = None) -> None:
-        from kubernetes.client import CoreV1Api, CustomObjectsApi
+        from kubernetes.client import CustomObjectsApi
+
+        from tidegate.kube.core import CoreObjects
 
         client = api_client if api_client is not None else default_api_client()
         self._applications = CustomObjectsApi(client)
-        self._core = CoreV1Api(client)
+        self._core = CoreObjects(client)
         self._settings = settings
         self._clock = clock or SystemClock()
         self._template = (settings.templates / "sparkapplication.yaml").read_text(encoding="utf-8")
@@ -80,16 +82,16 @@ class SparkApplicationRunner:
         state = (status.get("applicationState") or {}).get("state") or ""
         said = (status.get("applicationState") or {}).get("errorMessage") or ""
         pod = self._driver_pod(launch, application)
-        phase = pod.status.phase if pod is not None else None
+        phase = pod["status"].get("phase") if pod is not None else None
         age_s = (self._clock.now() - _created(application)).total_seconds()
-        if phase in ("Pending", "Running", "Unknown"):
+        if pod is not None and phase in ("Pending", "Running", "Unknown"):
             why = _waiting(pod) or (_executors_waiting(status) if age_s > EXECUTORS_LATE_S else "")
             return RunnerStatus(RunnerState.RUNNING, why)
-        if phase in ("Succeeded", "Failed"):
+        if pod is not None and phase in ("Succeeded", "Failed"):
             if phase == "Succeeded":
                 return RunnerStatus(RunnerState.EXITED)
             ended = _ended(pod)
-            forged = ended is not None and ended.exit_code == FORGED_EXIT
+            forged = ended is not None and ended["exitCode"] == FORGED_EXIT
             return RunnerStatus(RunnerState.EXITED, self._why(launch, pod, said), forged=forged)
         if state in _ENDED:
             message = f"SparkApplication is {state}" + (f": {said}" if said else "")
@@ -112,7 +114,7 @@ class SparkApplicationRunner:
                 propagation_policy="Background",
             )
         pod_name = _driver_name(launch, application)
-        self._deleted(self._core.delete_namespaced_pod, pod_name, launch.namespace, grace_period_seconds=GRACE_S)
+        self._deleted(self._core.delete, "pods", launch.namespace, pod_name, grace_s=GRACE_S)
         while self._application(launch) is not None or self._pod(pod_name, launch.namespace) is not None:
             if self._clock.monotonic() > deadline:
                 raise TimeoutError(
@@ -136,7 +138,7 @@ class SparkApplicationRunner:
         return self._pod(_driver_name(launch, application), launch.namespace)
 
     def _pod(self, name: str, namespace: str) -> Any | None:
-        status, answer = _call(self._core.read_namespaced_pod, name, namespace)
+        status, answer = _call(self._core.read, "pods", namespace, name)
         if status == 404:
             return None
         if status is not None:
@@ -144,15 +146,15 @@ class SparkApplicationRunner:
         return answer
 
     def _why(self, launch: Launch, pod: Any, said: str) -> str:
-        parts = [f"driver pod {pod.metadata.name} failed"]
+        parts = [f"driver pod {pod['metadata']['name']} failed"]
         ended = _ended(pod)
         if ended is not None:
-            parts[0] += f" with code {ended.exit_code}" + (f" ({ended.reason})" if ended.reason else "")
+            parts[0] += f" with code {ended['exitCode']}" + (f" ({ended['reason']})" if ended.get("reason") else "")
         if said:
             parts.append(said)
         status, log = _call(
-            self._core.read_namespaced_pod_log,
-            *(pod.metadata.name, launch.namespace),
+            self._core.log,
+            *(launch.namespace, pod["metadata"]["name"]),
             container=DRIVER_CONTAINER,
             tail_lines=LOG_TAIL_LINES,
             limit_bytes=64 * 1024,
@@ -189,11 +191,12 @@ def _driver_name(launch: Launch, application: Mapping[str, Any] | None) -> str:
     return info.get("podName") or f"{launch.name}-driver"
 
 
-def _ended(pod: Any) -> Any | None:
-    """How the driver's container ended (``V1ContainerStateTerminated``)."""
-    for container in pod.status.container_statuses or ():
-        if container.name == DRIVER_CONTAINER and container.state and container.state.terminated:
-            return container.state.terminated
+def _ended(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How the driver's container ended (``ContainerStateTerminated``)."""
+    for container in pod["status"].get("containerStatuses") or ():
+        terminated: Mapping[str, Any] | None = (container.get("state") or {}).get("terminated")
+        if container["name"] == DRIVER_CONTAINER and terminated:
+            return terminated
     return None
 
 
@@ -201,15 +204,16 @@ def _created(application: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(application["metadata"]["creationTimestamp"])
 
 
-def _waiting(pod: Any) -> str:
+def _waiting(pod: Mapping[str, Any]) -> str:
     """Why a driver does not start: the image can't be pulled, no node takes the pod."""
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False" and condition.message:
-            return f"driver pod {pod.metadata.name} is not scheduled: {condition.message}"
-    for container in pod.status.container_statuses or ():
-        waiting = container.state.waiting if container.state else None
-        if waiting is not None and waiting.reason not in (None, "ContainerCreating", "PodInitializing"):
-            return f"driver pod {pod.metadata.name} waits: {waiting.reason}: {waiting.message or ''}".rstrip(": ")
+    name, status = pod["metadata"]["name"], pod["status"]
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and condition.get("message"):
+            return f"driver pod {name} is not scheduled: {condition['message']}"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return f"driver pod {name} waits: {waiting['reason']}: {waiting.get('message') or ''}".rstrip(": ")
     return ""
 
 

@@ -11,10 +11,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 import urllib3
-from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
+from tidegate.kube.core import CoreObjects
 from tidegate.kube.labels import owner_label
 from tidegate.kube.objects import kept_of
 from tidegate.kube.ports import (
@@ -41,6 +42,7 @@ _MESSAGE_LIMIT: Final = 1024
 """What the API server takes as an Event's message, in bytes."""
 
 
+_CONFIG_MAPS: Final = "configmaps"
 _PAGE: Final = 250
 """Objects in one answer to a listing."""
 
@@ -50,7 +52,7 @@ class KubeClient:
 
     def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str] = ()) -> None:
         self._objects = CustomObjectsApi(api_client)
-        self._core = CoreV1Api(api_client)
+        self._core = CoreObjects(api_client)
         self._authentication = AuthenticationV1Api(api_client)
         self._authorization = AuthorizationV1Api(api_client)
         self._clock = clock
@@ -200,26 +202,23 @@ class KubeClient:
             "reportingInstance": socket.gethostname()[:128],
         }
         try:
-            self._call(f"record an Event of {namespace}/{name}", self._core.create_namespaced_event, namespace, event)
+            self._call(f"record an Event of {namespace}/{name}", self._core.create, "events", namespace, event)
         except Conflict:
             return  # it was recorded by an earlier pass that died before it wrote the status
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        secret = self._call(f"read Secret {namespace}/{name}", self._core.read_namespaced_secret, name, namespace)
-        return {key: base64.b64decode(value) for key, value in (secret.data or {}).items()}
+        secret = self._object(f"read Secret {namespace}/{name}", self._core.read, "secrets", namespace, name)
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
     def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
-        config_map = self._call(
-            f"read ConfigMap {namespace}/{name}", self._core.read_namespaced_config_map, name, namespace
-        )
-        return dict(config_map.data or {})
+        return dict(self._config_map(f"read ConfigMap {namespace}/{name}", namespace, name).get("data") or {})
 
     def own_config_map(self, owner: Object, name: str) -> Mapping[str, str]:
         namespace, what = namespace_of(owner), f"read ConfigMap {namespace_of(owner)}/{name}"
-        config_map = self._call(what, self._core.read_namespaced_config_map, name, namespace)
+        config_map = self._config_map(what, namespace, name)
         if not _is_owned(config_map, owner):
             raise NotOwned(f"{what}: it is not {name_of(owner)}'s")
-        return dict(config_map.data or {})
+        return dict(config_map.get("data") or {})
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
@@ -231,13 +230,13 @@ class KubeClient:
         }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
         try:
-            self._call(what, self._core.create_namespaced_config_map, namespace, body)
+            self._call(what, self._core.create, _CONFIG_MAPS, namespace, body)
         except Conflict:
-            there = self._call(what, self._core.read_namespaced_config_map, name, namespace)
+            there = self._config_map(what, namespace, name)
             if not _is_owned(there, owner):
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
-            body["metadata"] = metadata | {"resourceVersion": there.metadata.resource_version}
-            self._call(what, self._core.replace_namespaced_config_map, name, namespace, body)
+            body["metadata"] = metadata | {"resourceVersion": there["metadata"]["resourceVersion"]}
+            self._call(what, self._core.replace, _CONFIG_MAPS, namespace, name, body)
 
     def own_name(self) -> str:
         """The user name by which the API server knows whoever asks. Raises ``KubeFailure``."""
@@ -247,18 +246,19 @@ class KubeClient:
 
     def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
         what = f"add an owner to ConfigMap {namespace}/{config_map}"
-        found = self._call(what, self._core.read_namespaced_config_map, config_map, namespace)
-        owners = found.metadata.owner_references or []
-        if all(each.uid != owner["uid"] for each in owners):
+        found = self._config_map(what, namespace, config_map)
+        owners = found["metadata"].get("ownerReferences") or []
+        if all(each["uid"] != owner["uid"] for each in owners):
             # One of them at most may be the controller.
-            found.metadata.owner_references = [*owners, {**owner, "controller": False}]
-            self._call(what, self._core.replace_namespaced_config_map, config_map, namespace, found)
-        return {"apiVersion": "v1", "kind": "ConfigMap", "name": config_map, "uid": found.metadata.uid}
+            metadata = {**found["metadata"], "ownerReferences": [*owners, {**owner, "controller": False}]}
+            body = {**found, "metadata": metadata}
+            self._call(what, self._core.replace, _CONFIG_MAPS, namespace, config_map, body)
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": config_map, "uid": found["metadata"]["uid"]}
 
     def remove_config_map(self, namespace: str, name: str) -> None:
         what = f"delete ConfigMap {namespace}/{name}"
         with suppress(NotFound):
-            self._call(what, self._core.delete_namespaced_config_map, name, namespace)
+            self._call(what, self._core.delete, _CONFIG_MAPS, namespace, name)
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""
@@ -284,6 +284,9 @@ class KubeClient:
         }
         what = f"review whether {user.name} may get {path}"
         return bool(self._call(what, self._authorization.create_subject_access_review, review).status.allowed)
+
+    def _config_map(self, what: str, namespace: str, name: str) -> Object:
+        return self._object(what, self._core.read, _CONFIG_MAPS, namespace, name)
 
     def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Object:
         return kept_of(bounded_object(what, method, *arguments, **options))
@@ -325,8 +328,9 @@ def bounded_call(
         raise KubeUnavailable(f"{what}: {error}") from error
 
 
-def _is_owned(config_map: Any, owner: Object) -> bool:
-    return any(reference.uid == uid_of(owner) for reference in config_map.metadata.owner_references or ())
+def _is_owned(config_map: Object, owner: Object) -> bool:
+    owners = config_map["metadata"].get("ownerReferences") or ()
+    return any(reference["uid"] == uid_of(owner) for reference in owners)
 
 
 def _failure(what: str, error: ApiException) -> KubeFailure:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubernetes.client import ApiClient, AppsV1Api
 
 from tidegate.clock import Clock
-from tidegate.kube.client import KubeClient, bounded_call
+from tidegate.kube.client import KubeClient, bounded_call, bounded_object
 from tidegate.kube.ports import PAUSES, RESETS, Kind, NotFound, Object
 
 _OWN: Final = "tidegate.io/"
@@ -90,10 +90,5 @@ class LeavingClient(KubeClient):
 
     def pods(self, namespace: str, selector: str) -> int:
         """How many pods there are of a selector, those that are just ending included."""
-        listed = bounded_call(
-            f"list pods {selector} of {namespace}",
-            self._core.list_namespaced_pod,
-            namespace,
-            label_selector=selector,
-        )
-        return len(listed.items)
+        what = f"list pods {selector} of {namespace}"
+        return len(bounded_object(what, self._core.list, "pods", namespace, label_selector=selector)["items"])

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, CustomObjectsApi
 
 from tidegate.clock import Clock
 from tidegate.kube.client import bounded_call, bounded_object
+from tidegate.kube.core import MERGE, CoreObjects
 from tidegate.kube.ports import NotFound, Object, name_of
 from tidegate.kube.workloads import KEDA_PAUSED_REPLICAS, NotScalable, Scale, ScaledObject
 from tidegate.resources.pause import WorkloadRef
 
-_MERGE: Final = "application/merge-patch+json"
 _FIELD_MANAGER: Final = "tidegate"
 _KNOWN_FOR_S: Final = 300.0
 """How long an answer of the discovery counts; kinds come and go with CRDs."""
@@ -38,8 +38,7 @@ class KubeWorkloads:
 
     def __init__(self, api_client: ApiClient, clock: Clock) -> None:
         self._objects = CustomObjectsApi(api_client)
-        self._core = CoreV1Api(api_client)
-        self._as_json = api_client.sanitize_for_serialization
+        self._core = CoreObjects(api_client)
         self._clock = clock
         self._served: dict[str, _Served] = {}
         self._keda: tuple[bool, float] | None = None
@@ -48,8 +47,7 @@ class KubeWorkloads:
         what = f"read the scale of {workload} in {namespace}"
         plural, (group, _, version) = self._plural(workload), workload.api_version.rpartition("/")
         if not group:
-            read = self._core.read_namespaced_replication_controller_scale
-            return _scale(self._as_json(bounded_call(what, read, workload.name, namespace)))
+            return _scale(bounded_object(what, self._core.read, plural, namespace, workload.name, of="scale"))
         read = self._objects.get_namespaced_custom_object_scale
         return _scale(bounded_object(what, read, group, version, namespace, plural, workload.name))
 
@@ -57,11 +55,11 @@ class KubeWorkloads:
         what = f"scale {workload} in {namespace} to {replicas}"
         plural, (group, _, version) = self._plural(workload), workload.api_version.rpartition("/")
         body = {"metadata": {"resourceVersion": seen.version, "uid": seen.uid}, "spec": {"replicas": replicas}}
-        options: dict[str, Any] = {"field_manager": _FIELD_MANAGER, "_content_type": _MERGE}
         if not group:
-            patch = self._core.patch_namespaced_replication_controller_scale
-            bounded_call(what, patch, workload.name, namespace, body, **options)
+            named = (plural, namespace, workload.name)
+            bounded_call(what, self._core.patch, *named, body, of="scale", field_manager=_FIELD_MANAGER)
             return
+        options: dict[str, Any] = {"field_manager": _FIELD_MANAGER, "_content_type": MERGE}
         patch = self._objects.patch_namespaced_custom_object_scale
         bounded_call(what, patch, group, version, namespace, plural, workload.name, body, **options)
 
@@ -91,7 +89,7 @@ class KubeWorkloads:
             seen.name,
             {"metadata": {"resourceVersion": seen.version, "annotations": annotations}},
             field_manager=_FIELD_MANAGER,
-            _content_type=_MERGE,
+            _content_type=MERGE,
         )
 
     def _plural(self, workload: WorkloadRef) -> str:
@@ -111,17 +109,19 @@ class KubeWorkloads:
         try:
             if group:
                 found = bounded_call(what, self._objects.get_api_resources, group, version)
+                kinds = [(each.kind, each.name, each.namespaced) for each in found.resources]
             elif version == "v1":
-                found = bounded_call(what, self._core.get_api_resources)
+                told = bounded_object(what, self._core.kinds)["resources"]
+                kinds = [(each["kind"], each["name"], each["namespaced"]) for each in told]
             else:
                 return _Served({}, 0.0)
         except NotFound:
             return _Served({}, 0.0)
-        names = {resource.name for resource in found.resources}
+        names = {name for _, name, _ in kinds}
         plurals = {
-            resource.kind: resource.name
-            for resource in found.resources
-            if resource.namespaced and "/" not in resource.name and f"{resource.name}/scale" in names
+            kind: name
+            for kind, name, namespaced in kinds
+            if namespaced and "/" not in name and f"{name}/scale" in names
         }
         return _Served(plurals, self._clock.monotonic() + _KNOWN_FOR_S)
 

@@ -23,6 +23,7 @@ from tidegate.versions import NewerVersion
 
 SCHEME: Final = "configmap://"
 _MAX_CONFLICTS: Final = 50
+_CONFIG_MAPS: Final = "configmaps"
 
 
 class OrderFailure(Exception):
@@ -35,14 +36,14 @@ class OrderStore:
     def __init__(
         self, location: str, *, api_client: Any = None, clock: Clock | None = None, patience_s: float = API_PATIENCE_S
     ) -> None:
-        from kubernetes.client import CoreV1Api
+        from tidegate.kube.core import CoreObjects
 
         found = re.fullmatch(rf"{SCHEME}([^/]+)/([^/]+)", location)
         if found is None:
             raise ValueError(f"{location!r} is not the place of an order: {SCHEME}namespace/name")
         self._location, self._namespace, self._name = location, found[1], found[2]
         try:
-            self._core = CoreV1Api(api_client if api_client is not None else default_api_client())
+            self._core = CoreObjects(api_client if api_client is not None else default_api_client())
         except NoCluster as error:
             raise OrderFailure(str(error)) from error
         self._call = PatientCalls(location, clock or SystemClock(), patience_s, OrderFailure)
@@ -56,10 +57,8 @@ class OrderStore:
         for _ in range(_MAX_CONFLICTS):
             config_map = self._read()
             self._current(config_map, expected)
-            config_map.data = {**config_map.data, RESULT_KEY: encode_result(result)}
-            status, answer = self._call(
-                self._core.replace_namespaced_config_map, self._name, self._namespace, config_map
-            )
+            body = {**config_map, "data": {**config_map["data"], RESULT_KEY: encode_result(result)}}
+            status, answer = self._call(self._core.replace, _CONFIG_MAPS, self._namespace, self._name, body)
             if status is None:
                 return
             if status != 409:
@@ -69,7 +68,7 @@ class OrderStore:
 
     def _current(self, config_map: Any, expected: str) -> Document:
         try:
-            document = decode_document(config_map.data or {}, self._location)
+            document = decode_document(config_map.get("data") or {}, self._location)
         except NewerVersion as newer:
             raise OrderFailure(str(newer)) from newer
         except BadDocument as bad:
@@ -81,7 +80,7 @@ class OrderStore:
         return document
 
     def _read(self) -> Any:
-        status, answer = self._call(self._core.read_namespaced_config_map, self._name, self._namespace)
+        status, answer = self._call(self._core.read, _CONFIG_MAPS, self._namespace, self._name)
         if status == 404:
             raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
         if status is not None:

@@ -50,6 +50,8 @@ INLINE_LIMIT_BYTES = 64 * 1024
 
 API_PATIENCE_S = 60.0
 
+_CONFIG_MAPS = "configmaps"
+
 MAX_CONFLICTS = 50
 
 _PARTS = ("request.json", "plan.json", "journal.jsonl", "result.json", "evidence.json", "roster.json", "fleet.json")
@@ -61,7 +63,7 @@ _KNOWN = frozenset({VERSION, "attempt", "approved", *_PARTS, *(f"{part}.gz" for 
 class _Stored:
     """A ConfigMap as read: the API's object, and the run in it."""
 
-    config_map: Any
+    config_map: Mapping[str, Any]
     run: Run
 
 
@@ -86,11 +88,11 @@ class ConfigMapRunStore(DocumentStore):
         clock: Clock | None = None,
         patience_s: float = API_PATIENCE_S,
     ) -> None:
-        from kubernetes.client import CoreV1Api  # a second of imports, for those who use it only
+        from tidegate.kube.core import CoreObjects  # half a second of imports, for those who use it only
 
         self._namespace = namespace
         self._name = name
-        self._core = CoreV1Api(api_client if api_client is not None else default_client())
+        self._core = CoreObjects(api_client if api_client is not None else default_client())
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
         self._call = PatientCalls(self.location, self._clock, patience_s, StoreUnavailable)
@@ -108,7 +110,7 @@ class ConfigMapRunStore(DocumentStore):
             labels.update(owner_label(self._owner))
         data, binary = self._encode(run, None)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "binaryData": binary}
-        status, answer = self._call(self._core.create_namespaced_config_map, self._namespace, body)
+        status, answer = self._call(self._core.create, _CONFIG_MAPS, self._namespace, body)
         if status == 409:
             return self._same(self.load(), request)
         if status is not None:
@@ -120,8 +122,8 @@ class ConfigMapRunStore(DocumentStore):
 
     def read_owner(self) -> Mapping[str, Any] | None:
         """The owner reference of the ConfigMap, as the API has it; ``None`` where it has none."""
-        stored = self._core.api_client.sanitize_for_serialization(self._read().config_map.metadata)
-        return next(iter(stored.get("ownerReferences") or ()), None)
+        metadata = self._read().config_map["metadata"]
+        return next(iter(metadata.get("ownerReferences") or ()), None)
 
     def _change(self, change: Change) -> Run:
         for conflicts in range(MAX_CONFLICTS):
@@ -129,11 +131,9 @@ class ConfigMapRunStore(DocumentStore):
             changed = change(stored.run)
             if changed is stored.run:
                 return changed
-            config_map = stored.config_map
-            config_map.data, config_map.binary_data = self._encode(changed, stored)
-            status, answer = self._call(
-                self._core.replace_namespaced_config_map, self._name, self._namespace, config_map
-            )
+            data, binary = self._encode(changed, stored)
+            config_map = {**stored.config_map, "data": data, "binaryData": binary}
+            status, answer = self._call(self._core.replace, _CONFIG_MAPS, self._namespace, self._name, config_map)
             if status is None:
                 return changed
             if status == 404:
@@ -145,12 +145,12 @@ class ConfigMapRunStore(DocumentStore):
         raise StoreUnavailable(f"{self.location} was changed by others {MAX_CONFLICTS} times in a row")
 
     def _read(self) -> _Stored:
-        status, answer = self._call(self._core.read_namespaced_config_map, self._name, self._namespace)
+        status, answer = self._call(self._core.read, _CONFIG_MAPS, self._namespace, self._name)
         if status == 404:
             raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
         if status is not None:
             raise StoreFailure(f"can't read {self.location}: {answer}")
-        return _Stored(answer, self._decode(answer.data or {}, answer.binary_data or {}))
+        return _Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
 
     def _decode(self, data: Mapping[str, str], binary: Mapping[str, str]) -> Run:
         def part(name: str) -> bytes | None:
@@ -184,8 +184,8 @@ class ConfigMapRunStore(DocumentStore):
     def _encode(self, run: Run, stored: _Stored | None) -> tuple[dict[str, str], dict[str, str]]:
         """``data`` and ``binaryData``; parts that did not change since ``stored`` are taken over as they are."""
         before = stored.run if stored else None
-        old_data: Mapping[str, str] = (stored.config_map.data or {}) if stored else {}
-        old_binary: Mapping[str, str] = (stored.config_map.binary_data or {}) if stored else {}
+        old_data: Mapping[str, str] = (stored.config_map.get("data") or {}) if stored else {}
+        old_binary: Mapping[str, str] = (stored.config_map.get("binaryData") or {}) if stored else {}
         data = {VERSION: said(RUN), "attempt": str(run.attempt), "approved": json.dumps(run.approved)}
         binary: dict[str, str] = {}
 

@@ -43,9 +43,7 @@ def stored(world: World, name: str, config_map: dict[str, Any]) -> ConfigMapRunS
     """A run as it was kept in a ConfigMap."""
     store = ConfigMapRunStore("ns", name, api_client=object(), clock=world.clock)
     store._core = SimpleNamespace(  # type: ignore[assignment]
-        read_namespaced_config_map=lambda *_, **__: SimpleNamespace(
-            data=config_map["data"], binary_data=config_map["binaryData"]
-        )
+        read=lambda *_, **__: {"data": config_map["data"], "binaryData": config_map["binaryData"]}
     )
     return store
 
