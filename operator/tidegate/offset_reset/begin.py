@@ -35,6 +35,7 @@ from tidegate.offset_reset.refusals import (
     of_foreign_run,
     of_other_group,
     other_to_wait_for,
+    plan_not_allowed,
     same_groups,
     suspended,
     undone_to_wait_for,
@@ -60,7 +61,7 @@ from tidegate.reset.runs.request import (
     waves_asked,
 )
 from tidegate.reset.runs.seen import Start
-from tidegate.reset.store import ForeignRun, ForgedRun
+from tidegate.reset.store import ForeignRun, ForgedRun, Run
 from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
@@ -181,9 +182,12 @@ class Beginning:
         )
         return Start(engine=engine, request=request)
 
-    async def ahead_of(self, body: Object, spec: OffsetResetSpec | None, *, observed: bool) -> Refusal | None:
-        """Why a plan that is approved has to wait for its turn, or for its connection. ``observed``: it was made while
-        that only observed, so that nobody has written down yet that its id is executed."""
+    def began_with(self, body: Object) -> None:
+        """Its run is under way, and the document of that was read."""
+        self._turns.began_with(uid_of(body), self._runs.groups(body))
+
+    async def ahead_of(self, body: Object, spec: OffsetResetSpec | None, run: Run) -> Refusal | None:
+        """Why a plan that is approved has to wait for its turn, or for its connection."""
         if spec is None:
             return None
         held = suspended(body)
@@ -194,7 +198,11 @@ class Beginning:
             return connection_to_wait_for(body, live)
         if live.observes:
             return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
-        ran = await self._once.ran_before(body, live) if observed else None
+        refused = not_allowed(spec, live) or plan_not_allowed(spec, run, live)
+        if refused is not None:
+            return refused
+        # What was planned while the connection only observed is not written down yet as executed.
+        ran = await self._once.ran_before(body, live) if run.request.observed else None
         return ran or too_large_by_now(body, spec, live) or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:

@@ -193,6 +193,8 @@ class ResetPasses:
             return replace(seen, newer=str(newer))
         seen = replace(seen, run=run, forged=memory.forged if current is not None else "")
         if current is not None and run is not None:
+            if not awaits_approval(current):
+                self._beginning.began_with(body)
             runner = await self._supervision.seen(body, spec, current)
             seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
             return await self._approved(body, spec, current, seen)
@@ -204,14 +206,14 @@ class ResetPasses:
         self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen
     ) -> Seen:
         """With the approval of a plan that waits for one, and why it has to wait all the same."""
-        if seen.run is None or current.approved_digest is not None or not plan_awaits_approval(seen.run):
+        run = seen.run
+        if run is None or current.approved_digest is not None or not plan_awaits_approval(run):
             return seen
-        observed = seen.run.request.observed
-        chosen = await self._approvals.chosen(body, seen.run.digest)
+        chosen = await self._approvals.chosen(body, run.digest)
         seen = replace(seen, approval=chosen.approval, no_effect=chosen.no_effect)
         if chosen.approval is None:
             return seen
-        return replace(seen, behind=await self._beginning.ahead_of(body, spec, observed=observed))
+        return replace(seen, behind=await self._beginning.ahead_of(body, spec, run))
 
     # --- say ----------------------------------------------------------------------------------------------------------
 

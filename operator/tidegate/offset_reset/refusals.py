@@ -13,14 +13,14 @@ from tidegate.connection.allow import (
 from tidegate.connection.live import Live
 from tidegate.connection.sharing import is_foreign, not_usable
 from tidegate.connection.sharing import refusal as connection_refused
-from tidegate.kafka.names import is_pattern
+from tidegate.kafka.names import covers, is_pattern, narrowed
 from tidegate.kube.ports import Object, name_of
 from tidegate.offset_reset.reading import is_suspended, status_of
 from tidegate.offset_reset.turns import not_ready, whose
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.request import selections
 from tidegate.reset.runs.seen import is_settled
-from tidegate.reset.store import ForeignRun
+from tidegate.reset.store import ForeignRun, Run
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.resources.targets import ClusterTarget
@@ -89,6 +89,31 @@ def not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
         message = topic_not_allowed(live.label, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
+    return None
+
+
+def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | None:
+    """Why a plan that has waited is not applied: the connection allows less of it than when it was made.
+
+    Which topics a fleet's plan is about is in its groups' documents, so that is judged by what it was allowed.
+    """
+    for group in run.fleet.planned if run.fleet is not None else ():
+        message = group_not_allowed(live.label, live.allow, "its plan", group)
+        if message is not None:
+            return Refusal(GROUP_NOT_ALLOWED, message)
+    for topic in sorted({p.topic for p in run.plan.partitions}) if run.plan is not None else ():
+        message = topic_not_allowed(live.label, live.allow, topic)
+        if message is not None:
+            return Refusal(TOPIC_NOT_ALLOWED, message)
+    if run.fleet is None:
+        return None
+    named = [selection.topic for selection in selections(spec)] or ["*"]
+    for topics in narrowed(named, run.request.allowed_topics):
+        if not any(covers(limit, topics) for limit in live.allow.topics):
+            why = (
+                f"its plan may be about {topics}, and KafkaConnection {live.label} does not allow all of that any more"
+            )
+            return Refusal(TOPIC_NOT_ALLOWED, why)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.connection.live import Live
@@ -27,10 +28,10 @@ from tidegate.offset_reset import backups
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
 from tidegate.reset.binding import Binding, Check, EndBinding, OperatorBinding
-from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.confined import ConfinedRunStore, Confines, confined
 from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.model.targets import FromCluster
+from tidegate.reset.model.targets import FromCluster, FromGroup
 from tidegate.reset.runs import fleet_job
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.fleet_groups import FLEET_THREADS, SideBySide
@@ -50,6 +51,26 @@ _Limit = tuple[str, ...] | None
 """``None``: it is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """Groups, topics, and groups of another cluster, names and patterns."""
+
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
+    other_groups: tuple[str, ...]
+
+
+def _allowed_then(request: RunRequest) -> _Allowed:
+    """What a run was allowed when it began, as far as it makes use of that."""
+    target, fleet = request.target, request.fleet
+    read = (target.group_id,) if isinstance(target, FromGroup) else ()
+    return _Allowed(
+        groups=((request.group_id,) if fleet is None else fleet.allowed_groups) + read,
+        topics=request.allowed_topics,
+        other_groups=(target.group_id,) if isinstance(target, FromCluster) else (),
+    )
+
+
 def document_of(body: Object) -> str:
     """The name of its run's ConfigMap."""
     return run_name(name_of(body), uid_of(body))
@@ -60,8 +81,8 @@ class Runs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._begun: dict[str, RunRequest] = {}
-        """By resource, the request of its run, where that was last read while its connection was withdrawn."""
+        self._begun: dict[str, _Allowed] = {}
+        """By resource, what its run was allowed when it began, where its document was read."""
 
     def connection(self, body: Object, seen: Seen) -> Live:
         live = self._parts.live.to_finish(body) if seen.spec is not None else None
@@ -104,9 +125,18 @@ class Runs:
         return OperatorBinding(current.digest or "", current.approved_digest or "")
 
     async def load(self, body: Object) -> Run | None:
-        """The run under way. Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``."""
-        await self._know_begun(body)
-        return await self._load(self.store(body), self.binding(body).digest)
+        """The run under way. Raises ``ForeignRun``, ``ForgedRun`` and ``NewerRun``.
+
+        What it was allowed when it began is in its request, which the digest in the status vouches for. By that it is
+        ended, whatever its connection allows by then.
+        """
+        binding = self.binding(body)
+        store = ConfinedRunStore(self._parts.open_store(namespace_of(body), document_of(body), None), None, binding)
+        run = await self._load(store, binding.digest)
+        if run is None:
+            return None
+        self._begun[uid_of(body)] = _allowed_then(run.request)
+        return confined(run, self.confines(body), store.location)
 
     async def _load(self, store: RunStore, digest: str) -> Run | None:
         """``digest``: what the operator keeps of the run, empty for nothing; by that, and not by what the document
@@ -126,19 +156,6 @@ class Runs:
                 f"{store.location} says that it is of version {newer.version}, and the operator keeps it as one of "
                 f"version {kept}. Nothing of it is obeyed: see who wrote it"
             ) from newer
-
-    async def _know_begun(self, body: Object) -> None:
-        """What a run was allowed when it began is in its request, which the digest in the status vouches for. By that
-        it is ended, where the connection has been withdrawn and allows nothing any more. Raises ``ForgedRun`` and
-        ``NewerRun``."""
-        live = self._parts.live.to_finish(body)
-        if live is None or not live.withdrawn or under_way(status_of(body)) is None:
-            return
-        store = self._parts.open_store(namespace_of(body), document_of(body), None)
-        binding = self.binding(body)
-        run = await self._load(ConfinedRunStore(store, None, binding), binding.digest)
-        if run is not None:
-            self._begun[uid_of(body)] = run.request
 
     def forget(self, uid: str) -> None:
         """The resource is gone."""
@@ -165,9 +182,11 @@ class Runs:
         """By the spec as it is written, also where it can't be read as a whole."""
         spec = body.get("spec") or {}
         live = self._parts.live.to_finish(body)
-        groups, topics, patterns = self._limits(body, live)
+        begun = self._begun.get(uid_of(body)) if under_way(status_of(body)) is not None else None
+        groups, topics, patterns = _limits(body, live, begun)
         to = (spec.get("to") or {}).get("cluster") or {}
         other = self._own(body, str((to.get("connectionRef") or {}).get("name", "")))
+        other_groups = other.allow.groups if other is not None else None
         return Confines(
             run_uid=run_uid(uid_of(body), name_of(body)),
             group_id=str(spec.get("group", "")),
@@ -176,25 +195,16 @@ class Runs:
             groups=groups,
             topics=topics,
             other=other.connection if other is not None else None,
-            other_groups=other.allow.groups if other is not None else None,
+            other_groups=begun.other_groups if begun is not None else other_groups,
             hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
         )
 
-    def _limits(self, body: Object, live: Live | None) -> tuple[_Limit, _Limit, _Limit]:
-        """The groups and topics that its run may touch, and the patterns of a fleet."""
-        named = (body.get("spec") or {}).get("groups")
-        patterns = tuple(map(str, named)) if named else None
-        if live is None:
-            return None, None, patterns
-        groups, topics = live.allow.groups, live.allow.topics
-        begun = self._begun.get(uid_of(body)) if live.withdrawn else None
-        if begun is not None:
-            topics = begun.allowed_topics
-            groups = begun.fleet.allowed_groups if begun.fleet is not None else (begun.group_id,)
-        if patterns is not None and live.is_foreign:
-            # What else the patterns match is for others, who do not want to be told of.
-            patterns = narrowed(patterns, groups)
-        return groups, topics, patterns
+    def groups(self, body: Object) -> tuple[str, ...]:
+        """Which groups its run may change, names and patterns."""
+        confines = self.confines(body)
+        if confines.patterns is None:
+            return (confines.group_id,)
+        return confines.patterns if confines.groups is None else narrowed(confines.patterns, confines.groups)
 
     def is_connected(self, body: Object, run: Run) -> bool:
         """Whether the connections that a job of this run acts through are open; another cluster is read for the plan
@@ -276,3 +286,17 @@ class Runs:
                 return None
 
         return load
+
+
+def _limits(body: Object, live: Live | None, begun: _Allowed | None) -> tuple[_Limit, _Limit, _Limit]:
+    """The groups and topics that a run may touch, and the patterns of a fleet. ``begun``: what it was allowed then."""
+    named = (body.get("spec") or {}).get("groups")
+    patterns = tuple(map(str, named)) if named else None
+    if live is None:
+        return None, None, patterns
+    groups = begun.groups if begun is not None else live.allow.groups
+    topics = begun.topics if begun is not None else live.allow.topics
+    if patterns is not None and live.is_foreign:
+        # What else the patterns match is for others, who do not want to be told of.
+        patterns = narrowed(patterns, groups)
+    return groups, topics, patterns

@@ -73,6 +73,8 @@ class Turns:
         """Those that this process lets go ahead, until their status says so."""
         self._written: set[str] = set()
         """Of those, the ones of which a status may say so that was not seen yet."""
+        self._begun: dict[str, tuple[str, ...]] = {}
+        """The groups of runs under way, names and patterns, by what their connections allowed when they began."""
         self._in_status: Mapping[_Connection, str] = {}
         """Cluster ids of the connections as they were listed."""
         self._clusters: Mapping[_Connection, str] = {}
@@ -100,10 +102,21 @@ class Turns:
             self._line_of(before).drop(uid)
         claim = _claim(body, spec) if spec is not None else None
         self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other)
+        ahead = None
         if uid in self._written:
             self._written.discard(uid)
-            self._ahead.pop(uid, None)
+            ahead = self._ahead.pop(uid, None)
+        if claim is None or not claim.under_way:
+            self._begun.pop(uid, None)
+        elif ahead is not None:
+            self._begun[uid] = ahead.groups
         self._put(uid)
+
+    def began_with(self, uid: str, groups: tuple[str, ...]) -> None:
+        """What a run under way may change, as the document of it says."""
+        if uid in self._known and self._begun.get(uid) != groups:
+            self._begun[uid] = groups
+            self._put(uid)
 
     def forget(self, uid: str) -> None:
         """The reset is gone."""
@@ -112,6 +125,7 @@ class Turns:
         self._known.pop(uid, None)
         self._written.discard(uid)
         self._ahead.pop(uid, None)
+        self._begun.pop(uid, None)
 
     def is_written(self, uid: str) -> None:
         """The status of one that may go ahead is about to say so: whatever comes of the write, it is taken for begun
@@ -247,12 +261,17 @@ class Turns:
     def _allowed_claim(self, known: _Known) -> Claim | None:
         """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""
         claim, (namespace, _) = known.claim, known.connection
+        begun = self._begun.get(claim.uid) if claim is not None and claim.under_way else None
+        if claim is not None and begun is not None:
+            return replace(claim, groups=begun)  # whatever may not be begun any more by now
         if claim is None or claim.namespace == namespace:
             return claim
         live = self._parts.live.used_from(claim.namespace, known.connection)
         if live is None:
             return claim if claim.under_way else None
         groups = narrowed(claim.groups, live.allow.groups)
+        if claim.under_way and not groups:
+            return claim
         return replace(claim, groups=groups) if groups else None
 
 

@@ -2,7 +2,8 @@
 
 A run's document is a ConfigMap in its resource's namespace: whoever may write ConfigMaps there can write one, and an
 operator that believed it would lend its own rights, and its files, to whoever cannot make a policy or a connection. So
-what decides whom a run touches is taken from the policy and its connection, each time the document is read.
+what decides whom a run touches is taken from the policy and its connection, each time the document is read; what the
+connection allowed when the run began, from its request, once a digest that only the operator writes has vouched for it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Confines:
 
 
 def confined(run: Run, confines: Confines, location: str) -> Run:
-    """The run, with connection and allowed topics as they are now. Raises ``ForeignRun``."""
+    """The run, with connection and allowed topics as in its confines. Raises ``ForeignRun``."""
     flaw = next(_flaws(run, confines), None)
     if flaw is not None:
         raise ForeignRun(

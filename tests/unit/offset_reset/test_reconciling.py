@@ -25,12 +25,13 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, R
 from tidegate.kube.ports import RESETS
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.directory_store import DirectoryRunStore
-from tidegate.reset.model.targets import FromBackup, FromCluster
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.targets import FromBackup, FromCluster, PartitionOffset
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.reset import Engine
+from tidegate.resources.reset import Engine, ResetPhase
 
 
 @pytest.fixture
@@ -322,11 +323,19 @@ def end_by_another_document_in_its_place(world: World) -> None:
     document.write_text(json.dumps(fields))
 
 
-def end_by_allowing_its_topics_no_more(world: World) -> None:
+def end_by_a_journal_of_what_is_not_allowed(world: World) -> None:
     world.ask(approval="Manual")
     world.some_passes(8)
-    [live] = world.live
-    world.live.put(replace(live, allow=AllowSpec(topics=("others",))))
+    write_into_the_journal(world)
+
+
+def write_into_the_journal(world: World) -> None:
+    """Somebody has the run put back Kafka's own topic."""
+    [document] = world.documents
+    store = DirectoryRunStore(document.parent, document.stem, clock=world.clock)
+    before = (PartitionOffset("__consumer_offsets", 0, 0),)
+    progress = Progress(ResetPhase.APPLYING, world.clock.now(), store.load().attempt, before=before)
+    store.append(progress, attempt=progress.attempt)
 
 
 def end_before_there_is_a_document(world: World) -> None:
@@ -362,7 +371,7 @@ def end_by_a_job_that_always_dies(world: World) -> None:
     [
         (end_by_removing_the_document, "RunLost"),
         (end_by_another_document_in_its_place, "Forged"),
-        (end_by_allowing_its_topics_no_more, "ForeignRun"),
+        (end_by_a_journal_of_what_is_not_allowed, "ForeignRun"),
         (end_before_there_is_a_document, "DeadlineExceeded"),
         (end_by_the_deadline, "DeadlineExceeded"),
         (end_by_deleting, "Deleted"),
@@ -744,8 +753,7 @@ def end_by_a_document_that_is_not_allowed(world: World) -> None:
     world.ask(deadline="30s")
     while not world.runner.started:
         world.some_passes(1)
-    [live] = world.live
-    world.live.put(replace(live, allow=AllowSpec(topics=("others",))))
+    write_into_the_journal(world)
 
 
 def end_by_the_limit_of_a_deletion(world: World) -> None:
