@@ -14,7 +14,7 @@ from typing import assert_never
 from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.names import overlap
+from tidegate.kafka.names import is_allowed
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import (
@@ -72,8 +72,8 @@ class ResetPasses:
         self._kept = Kept(parts, self._runs)
         self._beginning = Beginning(parts, self._runs, self._once, self._kept)
         self._supervision = Supervision(parts, self._runs, self._memories)
-        self._under_way: dict[str, tuple[str, tuple[str, ...]]] = {}
-        """By resource, the cluster and the groups of its run."""
+        self._under_way: dict[str, tuple[str, tuple[str, ...] | frozenset[str]]] = {}
+        """By resource, the cluster and the groups of its run: names and patterns, or names only."""
         parts.metrics.runs_may_end(RUN_ENDS)
 
     async def pass_over(self, body: Object) -> Pass:
@@ -101,8 +101,9 @@ class ResetPasses:
     def is_being_reset(self, live: Live, group: str) -> bool:
         """Whether a run that this process knows of changes the offsets of the group."""
         return any(
-            cluster_id == live.cluster_id and any(overlap(group, pattern) for pattern in patterns)
-            for cluster_id, patterns in self._under_way.values()
+            cluster_id == live.cluster_id
+            and (group in groups if isinstance(groups, frozenset) else is_allowed(group, groups))
+            for cluster_id, groups in self._under_way.values()
         )
 
     async def _tell(self, body: Object, happening: KubeEvent) -> None:
@@ -147,13 +148,15 @@ class ResetPasses:
         return Pass(body, decision.again_after_s)
 
     def _note_run(self, body: Object, seen: Seen, decision: Decision) -> None:
-        current, spec = under_way(decision.status), seen.spec
+        current, fleet = under_way(decision.status), seen.run.fleet if seen.run is not None else None
         if current is None or awaits_approval(current):
             self._under_way.pop(seen.uid, None)
             return
         live = self._parts.live.to_finish(body)
-        if spec is not None and live is not None:
-            self._under_way[seen.uid] = (live.cluster_id, spec.group_patterns)
+        if seen.spec is not None and live is not None:
+            # What else its patterns match is not its own to keep others from.
+            groups = frozenset(fleet.planned) if fleet is not None else self._runs.groups(body)
+            self._under_way[seen.uid] = (live.cluster_id, groups)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
