@@ -196,6 +196,7 @@ class Runs:
             topics=topics,
             other=other.connection if other is not None else None,
             other_groups=begun.other_groups if begun is not None else other_groups,
+            shown=self.connection_of_job(live, Engine.DIRECT) if live is not None and live.is_foreign else None,
             hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
         )
 

@@ -44,6 +44,9 @@ class Confines:
     hides_values: bool = False
     patterns: tuple[str, ...] | None = None
     """Of a fleet: which groups it may be of, beside ``groups``; then ``group_id`` is empty."""
+    shown: Connection | None = None
+    """What documents that are created say of ``connection``, where not everybody who may read them may know all of it.
+    """
 
     def of_group(self, run_uid: str, group_id: str) -> Confines:
         """Those of the run of one group of the fleet. Raises ``ForeignRun`` for a group that is none of it."""
@@ -156,7 +159,8 @@ class ConfinedRunStore:
         return self._store.location
 
     def create(self, request: RunRequest) -> Run:
-        return self._checked(self._store.create(request))
+        shown = self._confines.shown if self._confines is not None else None
+        return self._checked(self._store.create(request if shown is None else replace(request, connection=shown)))
 
     def load(self) -> Run:
         return self._checked(self._store.load())

@@ -24,7 +24,8 @@ from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.reset import Engine
 
 SHARED = {"name": "kafka", "namespace": "platform"}
-LOGIN = Authentication(AuthenticationType.PLAIN, username="tidegate", password_file=Path("/run/secret"))
+LOGIN = Authentication(AuthenticationType.PLAIN, username="platform-user", password_file=Path("/run/secret"))
+OF_THE_LOGIN = ("/run/", "plain", "platform-user", "id-of-platform", "__of_platform")
 
 
 def share(world: World, *namespaces: AllowedNamespace, groups: tuple[str, ...] = ("*",)) -> None:
@@ -34,7 +35,14 @@ def share(world: World, *namespaces: AllowedNamespace, groups: tuple[str, ...] =
         world.live.drop("ns", "kafka", uid=world.kube.get(CONNECTIONS, "ns", "kafka")["metadata"]["uid"])
     uid = world.kube.get(CONNECTIONS, "platform", "kafka")["metadata"]["uid"]
     allow = AllowSpec(groups=groups, namespaces=namespaces)
-    connection = Connection("127.0.0.1:9092", authentication=LOGIN)
+    connection = Connection(
+        "127.0.0.1:9092",
+        authentication=LOGIN,
+        tls=True,
+        ca_file=Path("/run/ca.crt"),
+        properties={"client.id": "id-of-platform"},
+        control_topic="__of_platform",
+    )
     world.open_connection("kafka", uid, connection, namespace="platform", allow=allow)
     world.reconciler = world.fresh_reconciler()
 
@@ -200,6 +208,14 @@ def test_a_fleet_is_of_the_namespaces_groups_and_is_not_told_of_others(tmp_path:
         assert world.kafka.committed("payments-secret")[T0] == 50
         told = str(world.body) + "".join(document.read_text() for document in world.documents)
         assert "payments-secret" not in told
+        assert not [text for text in OF_THE_LOGIN if text in told]
+
+        world.ask("back", connectionRef=SHARED, to={"undo": "p"})
+        world.passes()
+
+        assert world.offsets == [50, 50, 50]
+        assert len(world.documents) == 2 * 3
+        assert not [d.name for d in world.documents for text in OF_THE_LOGIN if text in d.read_text()]
     finally:
         world.executor.shutdown()
         world.kafka.close()
