@@ -26,7 +26,7 @@ from tidegate.kube.ports import (
     owner_reference,
     uid_of,
 )
-from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
+from tidegate.kube.unreadable import is_abandoned
 from tidegate.offset_reset.approval_choice import Approvals
 from tidegate.offset_reset.begin import Beginning
 from tidegate.offset_reset.ends import RUN_ENDS
@@ -36,6 +36,7 @@ from tidegate.offset_reset.parts import Memories, Memory, Parts
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
 from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.offset_reset.supervise import Supervision
+from tidegate.offset_reset.unreadable import Unreadable
 from tidegate.reset.document import NewerRun, StoreFailure
 from tidegate.reset.runs import actions, reasons
 from tidegate.reset.runs.actions import (
@@ -72,6 +73,7 @@ class ResetPasses:
         self._kept = Kept(parts, self._runs)
         self._beginning = Beginning(parts, self._runs, self._once, self._kept)
         self._supervision = Supervision(parts, self._runs, self._memories)
+        self._unreadable = Unreadable(parts, self._memories, self._supervision)
         self._under_way: dict[str, tuple[str, tuple[str, ...] | frozenset[str]]] = {}
         """By resource, the cluster and the groups of its run: names and patterns, or names only."""
         parts.metrics.runs_may_end(RUN_ENDS)
@@ -79,12 +81,9 @@ class ResetPasses:
     async def pass_over(self, body: Object) -> Pass:
         """One pass over the resource, with at most one effect."""
         deleting = body["metadata"].get("deletionTimestamp")
-        if not status_is_readable(body) and not deleting:
+        if not status_is_readable(body):
             # Of another version, perhaps: what it says of a run would be lost, and the run might be begun anew.
-            parts, told = self._parts, self._memories.of(body).told
-            parts.metrics.newer_is(RESETS.kind, uid_of(body), True)
-            body = await say_unreadable(parts.kube, parts.executor, RESETS, body, parts.clock.now(), told)
-            return Pass(body, UNREADABLE_AGAIN_S)
+            return await self._unreadable.pass_over(body)
         spec, invalid = read_spec(body)
         status = status_of(body)
         current = under_way(status)
@@ -172,7 +171,7 @@ class ResetPasses:
             now=parts.clock.now(),
             invalid=invalid,
             annotated=reasons.APPROVE in annotations,
-            abandoned=str(annotations.get(reasons.ABANDON, "")).lower() == "true",
+            abandoned=is_abandoned(body),
             deleting_since=datetime.fromisoformat(deleting) if deleting else None,
             has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
             deletion_limit=parts.deletion_limit,

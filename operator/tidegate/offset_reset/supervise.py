@@ -117,12 +117,10 @@ class Supervision:
 
         Why the job did not stop, where it did not; then it is halted all the same.
         """
-        current = seen.under_way
-        if current is None:
-            raise ValueError("there is no run to halt")
-        runner = self._parts.runners.get(current.engine) if current.engine is not None else None
+        current = seen.under_way  # none where the status can't be read
+        runner = self._parts.runners.get(current.engine) if current is not None and current.engine is not None else None
         unstopped: TimeoutError | RunnerFailure | None = None
-        if runner is not None and current.application is not None:
+        if runner is not None and current is not None and current.application is not None:
             launch = self._runs.launch(body, seen.spec, current, current.application)
             try:
                 async with asyncio.timeout(limit_s):

@@ -22,13 +22,13 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.names import is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
+from tidegate.kube.unreadable import is_abandoned
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import own_holds
 from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
-from tidegate.pause.release import ABANDON
 from tidegate.pause.scaler import Scaler
 from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
@@ -55,11 +55,6 @@ def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
         return parse_spec(ConsumerGroupPauseSpec, body), ""
     except InvalidResource as invalid:
         return None, str(invalid)
-
-
-def is_abandoned(body: Object) -> bool:
-    """Whether a person says that nothing is to be undone any more."""
-    return str((body["metadata"].get("annotations") or {}).get(ABANDON, "")).lower() == "true"
 
 
 class Reader:

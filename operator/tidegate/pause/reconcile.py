@@ -15,7 +15,7 @@ from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import PAUSES, Object, label_of, namespace_of, uid_of
-from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
+from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, is_abandoned, say_unreadable
 from tidegate.pause import plan
 from tidegate.pause.holds import HoldChanges
 from tidegate.pause.model import (
@@ -29,7 +29,7 @@ from tidegate.pause.model import (
 )
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import decide
-from tidegate.pause.reading import Reader, is_abandoned, read_spec
+from tidegate.pause.reading import Reader, read_spec
 from tidegate.pause.scaler import Scaler
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.pause import (

@@ -9,14 +9,13 @@ from typing import Final
 from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
 from tidegate.kube.ports import KubeEvent
+from tidegate.kube.unreadable import ABANDON
 from tidegate.pause.holds import own_holds
 from tidegate.pause.model import Action, Decision, Observed, RemoveFinalizer, Seen
 from tidegate.pause.report import RESUMING, cleared, counted, listed, paused_is, release, stamp, told, warning
 from tidegate.pause.workloads import Step, give_back
 from tidegate.resources.conditions import Refusal, ready, reconciling, stalled
 from tidegate.resources.pause import PauseMethod, PausePhase, PauseStatus
-
-ABANDON: Final = "tidegate.io/abandon"
 
 ABANDONED: Final = "Abandoned"
 HOLDS_LEFT: Final = "HoldsLeft"

@@ -302,21 +302,6 @@ def test_one_whose_status_is_of_another_version_is_left_alone_and_blocks_its_gro
     assert world.is_so("other", "Complete")["reason"] == "WaitingForReset"
 
 
-def test_one_whose_status_is_of_another_version_can_be_deleted(world: Both) -> None:
-    world.ask()
-    world.kube.dies_in = 4
-    with pytest.raises(Killed):
-        world.passes()
-    body = world.kube.get(RESETS, "ns", "p")
-    FakeKube.replace_status(world.kube, RESETS, body, {**body["status"], "ofTheNextVersion": 1})
-    world.restart()
-    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
-
-    world.passes()
-
-    assert not world.there
-
-
 def test_a_reset_that_was_suspended_and_is_spoilt_then_says_only_that(world: Both) -> None:
     world.ask(suspend=True)
     world.some_passes(2)

@@ -57,18 +57,19 @@ def halted(draft: Draft, current: OffsetResetStatus, reason: str, message: str) 
     """The run ends without its document; nobody is left then to let go of what its job holds."""
     if _is_to_be_halted(draft.seen, current):
         return _halt(draft, reason, message, briefly=True)
-    return end(draft, ResetPhase.FAILED, reason, f"{message}{_left_closed(draft.seen)}")
+    return end(draft, ResetPhase.FAILED, reason, f"{message}{left_closed(draft.seen.unhalted)}")
 
 
 def _is_to_be_halted(seen: Seen, current: OffsetResetStatus) -> bool:
     return may_hold(current) and not seen.halted and not seen.unhalted
 
 
-def _left_closed(seen: Seen) -> str:
-    if not seen.unhalted:
+def left_closed(unhalted: str) -> str:
+    """The rest of a message. ``unhalted``: why a try to open its gates failed; empty: they are open."""
+    if not unhalted:
         return ""
     return (
-        f". Its gates may still be closed ({seen.unhalted}): the operator opens them as soon as Kafka lets it, and "
+        f". Its gates may still be closed ({unhalted}): the operator opens them as soon as Kafka lets it, and "
         "tells so in an Event of the KafkaConnection"
     )
 
@@ -201,7 +202,7 @@ def _give_up(draft: Draft, current: OffsetResetStatus, message: str) -> Decision
     """The resource goes with its run in mid-flight, but its consumers shall not stand still for that."""
     if _is_to_be_halted(draft.seen, current):
         return draft.decide(Halt(briefly=True), again_after_s=0)
-    message = f"{message}{_left_closed(draft.seen)}"
+    message = f"{message}{left_closed(draft.seen.unhalted)}"
     draft.tell(EventType.WARNING, ABANDONED, message, f"{draft.seen.run_id}/{ABANDONED}")
     return draft.decide(RemoveFinalizer(), again_after_s=0)
 

@@ -15,7 +15,7 @@ ANNOTATION_APPROVES_NOTHING: Final = "AnnotationApprovesNothing"
 
 APPROVED: Final = "Approved"
 
-ABANDON: Final = "tidegate.io/abandon"
+ABANDON: Final = unreadable.ABANDON
 
 INVALID_SPEC: Final = "InvalidSpec"
 
