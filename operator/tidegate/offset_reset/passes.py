@@ -199,6 +199,7 @@ class ResetPasses:
                 self._beginning.began_with(body)
             runner = await self._supervision.seen(body, spec, current)
             seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
+            seen = replace(seen, withdrawn=self._runs.is_withdrawn(body))
             return await self._approved(body, spec, current, seen)
         if run is None and spec is not None and not deleting:
             return replace(seen, start=await self._beginning.start(body, spec, current))

@@ -214,6 +214,11 @@ class Runs:
         reads_other = isinstance(run.request.target, FromCluster) and run.plan is None
         return confines.connection is not None and not (reads_other and confines.other is None)
 
+    def is_withdrawn(self, body: Object) -> bool:
+        """Whether nothing is begun any more through its connection."""
+        live = self._parts.live.to_finish(body)
+        return live is not None and live.withdrawn
+
     async def backup(self, body: Object, backup: BackupTarget, live: Live) -> backups.Found | Refusal:
         """Where the backup is that ``to.backup`` means."""
         kube, namespace = self._parts.kube, namespace_of(body)

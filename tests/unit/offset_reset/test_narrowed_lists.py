@@ -97,6 +97,42 @@ def test_one_that_is_deleted_then_is_rolled_back(fleet: FleetWorld) -> None:
     assert fleet.offsets == [50, 50, 50]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "offsets", "phase"), [("Isolate", [50, 10, 50], "Failed"), ("All", [50, 50, 50], "RolledBack")]
+)
+def test_no_other_wave_begins_once_the_connection_is_withdrawn(
+    fleet: FleetWorld, policy: str, offsets: list[int], phase: str, restarted: bool
+) -> None:
+    ask_for_waves(fleet, failurePolicy=policy)
+    allow(fleet)
+    if restarted:
+        fleet.restart()
+
+    fleet.some_passes(20)
+
+    assert (fleet.reset["phase"], fleet.offsets) == (phase, offsets)
+    reason, message = complete(fleet)
+    assert reason == "RolloutStopped"
+    assert "may not be used from this namespace any more" in message
+    if policy == "Isolate":
+        allow(fleet, AllowedNamespace(name="ns", groups=B_AND_C))
+        fleet.ask("back", connectionRef=SHARED, to={"undo": "p"})
+        fleet.passes()
+        assert fleet.offsets == [50, 50, 50]
+
+
+def test_a_rollout_goes_on_where_the_permission_is_back_before_its_next_wave(fleet: FleetWorld) -> None:
+    ask_for_waves(fleet)
+    allow(fleet)
+    fleet.some_passes(1)
+    allow(fleet, AllowedNamespace(name="ns", groups=B_AND_C))
+
+    fleet.some_passes(20)
+
+    assert (fleet.reset["phase"], fleet.offsets) == ("Succeeded", [50, 10, 10])
+
+
 @pytest.mark.parametrize("entries", [(), (AllowedNamespace(name="ns", groups=("payments",)),)])
 def test_one_to_where_another_group_stands_is_finished_too(world: World, entries: tuple[AllowedNamespace, ...]) -> None:
     share(world, AllowedNamespace(name="ns"))

@@ -56,7 +56,7 @@ from tidegate.reset.runs.request import (
     run_uid,
 )
 from tidegate.reset.runs.seen import RunnerSeen, Seen, is_settled
-from tidegate.reset.runs.waves import paused_until, pauses
+from tidegate.reset.runs.waves import ROLLOUT_STOPPED, paused_until, pauses
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetStatus
@@ -236,6 +236,9 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
     if until is not None:
         if seen.now < until:
             return draft.decide(again_after_s=min(_WAITS_S, max(seen.tick_s, (until - seen.now).total_seconds())))
+        if seen.withdrawn:
+            why = "its KafkaConnection may not be used from this namespace any more, so no other wave begins"
+            return draft.decide(TakeOver(ROLLOUT_STOPPED, why), again_after_s=seen.tick_s)
         if tries < seen.max_launches and _backoff_left_s(seen, runner, tries) <= 0:
             return _launch(draft, number + 1, runner.engine)
     if runner.status.state is RunnerState.LOST and not runner.started_here and run.attempt == 0:

@@ -50,8 +50,9 @@ class Seen:
     ``forged``: why it is not the one that the status knows, or ``newer``: that a newer version of Tidegate has written
     it, which leaves nothing to be done here. ``halted``: everything that worked on the run was ended,
     and its gates opened; ``unhalted``: why a brief try at that failed. ``connected``: whether a job would find its
-    connections open. ``approval``: the one that lets the plan of ``run`` be applied. ``no_effect``: why others that
-    name this plan do not. ``annotated``: it has the annotation by which an earlier version was told of an approval.
+    connections open, and ``withdrawn``: whether what was begun is only ended through them. ``approval``: the one that
+    lets the plan of ``run`` be applied. ``no_effect``: why others that name this plan do not. ``annotated``: it has the
+    annotation by which an earlier version was told of an approval.
     ``behind``: why a plan that is approved has to wait. ``trouble``: why the last effect failed.
     """
 
@@ -70,6 +71,7 @@ class Seen:
     unhalted: str = ""
     runner: RunnerSeen | None = None
     connected: bool = True
+    withdrawn: bool = False
     start: Start | None = None
     behind: Refusal | None = None
     invalid: str = ""
