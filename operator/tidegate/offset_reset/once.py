@@ -99,7 +99,7 @@ class Once:
 
         def note() -> None:
             known = executed(control, policy.key)
-            if known is not None and _is_its_own(known, body):
+            if known is not None and not known.is_newer and _is_its_own(known, body):
                 control.note_runs({policy.key: run})
 
         try:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,19 @@ def test_how_one_ended_is_told_once_it_is_known(world: PolicyWorld) -> None:
     assert world.policy["reset"]["phase"] == "RolledBack"
     assert world.said("Reset") == ("False", "AlreadyRan")
     assert "ended as RolledBack" in world.message("Ready")
+
+
+def test_what_a_newer_version_has_noted_of_its_run_is_kept(world: PolicyWorld) -> None:
+    world.declare()
+    while "p-one" not in world.resets or not world.documents:
+        world.rounds(1)
+    of_newer = replace(executed(world)[KEY], version=2)
+    world.kafka.control.note_runs({KEY: of_newer})
+
+    world.rounds()
+
+    assert world.resets == {"p-one": "Succeeded"}
+    assert executed(world)[KEY] == of_newer
 
 
 def test_one_that_is_gone_is_not_waited_for_while_its_connection_is_away(world: PolicyWorld) -> None:
