@@ -123,21 +123,10 @@ class Beginning:
 
     async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
-        live = self._parts.live.used_by(body)
-        if live is None and is_foreign(body):
-            return Start(refusal=connection_refused(body))
-        other = self._runs.other(body, spec)
-        # Of one that has begun this was so when it did.
-        held = (suspended(body) or await self._once.not_asked_for(body)) if current is None else None
-        waits = held or connection_to_wait_for(body, live)
-        refusal = None if live is None else not_allowed(spec, live)
-        if spec.to.cluster is not None:
-            waits = waits or other_to_wait_for(spec.to.cluster, other)
-            refusal = refusal or (None if other is None else not_allowed_over_there(spec.to.cluster, other))
-        if refusal is not None:
-            return Start(refusal=refusal)
-        if waits is not None or live is None:
-            return Start(waits_for=waits)
+        live, other = self._parts.live.used_by(body), self._runs.other(body, spec)
+        held_up = await self._held_up(body, spec, current, live, other)
+        if held_up is not None or live is None:
+            return held_up or Start()
         # Again: the connection may have been opened while this pass waited for its turn.
         self.want(body, spec)
         engine = self._engine(spec, live, other)
@@ -185,6 +174,32 @@ class Beginning:
     def began_with(self, body: Object) -> None:
         """Its run is under way, and the document of that was read."""
         self._turns.began_with(uid_of(body), self._runs.groups(body))
+
+    async def _held_up(
+        self,
+        body: Object,
+        spec: OffsetResetSpec,
+        current: OffsetResetStatus | None,
+        live: Live | None,
+        other: Live | None,
+    ) -> Start | None:
+        """Why it does not begin, by its connections and what they allow, or because it is not to."""
+        if live is None and is_foreign(body):
+            refused = connection_refused(body)
+            if current is not None and self._parts.live.to_finish(body) is None:
+                # Just after this process was started it is not known yet whether one that has begun may go on.
+                return Start(waits_for=refused)
+            return Start(refusal=refused, ends=True)
+        # Of one that has begun this was so when it did.
+        held = (suspended(body) or await self._once.not_asked_for(body)) if current is None else None
+        waits = held or connection_to_wait_for(body, live)
+        refusal = None if live is None else not_allowed(spec, live)
+        if spec.to.cluster is not None:
+            waits = waits or other_to_wait_for(spec.to.cluster, other)
+            refusal = refusal or (None if other is None else not_allowed_over_there(spec.to.cluster, other))
+        if refusal is not None:
+            return Start(refusal=refusal, ends=True)
+        return Start(waits_for=waits) if waits is not None else None
 
     async def ahead_of(self, body: Object, spec: OffsetResetSpec | None, run: Run) -> Refusal | None:
         """Why a plan that is approved has to wait for its turn, or for its connection."""

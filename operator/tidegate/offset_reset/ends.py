@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from tidegate.connection.allow import GROUP_NOT_ALLOWED
+from tidegate.connection.sharing import NO_USABLE_CONNECTION
 from tidegate.find.survey import NO_TOPIC_OVER_THERE
 from tidegate.reset.applying.apply import APPLIED
 from tidegate.reset.applying.failures import APPLY_REASONS
@@ -35,6 +37,8 @@ _UNPLANNED: Final = (
     fleet.TOO_MANY_GROUPS,
     fleet.ROLLOUT_TOO_LONG,
     reasons.QUOTA_EXCEEDED,
+    GROUP_NOT_ALLOWED,
+    NO_USABLE_CONNECTION,
     NEEDS_SPARK,
     reasons.ALREADY_RAN,
     NO_TOPIC_OVER_THERE,

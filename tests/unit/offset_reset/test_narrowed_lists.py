@@ -236,3 +236,54 @@ def test_a_fleet_of_all_groups_is_in_the_way_of_no_others_than_it_was_allowed(
         begun += [group] if "startedAt" in (fleet.kube.get(RESETS, "team-b", group).get("status") or {}) else []
 
     assert begun == ["payments"]
+
+
+def begun_without_a_document(world: World) -> None:
+    share(world, AllowedNamespace(name="ns"), AllowedNamespace(name="team-b"))
+    world.ask(connectionRef=SHARED, deadline="48h")
+    while "startedAt" not in (world.body.get("status") or {}):
+        world.some_passes(1)
+    assert world.documents == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ((), "NoUsableConnection"),
+        ((AllowedNamespace(name="ns", groups=("refunds",)),), "GroupNotAllowed"),
+    ],
+)
+def test_one_that_had_only_just_begun_ends_and_is_in_nobodys_way(
+    world: World, entries: tuple[AllowedNamespace, ...], reason: str
+) -> None:
+    begun_without_a_document(world)
+
+    allow(world, *entries, AllowedNamespace(name="team-b"))
+    world.passes()
+
+    assert (world.reset["phase"], complete(world)[0]) == ("Failed", reason)
+    assert "Nothing was changed" in complete(world)[1]
+    assert (world.offset, world.documents) == (50, [])
+    asked = {"connectionRef": SHARED, "group": "payments", "to": {"offset": 20}}
+    FakeKube.create(world.kube, RESETS, "team-b", "mine", asked, "2026-11-01T00:00:00Z")
+    for _ in range(8):
+        asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "team-b", "mine")))
+        world.clock.sleep(1)
+    assert world.offset == 20
+
+
+def test_one_that_had_only_just_begun_waits_while_its_connection_is_not_open(world: World) -> None:
+    """As just after the operator was started."""
+    begun_without_a_document(world)
+    live = world.live.get("platform", "kafka")
+    assert live is not None
+    world.live.drop("platform", "kafka", uid=live.uid)
+    world.restart()
+    world.some_passes(3)
+    assert (world.reset["phase"], complete(world)[0]) == ("Pending", "NoUsableConnection")
+
+    world.live.put(live)
+    world.restart()
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 10)

@@ -230,8 +230,9 @@ def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
         message = f"reset {draft.seen.run_id} could not begin within its deadline{trouble}. Nothing was changed"
         return end(draft, ResetPhase.FAILED, DEADLINE_EXCEEDED, message)
     start = seen.start
-    if start is not None and start.refusal is not None and start.refusal.reason == ALREADY_RAN:
-        return end(draft, ResetPhase.FAILED, ALREADY_RAN, f"{start.refusal.message}. Nothing was changed")
+    refusal = start.refusal if start is not None else None
+    if start is not None and refusal is not None and (start.ends or refusal.reason == ALREADY_RAN):
+        return end(draft, ResetPhase.FAILED, refusal.reason, f"{refusal.message}. Nothing was changed")
     if start is None or start.request is None:
         why = start and (start.refusal or start.waits_for)
         reason, message = (why.reason, why.message) if why else (WAITING_FOR_CONNECTION, "waits for its connection")

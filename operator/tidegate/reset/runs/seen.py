@@ -32,13 +32,15 @@ class RunnerSeen:
 class Start:
     """All that a new run needs; or ``refusal``, or ``waits_for``: why it can't begin now.
 
-    ``waits_for`` is a reason and a message too, but of something that passes by itself.
+    ``waits_for`` is a reason and a message too, but of something that passes by itself. ``ends``: by this refusal one
+    ends that has begun, and that others would wait for.
     """
 
     refusal: Refusal | None = None
     waits_for: Refusal | None = None
     engine: Engine = Engine.DIRECT
     request: RunRequest | None = None
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
