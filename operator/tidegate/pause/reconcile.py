@@ -7,15 +7,23 @@ import logging
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import assert_never
+from dataclasses import replace
+from typing import Final, assert_never
 
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
 from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
-from tidegate.kube.ports import PAUSES, Object, label_of, namespace_of, uid_of
-from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, is_abandoned, say_unreadable
+from tidegate.kube.ports import PAUSES, EventType, KubeEvent, Object, label_of, namespace_of, uid_of
+from tidegate.kube.unreadable import (
+    ABANDON,
+    UNREADABLE_AGAIN_S,
+    UNREADABLE_STATUS,
+    gone_by,
+    is_abandoned,
+    say_unreadable,
+)
 from tidegate.pause import plan
 from tidegate.pause.holds import HoldChanges
 from tidegate.pause.model import (
@@ -30,6 +38,7 @@ from tidegate.pause.model import (
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import decide
 from tidegate.pause.reading import Reader, read_spec
+from tidegate.pause.release import ABANDONED
 from tidegate.pause.scaler import Scaler
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.pause import (
@@ -41,6 +50,8 @@ from tidegate.resources.pause import (
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
+
+_LEAST_S: Final = 1.0
 
 
 class PauseReconciler:
@@ -57,15 +68,32 @@ class PauseReconciler:
     async def reconcile(self, body: Object) -> Pass:
         unreadable = not has_readable_status(PauseStatus, body)
         self._parts.metrics.newer_is(PAUSES.kind, uid_of(body), unreadable)
-        if unreadable and not is_abandoned(body):
+        if unreadable:
             # It says what workloads are to be given back, and what is paused stays so.
-            parts, told = self._parts, self._memories.setdefault(uid_of(body), Memory()).told
-            return Pass(
-                await say_unreadable(parts.kube, parts.executor, PAUSES, body, parts.now(), told), UNREADABLE_AGAIN_S
-            )
+            waits = await self._unreadable(body)
+            if waits is not None:
+                return waits
         spec, invalid = read_spec(body)
         async with self._alone_with_workloads(body, spec):
             return await self._pass(body, spec, invalid)
+
+    async def _unreadable(self, body: Object) -> Pass | None:
+        """A pass over one of which only the newer version knows what it has paused; ``None``: it is given up."""
+        parts, now, told = self._parts, self._parts.now(), self._memories.setdefault(uid_of(body), Memory()).told
+        has_finalizer = plan.FINALIZER in (body["metadata"].get("finalizers") or ())
+        until = gone_by(body, parts.patience.deletion) if has_finalizer else None
+        if until is None or not (now > until or is_abandoned(body)):
+            body = await say_unreadable(parts.kube, parts.executor, PAUSES, body, now, told, until)
+            left_s = UNREADABLE_AGAIN_S if until is None else (until - now).total_seconds()
+            return Pass(body, min(UNREADABLE_AGAIN_S, max(_LEAST_S, left_s)))
+        why = f"as {ABANDON} asks" if is_abandoned(body) else f"after {parts.patience.deletion}"
+        message = (
+            f"it was given up {why}, and this version of Tidegate can't read its status: workloads that it has stopped "
+            "stay at 0 replicas, until kubectl scale gives them back"
+        )
+        happening = KubeEvent(EventType.WARNING, ABANDONED, message, f"{UNREADABLE_STATUS}/{ABANDONED}")
+        await tell_once(parts.kube, parts.executor, body, happening, told)
+        return None
 
     @asynccontextmanager
     async def _alone_with_workloads(self, body: Object, spec: ConsumerGroupPauseSpec | None) -> AsyncIterator[None]:
@@ -89,6 +117,8 @@ class PauseReconciler:
         if live is not None and self._reader.offsets_are_due(decision, memory):
             seen = await self._reader.with_offsets(seen, live, decision, memory)
             decision = decide(seen)
+        if not has_readable_status(PauseStatus, body):
+            decision = replace(decision, status=seen.status)  # which is not written over
         body = await self._say(body, seen, decision, memory)
         # What they tell was for this look: it is in the status now.
         memory.scaler.zeroed.clear()
