@@ -33,7 +33,7 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
-from tidegate.reset.runs.queue import Claim, Queue
+from tidegate.reset.runs.queue import Claim, InLine, Queue
 from tidegate.reset.runs.quota import Line
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
@@ -43,6 +43,11 @@ from tidegate.threads import in_thread
 
 _LISTING_S: Final = 10.0
 """How old the listing may be by which a reset begins."""
+
+_COMPARED: Final = 20_000
+"""So many pairs of names and patterns are compared for one that asks, some 10 ms, to find out which of those that were
+there first could not run: the others it waits for until it asks again, and what was found out is remembered.
+"""
 
 _Connection = tuple[str, str]
 """Namespace and name."""
@@ -142,20 +147,20 @@ class Turns:
         mine = replace(_claim_of(body, spec, begun=False), cluster_id=live.cluster_id)
         if live.is_foreign:
             mine = replace(mine, groups=narrowed(mine.groups, live.allow.groups))
-        first = self._queue.ahead_of(mine)
+        connection, first = (live.namespace, live.name), self._queue.ahead_of(mine)
         if first is not None:
             doing = "is resetting" if first.under_way else "was there first to reset"
             # What others call their resets is not for every namespace.
             who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
-            return Refusal(
-                reasons.WAITING_FOR_RESET,
-                f"{who} {doing} {whose(spec)}; one at a time may, so this one waits",
-            )
-        connection, quota = (live.namespace, live.name), live.allow.quota
-        no_room = None
+            why = f"{who} {doing} {whose(spec)}; one at a time may, so this one waits"
+            return InLine(reasons.WAITING_FOR_RESET, why, self._line(mine.namespace, connection).older(mine))
+        quota, no_room = live.allow.quota, None
         if quota is not None:
+            limit = self._queue.compared + _COMPARED
             line = self._line(mine.namespace, connection)
-            no_room = line.no_room(mine, quota, live.label, self._is_held_up)
+            no_room = line.no_room(
+                mine, quota, live.label, lambda claim: self._queue.compared < limit and self._is_held_up(claim)
+            )
         if no_room is None:
             self._ahead[mine.uid] = replace(mine, under_way=True)
             self._queue.put(self._ahead[mine.uid])

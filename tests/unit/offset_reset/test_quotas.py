@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.reset_world import FleetWorld, World
 from tidegate.kube.ports import RESETS
+from tidegate.offset_reset import turns
 from tidegate.resources.connection import AllowSpec, QuotaSpec
 from unit.offset_reset.test_turns import Crowd
 
@@ -101,6 +102,26 @@ def test_one_that_is_about_to_begin_counts_before_its_status_says_so(crowd: Crow
     crowd.side_by_side("r1", "r0")
 
     assert len(crowd.begun) == 1
+
+
+def test_one_that_asks_has_little_compared_and_is_let_through_all_the_same(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_COMPARED", 1)
+    limit(crowd, concurrent_resets=2)
+    make(crowd, 0)
+    crowd.side_by_side("r0")
+    for number in (1, 2, 3):
+        make(crowd, number, group="g0")  # they wait for r0, which nobody but r4 asks
+    make(crowd, 4)
+    crowd.reconciler = crowd.fresh_reconciler()
+
+    crowd.side_by_side("r4")
+    assert complete(crowd, "r4")["reason"] == "WaitingForQuota"
+    crowd.side_by_side("r4")
+    crowd.side_by_side("r4")
+
+    assert crowd.begun == ["r0", "r4"]
 
 
 def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:

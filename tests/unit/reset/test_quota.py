@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.reset.model.request import PlanLimits
-from tidegate.reset.runs.queue import Claim
+from tidegate.reset.runs.queue import Claim, InLine
 from tidegate.reset.runs.quota import Line, Size, limits_of, too_large
 from tidegate.resources.connection import QuotaSpec
 
@@ -96,6 +96,8 @@ def test_who_waits_hears_for_whom_and_behind_how_many() -> None:
         "KafkaConnection kafka allows 4 reset(s) at once (spec.allow.quota.concurrentResets), and 4 (OffsetReset ns/a, "
         "OffsetReset ns/b, OffsetReset ns/c and 1 more run); 2 older one(s) wait, too: this one waits"
     )
+    assert isinstance(told, InLine)
+    assert told.older == 2
 
 
 def test_who_waits_for_partitions_hears_how_many_are_missing() -> None:

@@ -18,7 +18,7 @@ from tidegate.reset.model.fleet import FleetPlan
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import PlanLimits
 from tidegate.reset.planning.refusals import PlanRefused
-from tidegate.reset.runs.queue import Claim
+from tidegate.reset.runs.queue import Claim, InLine
 from tidegate.reset.runs.reasons import QUOTA_EXCEEDED, WAITING_FOR_QUOTA
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import QuotaSpec
@@ -56,7 +56,7 @@ class Line:
     ) -> Refusal | None:
         """Why this one has to wait; ``None``: it may run. Those that were there first go first, but for those that are
         held up by something else (``is_held_up``), which is asked only while there is room."""
-        if mine.undoes:
+        if mine.undoes or (quota.concurrent_resets is None and quota.concurrent_partitions is None):
             return None
         running = [claim for claim in self._running.values() if claim.uid != mine.uid]
         taken = sum(_partitions(claim, quota) for claim in running)
@@ -73,11 +73,15 @@ class Line:
                     break
             else:
                 return None
-        older = sum(1 for _ in self._ahead_of(mine))
-        return Refusal(WAITING_FOR_QUOTA, _why(mine, quota, connection, running, taken, older, full))
+        older = self.older(mine)
+        return InLine(WAITING_FOR_QUOTA, _why(mine, quota, connection, running, taken, older, full), older)
+
+    def older(self, mine: Claim) -> int:
+        """How many wait that were there before it."""
+        return bisect_left(self._order, _place(mine))
 
     def _ahead_of(self, mine: Claim) -> Iterator[Claim]:
-        for _, uid in islice(self._order, bisect_left(self._order, _place(mine))):
+        for _, uid in islice(self._order, self.older(mine)):
             yield self._waiting[uid]
 
 
