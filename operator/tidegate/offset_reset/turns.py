@@ -144,9 +144,8 @@ class Turns:
         await self._listed()
         # From here on nothing is waited for: of several that ask at once each sees those before it.
         self._renew_clusters()
-        mine = replace(_claim_of(body, spec, begun=False), cluster_id=live.cluster_id)
-        if live.is_foreign:
-            mine = replace(mine, groups=narrowed(mine.groups, live.allow.groups))
+        mine = _claim_of(body, spec, begun=False)
+        mine = replace(mine, cluster_id=live.cluster_id, groups=narrowed(mine.groups, live.allow.groups))
         connection, first = (live.namespace, live.name), self._queue.ahead_of(mine)
         if first is not None:
             doing = "is resetting" if first.under_way else "was there first to reset"
@@ -251,9 +250,9 @@ class Turns:
 
     def _allowed_claim(self, known: _Known) -> Claim | None:
         """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""
-        claim, (namespace, _) = known.claim, known.connection
-        if claim is None or claim.namespace == namespace:
-            return claim
+        claim = known.claim
+        if claim is None:
+            return None
         live = self._parts.live.used_from(claim.namespace, known.connection)
         if live is None:
             return claim if claim.under_way else None
