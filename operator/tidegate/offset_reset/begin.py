@@ -19,15 +19,16 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     connection_named,
+    name_of,
     namespace_of,
     uid_of,
 )
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.kept import Kept
-from tidegate.offset_reset.limits import limits, too_large_by_now
+from tidegate.offset_reset.limits import limits_of_undo, too_large_by_now
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import read_spec
+from tidegate.offset_reset.reading import read_spec, status_of
 from tidegate.offset_reset.refusals import (
     connection_to_wait_for,
     not_allowed,
@@ -42,11 +43,12 @@ from tidegate.offset_reset.refusals import (
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.turns import Turns, not_ready
 from tidegate.reset.document import NewerRun
-from tidegate.reset.model.request import FleetRequest
+from tidegate.reset.model.request import FleetRequest, PlanLimits
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_groups import undone_groups
+from tidegate.reset.runs.quota import limits_of
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     cluster_target,
@@ -177,7 +179,7 @@ class Beginning:
             started_at=(current.started_at if current is not None else None) or self._parts.clock.now(),
             fleet=fleet,
             observed=live.observes,
-            limits=limits(spec, live),
+            limits=await self._limits(body, undone, live),
         )
         return Start(engine=engine, request=request)
 
@@ -195,7 +197,7 @@ class Beginning:
         if live.observes:
             return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
         ran = await self._once.ran_before(body, live) if observed else None
-        return ran or too_large_by_now(body, spec, live) or await self._turns.in_the_way(body, spec, live)
+        return ran or await self._too_large_by_now(body, spec, live) or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
         if live.is_foreign and (spec.to.kind.needs_spark or spec.engine is Engine.SPARK):
@@ -321,6 +323,21 @@ class Beginning:
         if asked is None or asked.connection_ref != spec.connection_ref or not same_groups(asked, spec):
             return of_other_group(run_id, spec)
         return earlier
+
+    async def _limits(self, body: Object, undone: Object | None, live: Live) -> PlanLimits | None:
+        every = limits_of(live.allow.quota, live.label)
+        if undone is None or every is None:
+            return every
+        earlier = await self._runs.ended(undone)
+        if earlier is None or earlier.result is None:
+            raise ValueError("what has not ended is not undone")
+        again = await self._turns.was_undone(body, name_of(undone), since=earlier.result.finished_at)
+        return limits_of_undo(every, earlier, again=again)
+
+    async def _too_large_by_now(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
+        undone, began = spec.to.undo, status_of(body).started_at
+        again = undone is not None and began is not None and await self._turns.was_undone(body, undone, since=began)
+        return too_large_by_now(body, spec, live, again=again)
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:

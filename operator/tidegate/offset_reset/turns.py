@@ -39,6 +39,7 @@ from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
+from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
 
 _LISTING_S: Final = 10.0
@@ -56,13 +57,14 @@ _Connection = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A reset as it was seen last. ``claim``: what it wants, on whichever cluster; ``None``: nothing. ``other``: the
-    connection to another cluster that it reads."""
+    connection to another cluster that it reads. ``undid``: the reset that it has undone, and when."""
 
     version: int
     namespace: str
     connection: _Connection
     claim: Claim | None
     other: _Connection | None = None
+    undid: tuple[str, datetime] | None = None
 
 
 class Turns:
@@ -104,7 +106,8 @@ class Turns:
         if before is not None and before.connection != connection_named(body):
             self._line_of(before).drop(uid)
         claim = _claim(body, spec) if spec is not None else None
-        self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other)
+        undid = _undid(body, spec) if spec is not None else None
+        self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other, undid)
         if uid in self._written:
             self._written.discard(uid)
             self._ahead.pop(uid, None)
@@ -165,6 +168,19 @@ class Turns:
             self._queue.put(self._ahead[mine.uid])
             self._line(mine.namespace, connection).put(self._ahead[mine.uid])
         return no_room
+
+    async def was_undone(self, body: Object, undone: str, *, since: datetime) -> bool:
+        """Whether another reset has undone what this one is to undo, by the resets that there are. ``since``: when the
+        undone one ended."""
+        await self._listed()
+        return any(
+            known.undid is not None
+            and (known.namespace, known.connection) == (namespace_of(body), connection_named(body))
+            and known.undid[0] == undone
+            and known.undid[1] >= since
+            for uid, known in self._known.items()
+            if uid != uid_of(body)
+        )
 
     def _is_held_up(self, claim: Claim) -> bool:
         """Whether one that waits could not run now if there were room for it."""
@@ -291,6 +307,13 @@ def _claim(body: Object, spec: OffsetResetSpec) -> Claim | None:
             return None
         return _claim_of(body, spec, begun=False)  # it is approved, and in line
     return _claim_of(body, spec, begun=current is not None)
+
+
+def _undid(body: Object, spec: OffsetResetSpec) -> tuple[str, datetime] | None:
+    status = status_of(body)
+    if spec.to.undo is None or status.phase is not ResetPhase.SUCCEEDED or status.finished_at is None:
+        return None
+    return spec.to.undo, status.finished_at
 
 
 def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:

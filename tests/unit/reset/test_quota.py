@@ -35,6 +35,10 @@ def running(name: str, partitions: int | None = None) -> Claim:
     return claim(name, under_way=True, partitions=partitions)
 
 
+def undoing(name: str, partitions: int | None = None) -> Claim:
+    return claim(name, under_way=True, partitions=partitions, undoes=True)
+
+
 TWO = QuotaSpec(concurrent_resets=2)
 TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
 
@@ -50,6 +54,13 @@ TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
         ([running("a"), claim("z")], claim("m"), TWO, [], True),
         ([running("a"), claim("b")], claim("m"), TWO, ["b"], True),
         ([claim("a"), claim("b"), claim("c")], claim("m"), TWO, ["b"], False),
+        ([undoing("a"), undoing("b")], claim("m", undoes=True), TWO, [], False),
+        ([undoing("a"), claim("b", undoes=True)], claim("m", undoes=True), TWO, [], False),
+        ([undoing("a"), claim("b", undoes=True)], claim("m", undoes=True), TWO, ["b"], True),
+        ([undoing("a"), claim("b")], claim("m", undoes=True), TWO, [], True),
+        ([undoing("a"), undoing("b")], claim("m"), TWO, [], False),
+        ([], claim("m", undoes=True, partitions=11), TEN, [], True),
+        ([undoing("a", 1)], claim("m", undoes=True, partitions=11), TEN, [], False),
         ([running("a"), claim("b", undoes=True)], claim("m"), TWO, [], True),
         ([running("m"), running("a")], claim("m"), TWO, [], True),
         ([running("a", 4)], claim("m"), TEN, [], True),
@@ -64,11 +75,18 @@ TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
         "there is room",
         "as many run as may",
         "also younger ones",
-        "an undo never waits",
+        "an undo waits for no other reset",
         "an older one goes first",
         "a younger one does not",
         "nor one that waits for something else",
         "all older ones count",
+        "it waits for other undos",
+        "also for older ones",
+        "but for those that are held up",
+        "and for nobody else that is older",
+        "an undo that runs counts for all",
+        "it may be larger than others",
+        "then it runs alone",
         "an older undo takes no turn",
         "it does not wait for itself",
         "as many partitions as it may have are free",
