@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +22,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.backups import Found
+from tidegate.offset_reset.doors import Doors
 from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.limits import limits_of_undo, too_large_by_now
 from tidegate.offset_reset.once import Once
@@ -74,10 +73,6 @@ CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 SPARK_NOT_SHARED: Final = "SparkNotShared"
 
-_AT_ONCE: Final = 8
-"""So many resets through one connection are between asked for and begun at once: each asks its brokers several things.
-"""
-
 
 class Beginning:
     """The checks before a run."""
@@ -88,8 +83,7 @@ class Beginning:
         self._kept = kept
         self._runs = runs
         self._turns = Turns(parts)
-        self._doors: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
-        """By a connection's namespace and name."""
+        self._doors = Doors()
 
     def want(self, body: Object, spec: OffsetResetSpec | None) -> None:
         """Tell the observer what of the cluster this resource needs to know from now on. ``None``: nothing."""
@@ -112,11 +106,14 @@ class Beginning:
     async def turn(self, body: Object) -> AsyncIterator[None]:
         """For a pass in which a run may go ahead: few of one connection at once. A turn that the pass was given, and
         has not used, is given back."""
-        async with self._doors[connection_named(body)]:
-            try:
-                yield
-            finally:
-                self._turns.give_back(uid_of(body))
+        try:
+            if self._parts.live.used_by(body) is None:
+                yield  # whatever it names: no broker is asked
+            else:
+                async with self._doors.through(namespace_of(body), connection_named(body)):
+                    yield
+        finally:
+            self._turns.give_back(uid_of(body))
 
     def is_written(self, uid: str) -> None:
         """The status is about to say that the run goes ahead."""

@@ -104,7 +104,7 @@ class Turns:
         there = spec.to.cluster if spec is not None else None
         other = (namespace_of(body), there.connection_ref.name) if there is not None else None
         if before is not None and before.connection != connection_named(body):
-            self._line_of(before).drop(uid)
+            self._leave_line(uid, before)
         claim = _claim(body, spec) if spec is not None else None
         undid = _undid(body, spec) if spec is not None else None
         self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other, undid)
@@ -131,6 +131,11 @@ class Turns:
         """It does not go ahead after all, unless its status may say so."""
         if uid not in self._written and self._ahead.pop(uid, None) is not None:
             self._put(uid)
+
+    @property
+    def lines(self) -> int:
+        """How many lines for a quota somebody is in."""
+        return len(self._lines)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -193,8 +198,12 @@ class Turns:
         """Of a connection, that of one namespace: each has a quota of its own."""
         return self._lines[namespace, connection]
 
-    def _line_of(self, known: _Known) -> Line:
-        return self._line(known.namespace, known.connection)
+    def _leave_line(self, uid: str, known: _Known) -> None:
+        """Any name may be asked for: a line that nobody is in is forgotten."""
+        line = self._line(known.namespace, known.connection)
+        line.drop(uid)
+        if line.is_empty:
+            del self._lines[known.namespace, known.connection]
 
     async def _listed(self) -> None:
         """Have all resets known, as the API server had them a moment ago. Raises ``KubeFailure``."""
@@ -255,14 +264,14 @@ class Turns:
         else:
             claim = replace(claim, cluster_id=cluster_id)
             self._queue.put(claim)
-            self._line_of(known).put(claim)
+            self._line(known.namespace, known.connection).put(claim)
 
     def _drop(self, uid: str) -> None:
         """It wants nothing."""
         self._queue.drop(uid)
         known = self._known.get(uid)
         if known is not None:
-            self._line_of(known).drop(uid)
+            self._leave_line(uid, known)
 
     def _allowed_claim(self, known: _Known) -> Claim | None:
         """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""

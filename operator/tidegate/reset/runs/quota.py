@@ -51,6 +51,10 @@ class Line:
         if waiting is not None:
             del self._order[bisect_left(self._order, _place(waiting))]
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._running and not self._waiting
+
     def no_room(
         self, mine: Claim, quota: QuotaSpec, connection: str, is_held_up: Callable[[Claim], bool]
     ) -> Refusal | None:
