@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.reset_world import T0, FleetWorld, World
-from tidegate.kube.ports import RESETS
+from tidegate.kube.ports import APPROVALS, RESETS
 from tidegate.offset_reset import turns
 from tidegate.resources.connection import AllowSpec, QuotaSpec
 from unit.offset_reset.test_turns import Crowd
@@ -179,6 +179,36 @@ def test_an_undo_waits_for_no_other_reset_and_may_have_all_partitions_of_that(wo
     world.passes()
 
     assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+
+
+def test_an_approved_plan_keeps_its_place_where_a_new_process_was_told_of_no_approval_yet(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=1)
+    crowd.name = make(crowd, 0, approval="Manual")
+    crowd.passes()
+    make(crowd, 1)
+    crowd.side_by_side("r1")
+    crowd.approve()
+    crowd.some_passes(2)
+    assert crowd.condition("Complete")["reason"] == "WaitingForQuota"
+
+    told, crowd.approvals = crowd.approvals, list
+    crowd.reconciler = crowd.fresh_reconciler()
+    crowd.some_passes(1)
+    assert crowd.condition("Complete")["reason"] == "WaitingForQuota"
+    crowd.name = "r1"
+    crowd.passes()
+    make(crowd, 2)
+    crowd.side_by_side("r2")
+    assert crowd.begun == ["r0"]
+
+    # An approval that was deleted counts no more, and its plan is not in line.
+    crowd.kube.delete(APPROVALS, "ns", "yes", crowd.clock.now().isoformat())
+    crowd.approvals = told
+    crowd.name = "r0"
+    crowd.some_passes(1)
+    assert crowd.condition("Complete")["reason"] == "AwaitingApproval"
+    crowd.side_by_side("r2")
+    assert crowd.begun == ["r0", "r2"]
 
 
 def test_undos_wait_for_undos(crowd: Crowd) -> None:
