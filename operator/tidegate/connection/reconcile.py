@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from tidegate.clock import Clock
@@ -134,6 +134,7 @@ class ConnectionReconciler:
     async def _see(self, body: Object) -> Cluster | Trouble:
         try:
             spec = parse_spec(KafkaConnectionSpec, body)
+            self._limit(body, spec)
             secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
             contents = file_contents(spec, secrets)
             await self._keep_open(body, spec, contents)
@@ -193,8 +194,15 @@ class ConnectionReconciler:
         except NotFound:
             return None
 
+    def _limit(self, body: Object, spec: KafkaConnectionSpec) -> None:
+        """What is open goes on, also where it could not be opened anew, within what is allowed now."""
+        live, allow = self._live(body), self._allowed(spec)
+        if live is not None and live.allow != allow:
+            self._parts.live.put(replace(live, allow=allow))
+
     async def _keep_open(self, body: Object, spec: KafkaConnectionSpec, contents: dict[str, bytes]) -> None:
-        """Open the connection, or open it anew after its spec or a Secret has changed. Raises ``BadConnection``."""
+        """Open the connection, or open it anew after how it connects or a Secret has changed. Raises
+        ``BadConnection``."""
         parts, uid = self._parts, uid_of(body)
         namespace, name = namespace_of(body), name_of(body)
         digest, borrowed = digest_of(spec, contents), parts.is_borrowed(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -11,9 +11,12 @@ from tidegate.kube.objects import newest_of
 from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
-from tidegate.reset.runs.approval_effect import Approval, candidates
+from tidegate.reset.runs.approval_effect import Approval, Candidates, candidates
+from tidegate.reset.runs.reasons import WAITING_FOR_QUOTA
 from tidegate.resources.approval import OffsetResetApprovalSpec
 from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.threads import in_thread
 
 _SHOWN: Final = 3
 """So many approvals without effect are named in the reset's conditions; all of them say it of themselves."""
@@ -52,15 +55,16 @@ class Approvals:
         self._parts = parts
 
     def may_approve(self, reset: Object) -> bool:
-        """Whether there is one of the reset, of whatever plan."""
-        return any(True for _ in self._of(reset))
+        """Whether there is one of the reset, of whatever plan, or was when its status was written."""
+        return _was_approved(reset) or any(True for _ in _of(reset, self._parts.approvals()))
 
     async def chosen(self, reset: Object, plan: str) -> Chosen:
         """Of the plan with this digest."""
-        bodies = {uid_of(body): body for body in self._of(reset)}
-        found = candidates(
-            _readable(bodies.values()), plan, status_of(reset).requester, separate=self._parts.separate_approver
-        )
+        bodies, found = self._candidates(reset, plan, self._parts.approvals())
+        if not found.eligible and _was_approved(reset):
+            # The watch of a process that has just begun may not have told of it yet, and the plan has its place.
+            listed = await in_thread(self._parts.executor, self._parts.kube.list, APPROVALS)
+            bodies, found = self._candidates(reset, plan, listed)
         no_effect = ". ".join(found.no_effect[:_SHOWN])
         for approval in found.eligible:
             newest = await newest_of(self._parts.kube, self._parts.executor, APPROVALS, bodies[approval.uid])
@@ -68,13 +72,23 @@ class Approvals:
                 return Chosen(approval, no_effect)
         return Chosen(None, no_effect)
 
-    def _of(self, reset: Object) -> Iterator[Object]:
-        wanted = (namespace_of(reset), name_of(reset))
-        return (
-            body
-            for body in self._parts.approvals()
-            if named_reset(body) == wanted and not body["metadata"].get("deletionTimestamp")
-        )
+    def _candidates(
+        self, reset: Object, plan: str, bodies: Iterable[Object]
+    ) -> tuple[Mapping[str, Object], Candidates]:
+        of_reset = {uid_of(body): body for body in _of(reset, bodies)}
+        requester, separate = status_of(reset).requester, self._parts.separate_approver
+        return of_reset, candidates(_readable(of_reset.values()), plan, requester, separate=separate)
+
+
+def _was_approved(reset: Object) -> bool:
+    """Whether its status says that its plan is approved, and in line."""
+    said = find_condition(status_of(reset).conditions, COMPLETE)
+    return said is not None and said.reason == WAITING_FOR_QUOTA
+
+
+def _of(reset: Object, bodies: Iterable[Object]) -> Iterator[Object]:
+    wanted = (namespace_of(reset), name_of(reset))
+    return (body for body in bodies if named_reset(body) == wanted and not body["metadata"].get("deletionTimestamp"))
 
 
 def _readable(bodies: Iterable[Object]) -> Iterator[Approval]:

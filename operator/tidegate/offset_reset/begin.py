@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,15 +17,17 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     connection_named,
+    name_of,
     namespace_of,
     uid_of,
 )
 from tidegate.offset_reset.backups import Found
+from tidegate.offset_reset.doors import Doors
 from tidegate.offset_reset.kept import Kept
-from tidegate.offset_reset.limits import limits, too_large_by_now
+from tidegate.offset_reset.limits import limits_of_undo, too_large_by_now
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import read_spec
+from tidegate.offset_reset.reading import read_spec, status_of
 from tidegate.offset_reset.refusals import (
     connection_to_wait_for,
     not_allowed,
@@ -43,11 +43,12 @@ from tidegate.offset_reset.refusals import (
 from tidegate.offset_reset.runs import Runs
 from tidegate.offset_reset.turns import Turns, not_ready
 from tidegate.reset.document import NewerRun
-from tidegate.reset.model.request import FleetRequest
+from tidegate.reset.model.request import FleetRequest, PlanLimits
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.fleet_groups import undone_groups
+from tidegate.reset.runs.quota import limits_of
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     cluster_target,
@@ -73,10 +74,6 @@ CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
 SPARK_NOT_SHARED: Final = "SparkNotShared"
 
-_AT_ONCE: Final = 8
-"""So many resets through one connection are between asked for and begun at once: each asks its brokers several things.
-"""
-
 
 class Beginning:
     """The checks before a run."""
@@ -87,8 +84,7 @@ class Beginning:
         self._kept = kept
         self._runs = runs
         self._turns = Turns(parts)
-        self._doors: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
-        """By a connection's namespace and name."""
+        self._doors = Doors()
 
     def want(self, body: Object, spec: OffsetResetSpec | None) -> None:
         """Tell the observer what of the cluster this resource needs to know from now on. ``None``: nothing."""
@@ -111,11 +107,14 @@ class Beginning:
     async def turn(self, body: Object) -> AsyncIterator[None]:
         """For a pass in which a run may go ahead: few of one connection at once. A turn that the pass was given, and
         has not used, is given back."""
-        async with self._doors[connection_named(body)]:
-            try:
-                yield
-            finally:
-                self._turns.give_back(uid_of(body))
+        try:
+            if self._parts.live.used_by(body) is None:
+                yield  # whatever it names: no broker is asked
+            else:
+                async with self._doors.through(namespace_of(body), connection_named(body)):
+                    yield
+        finally:
+            self._turns.give_back(uid_of(body))
 
     def is_written(self, uid: str) -> None:
         """The status is about to say that the run goes ahead."""
@@ -167,7 +166,7 @@ class Beginning:
             started_at=(current.started_at if current is not None else None) or self._parts.clock.now(),
             fleet=fleet,
             observed=live.observes,
-            limits=limits(spec, live),
+            limits=await self._limits(body, undone, live),
         )
         return Start(engine=engine, request=request)
 
@@ -218,7 +217,8 @@ class Beginning:
             return refused
         # What was planned while the connection only observed is not written down yet as executed.
         ran = await self._once.ran_before(body, live) if run.request.observed else None
-        return ran or too_large_by_now(body, spec, live) or await self._turns.in_the_way(body, spec, live)
+        too_large = await self._too_large_by_now(body, spec, live)
+        return ran or too_large or await self._turns.in_the_way(body, spec, live)
 
     def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
         if live.is_foreign and (spec.to.kind.needs_spark or spec.engine is Engine.SPARK):
@@ -344,6 +344,21 @@ class Beginning:
         if asked is None or asked.connection_ref != spec.connection_ref or not same_groups(asked, spec):
             return of_other_group(run_id, spec)
         return earlier
+
+    async def _limits(self, body: Object, undone: Object | None, live: Live) -> PlanLimits | None:
+        every = limits_of(live.allow.quota, live.label)
+        if undone is None or every is None:
+            return every
+        earlier = await self._runs.ended(undone)
+        if earlier is None or earlier.result is None:
+            raise ValueError("what has not ended is not undone")
+        again = await self._turns.was_undone(body, name_of(undone), since=earlier.result.finished_at)
+        return limits_of_undo(every, earlier, again=again)
+
+    async def _too_large_by_now(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
+        undone, began = spec.to.undo, status_of(body).started_at
+        again = undone is not None and began is not None and await self._turns.was_undone(body, undone, since=began)
+        return too_large_by_now(body, spec, live, again=again)
 
     async def _text(self, body: Object, path: str, named: ConfigMapTarget) -> str | Refusal:
         try:

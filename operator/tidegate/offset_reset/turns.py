@@ -33,16 +33,22 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.runs import reasons
-from tidegate.reset.runs.queue import Claim, Queue
+from tidegate.reset.runs.queue import Claim, InLine, Queue
 from tidegate.reset.runs.quota import Line
 from tidegate.reset.runs.seen import awaits_approval, is_settled, under_way
 from tidegate.resources.conditions import COMPLETE, STALLED, Refusal, find_condition, is_true
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
+from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
 
 _LISTING_S: Final = 10.0
 """How old the listing may be by which a reset begins."""
+
+_COMPARED: Final = 20_000
+"""So many pairs of names and patterns are compared for one that asks, some 10 ms, to find out which of those that were
+there first could not run: the others it waits for until it asks again, and what was found out is remembered.
+"""
 
 _Connection = tuple[str, str]
 """Namespace and name."""
@@ -51,13 +57,14 @@ _Connection = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A reset as it was seen last. ``claim``: what it wants, on whichever cluster; ``None``: nothing. ``other``: the
-    connection to another cluster that it reads."""
+    connection to another cluster that it reads. ``undid``: the reset that it has undone, and when."""
 
     version: int
     namespace: str
     connection: _Connection
     claim: Claim | None
     other: _Connection | None = None
+    undid: tuple[str, datetime] | None = None
 
 
 class Turns:
@@ -99,9 +106,10 @@ class Turns:
         there = spec.to.cluster if spec is not None else None
         other = (namespace_of(body), there.connection_ref.name) if there is not None else None
         if before is not None and before.connection != connection_named(body):
-            self._line_of(before).drop(uid)
+            self._leave_line(uid, before)
         claim = _claim(body, spec) if spec is not None else None
-        self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other)
+        undid = _undid(body, spec) if spec is not None else None
+        self._known[uid] = _Known(version, namespace_of(body), connection_named(body), claim, other, undid)
         ahead = None
         if uid in self._written:
             self._written.discard(uid)
@@ -138,6 +146,11 @@ class Turns:
         if uid not in self._written and self._ahead.pop(uid, None) is not None:
             self._put(uid)
 
+    @property
+    def lines(self) -> int:
+        """How many lines for a quota somebody is in."""
+        return len(self._lines)
+
     # --- asking -------------------------------------------------------------------------------------------------------
 
     async def in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
@@ -153,28 +166,40 @@ class Turns:
         await self._listed()
         # From here on nothing is waited for: of several that ask at once each sees those before it.
         self._renew_clusters()
-        mine = replace(_claim_of(body, spec, begun=False), cluster_id=live.cluster_id)
-        if live.is_foreign:
-            mine = replace(mine, groups=narrowed(mine.groups, live.allow.groups))
-        first = self._queue.ahead_of(mine)
+        mine = _claim_of(body, spec, begun=False)
+        mine = replace(mine, cluster_id=live.cluster_id, groups=narrowed(mine.groups, live.allow.groups))
+        connection, first = (live.namespace, live.name), self._queue.ahead_of(mine)
         if first is not None:
             doing = "is resetting" if first.under_way else "was there first to reset"
             # What others call their resets is not for every namespace.
             who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
-            return Refusal(
-                reasons.WAITING_FOR_RESET,
-                f"{who} {doing} {whose(spec)}; one at a time may, so this one waits",
-            )
-        connection, quota = (live.namespace, live.name), live.allow.quota
-        no_room = None
+            why = f"{who} {doing} {whose(spec)}; one at a time may, so this one waits"
+            return InLine(reasons.WAITING_FOR_RESET, why, self._line(mine.namespace, connection).older(mine))
+        quota, no_room = live.allow.quota, None
         if quota is not None:
+            limit = self._queue.compared + _COMPARED
             line = self._line(mine.namespace, connection)
-            no_room = line.no_room(mine, quota, live.label, self._is_held_up)
+            no_room = line.no_room(
+                mine, quota, live.label, lambda claim: self._queue.compared < limit and self._is_held_up(claim)
+            )
         if no_room is None:
             self._ahead[mine.uid] = replace(mine, under_way=True)
             self._queue.put(self._ahead[mine.uid])
             self._line(mine.namespace, connection).put(self._ahead[mine.uid])
         return no_room
+
+    async def was_undone(self, body: Object, undone: str, *, since: datetime) -> bool:
+        """Whether another reset has undone what this one is to undo, by the resets that there are. ``since``: when the
+        undone one ended."""
+        await self._listed()
+        return any(
+            known.undid is not None
+            and (known.namespace, known.connection) == (namespace_of(body), connection_named(body))
+            and known.undid[0] == undone
+            and known.undid[1] >= since
+            for uid, known in self._known.items()
+            if uid != uid_of(body)
+        )
 
     def _is_held_up(self, claim: Claim) -> bool:
         """Whether one that waits could not run now if there were room for it."""
@@ -187,8 +212,12 @@ class Turns:
         """Of a connection, that of one namespace: each has a quota of its own."""
         return self._lines[namespace, connection]
 
-    def _line_of(self, known: _Known) -> Line:
-        return self._line(known.namespace, known.connection)
+    def _leave_line(self, uid: str, known: _Known) -> None:
+        """Any name may be asked for: a line that nobody is in is forgotten."""
+        line = self._line(known.namespace, known.connection)
+        line.drop(uid)
+        if line.is_empty:
+            del self._lines[known.namespace, known.connection]
 
     async def _listed(self) -> None:
         """Have all resets known, as the API server had them a moment ago. Raises ``KubeFailure``."""
@@ -249,23 +278,23 @@ class Turns:
         else:
             claim = replace(claim, cluster_id=cluster_id)
             self._queue.put(claim)
-            self._line_of(known).put(claim)
+            self._line(known.namespace, known.connection).put(claim)
 
     def _drop(self, uid: str) -> None:
         """It wants nothing."""
         self._queue.drop(uid)
         known = self._known.get(uid)
         if known is not None:
-            self._line_of(known).drop(uid)
+            self._leave_line(uid, known)
 
     def _allowed_claim(self, known: _Known) -> Claim | None:
         """Of what it wants, what it may get: whoever only names a connection or a group is in nobody's way."""
-        claim, (namespace, _) = known.claim, known.connection
-        begun = self._begun.get(claim.uid) if claim is not None and claim.under_way else None
-        if claim is not None and begun is not None:
+        claim = known.claim
+        if claim is None:
+            return None
+        begun = self._begun.get(claim.uid) if claim.under_way else None
+        if begun is not None:
             return replace(claim, groups=begun)  # whatever may not be begun any more by now
-        if claim is None or claim.namespace == namespace:
-            return claim
         live = self._parts.live.used_from(claim.namespace, known.connection)
         if live is None:
             return claim if claim.under_way else None
@@ -306,6 +335,13 @@ def _claim(body: Object, spec: OffsetResetSpec) -> Claim | None:
             return None
         return _claim_of(body, spec, begun=False)  # it is approved, and in line
     return _claim_of(body, spec, begun=current is not None)
+
+
+def _undid(body: Object, spec: OffsetResetSpec) -> tuple[str, datetime] | None:
+    status = status_of(body)
+    if spec.to.undo is None or status.phase is not ResetPhase.SUCCEEDED or status.finished_at is None:
+        return None
+    return spec.to.undo, status.finished_at
 
 
 def _claim_of(body: Object, spec: OffsetResetSpec, *, begun: bool) -> Claim:

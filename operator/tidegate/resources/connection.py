@@ -175,7 +175,8 @@ class AllowedNamespace(ResourceModel):
 
 class QuotaSpec(ResourceModel):
     """How much the OffsetResets of a namespace may do through this connection, each namespace for itself. A field that
-    is absent limits nothing. A reset that undoes another one never waits and is never refused for it."""
+    is absent limits nothing. A reset that undoes another one waits for such resets only, may have all partitions of
+    that one, and may once read again what that one had skipped, in addition to recordsReplayedPerReset."""
 
     concurrent_resets: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
     """How many resets may run at once. Others wait, and the oldest begins first. A reset does not run while its plan

@@ -319,3 +319,43 @@ def test_a_connection_without_a_quota_has_the_operators(
     assert live.allow.quota is not None
     assert live.allow.quota.concurrent_resets == resets
     world.executor.shutdown()
+
+
+def test_what_is_allowed_changes_while_the_connection_stays_open(world: World) -> None:
+    opened: list[Connection] = []
+
+    def count(connection: Connection) -> FakeKafka:
+        opened.append(connection)
+        return world.kafka
+
+    world.opens = count
+    world.look()
+
+    spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"namespaces": [{"name": "team-a", "groups": ["a*"]}]}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+
+    used = world.live.used_from("team-a", ("ns", "kafka"))
+    assert used is not None
+    assert used.allow.groups == ("a*",)
+    assert used.cluster_id
+    assert len(opened) == 1
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, "properties": {"client.id": "other"}})
+    world.look()
+    assert len(opened) == 2
+
+
+def test_what_is_withdrawn_counts_also_where_the_connection_can_no_longer_be_opened(world: World) -> None:
+    spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"namespaces": [{"name": "team-a"}]}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+    assert world.live.used_from("team-a", ("ns", "kafka")) is not None
+
+    secret = {"secretName": "no-such", "password": "k"}
+    missing = {"type": "plain", "username": "u", "passwordSecret": secret}
+    spec = {"bootstrapServers": "127.0.0.1:9092", "authentication": missing, "allow": {"namespaces": []}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+
+    assert world.live.get("ns", "kafka") is not None
+    assert world.live.used_from("team-a", ("ns", "kafka")) is None

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.reset_world import FleetWorld, World
-from tidegate.kube.ports import RESETS
+from support.reset_world import T0, FleetWorld, World
+from tidegate.kube.ports import APPROVALS, RESETS
+from tidegate.offset_reset import turns
 from tidegate.resources.connection import AllowSpec, QuotaSpec
 from unit.offset_reset.test_turns import Crowd
 
@@ -103,6 +104,26 @@ def test_one_that_is_about_to_begin_counts_before_its_status_says_so(crowd: Crow
     assert len(crowd.begun) == 1
 
 
+def test_one_that_asks_has_little_compared_and_is_let_through_all_the_same(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_COMPARED", 1)
+    limit(crowd, concurrent_resets=2)
+    make(crowd, 0)
+    crowd.side_by_side("r0")
+    for number in (1, 2, 3):
+        make(crowd, number, group="g0")  # they wait for r0, which nobody but r4 asks
+    make(crowd, 4)
+    crowd.reconciler = crowd.fresh_reconciler()
+
+    crowd.side_by_side("r4")
+    assert complete(crowd, "r4")["reason"] == "WaitingForQuota"
+    crowd.side_by_side("r4")
+    crowd.side_by_side("r4")
+
+    assert crowd.begun == ["r0", "r4"]
+
+
 def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:
     limit(crowd, concurrent_resets=1)
     live = crowd.live.get("ns", "kafka")
@@ -144,11 +165,11 @@ def test_one_whose_plan_waits_for_approval_takes_no_room_before_that(crowd: Crow
     assert crowd.reset["phase"] == "Succeeded"
 
 
-def test_an_undo_never_waits_and_is_never_too_large(world: World) -> None:
+def test_an_undo_waits_for_no_other_reset_and_may_have_all_partitions_of_that(world: World) -> None:
     world.ask()
     world.passes()
     world.kafka.commit_directly("other", {next(iter(world.kafka.committed("payments"))): 50})
-    limit(world, concurrent_resets=1, partitions_per_reset=1, records_replayed_per_reset=0)
+    limit(world, concurrent_resets=1, partitions_per_reset=1, records_replayed_per_reset=40)
     world.ask("busy", group="other", to={"offset": 60})
     world.some_passes(2)
     assert world.reset["startedAt"]
@@ -158,6 +179,117 @@ def test_an_undo_never_waits_and_is_never_too_large(world: World) -> None:
     world.passes()
 
     assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+
+
+def test_an_approved_plan_keeps_its_place_where_a_new_process_was_told_of_no_approval_yet(crowd: Crowd) -> None:
+    limit(crowd, concurrent_resets=1)
+    crowd.name = make(crowd, 0, approval="Manual")
+    crowd.passes()
+    make(crowd, 1)
+    crowd.side_by_side("r1")
+    crowd.approve()
+    crowd.some_passes(2)
+    assert crowd.condition("Complete")["reason"] == "WaitingForQuota"
+
+    told, crowd.approvals = crowd.approvals, list
+    crowd.reconciler = crowd.fresh_reconciler()
+    crowd.some_passes(1)
+    assert crowd.condition("Complete")["reason"] == "WaitingForQuota"
+    crowd.name = "r1"
+    crowd.passes()
+    make(crowd, 2)
+    crowd.side_by_side("r2")
+    assert crowd.begun == ["r0"]
+
+    # An approval that was deleted counts no more, and its plan is not in line.
+    crowd.kube.delete(APPROVALS, "ns", "yes", crowd.clock.now().isoformat())
+    crowd.approvals = told
+    crowd.name = "r0"
+    crowd.some_passes(1)
+    assert crowd.condition("Complete")["reason"] == "AwaitingApproval"
+    crowd.side_by_side("r2")
+    assert crowd.begun == ["r0", "r2"]
+
+
+def test_undos_wait_for_undos(crowd: Crowd) -> None:
+    for number in (0, 1):
+        crowd.name = make(crowd, number)
+        crowd.passes()
+    limit(crowd, concurrent_resets=1)
+    make(crowd, 2)
+    make(crowd, 10, group="g0", to={"undo": "r0"})
+    make(crowd, 11, group="g1", to={"undo": "r1"})
+
+    crowd.side_by_side("r2")
+    crowd.side_by_side("r10", "r11")
+
+    assert crowd.begun == ["r10", "r2"]
+    said = complete(crowd, "r11")["message"]
+    assert "allows 1 reset(s) that undo others at once" in said
+    assert "and 1 (OffsetReset ns/r10 run): this one waits" in said
+
+
+def test_an_undo_may_read_again_once_what_was_skipped_beside_what_every_reset_may(world: World) -> None:
+    world.kafka.fill("orders", 1000)
+    world.ask("skip", to={"offset": 90})
+    world.passes()
+    world.kafka.commit_directly("payments", {T0: 101})
+    limit(world, records_replayed_per_reset=10)
+
+    # 51 are read again: the 40 that were skipped, and 11 that were read since.
+    world.ask("back-1", to={"undo": "skip"})
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Failed", 101)
+    assert "51 record(s) read again, and 50 are allowed" in world.condition("Complete")["message"]
+    assert "by KafkaConnection kafka and the 40 that reset skip had skipped: " in world.condition("Complete")["message"]
+
+    world.kafka.commit_directly("payments", {T0: 100})
+    world.ask("back-2", to={"undo": "skip"})
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+
+    # The group has read them by now.
+    world.kafka.commit_directly("payments", {T0: 100})
+    world.restart()
+    world.ask("back-3", to={"undo": "skip"})
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Failed", 100)
+    assert "50 record(s) read again, and 10 are allowed" in world.condition("Complete")["message"]
+
+
+def test_of_two_undos_that_wait_for_approval_one_may_read_again_what_was_skipped(world: World) -> None:
+    world.kafka.fill("orders", 1000)
+    world.ask("skip", to={"offset": 90})
+    world.passes()
+    limit(world, records_replayed_per_reset=10)
+    for name in ("back-1", "back-2"):
+        world.ask(name, to={"undo": "skip"}, approval="Manual")
+        world.passes()
+        assert world.reset["phase"] == "AwaitingApproval"
+
+    world.approve()
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 50)
+    world.kafka.commit_directly("payments", {T0: 90})
+    world.name = "back-1"
+    world.approve(name="also")
+    world.some_passes(3)
+
+    assert (world.reset["phase"], world.offset) == ("AwaitingApproval", 90)
+    assert world.condition("Complete")["reason"] == "QuotaExceeded"
+
+
+def test_the_undo_of_a_fleet_may_read_again_what_its_groups_had_skipped(tmp_path: Path) -> None:
+    fleet = FleetWorld(tmp_path)
+    fleet.ask("skip", to={"offset": 90})
+    fleet.passes()
+    limit(fleet, records_replayed_per_reset=10)
+
+    fleet.ask("back", to={"undo": "skip"})
+    fleet.passes()
+
+    assert (fleet.reset["phase"], fleet.offsets) == ("Succeeded", [50, 50, 50])
+    fleet.executor.shutdown()
 
 
 @pytest.mark.parametrize(

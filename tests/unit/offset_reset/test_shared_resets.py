@@ -310,3 +310,40 @@ def test_no_job_of_spark_is_made_that_would_have_to_be_given_the_login(world: Wo
 
     with pytest.raises(RunnerFailure, match="platform/kafka are not for a job of another namespace"):
         runs.launch(world.body, spec, status, "p-1")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_fleet_is_in_nobodys_way_beyond_what_its_own_connection_allows(tmp_path: Path, begun: bool) -> None:
+    world = FleetWorld(tmp_path)
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(groups=("payments-b",))))
+    other = AllowSpec(groups=("payments-c",))
+    world.open_connection("kafka", "uid-other", world.connection, namespace="team-b", allow=other)
+    world.reconciler = world.fresh_reconciler()
+    world.ask(groups=["*"])
+    if begun:
+        world.some_passes(1)
+        assert world.reset["startedAt"]
+
+    asked = {"connectionRef": {"name": "kafka"}, "group": "payments-c", "to": {"offset": 20}}
+    FakeKube.create(world.kube, RESETS, "team-b", "mine", asked, "2026-11-01T00:00:00Z")
+    asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "team-b", "mine")))
+
+    assert world.kube.get(RESETS, "team-b", "mine")["status"].get("startedAt")
+    world.executor.shutdown()
+
+
+def test_one_whose_own_connection_is_not_open_is_in_nobodys_way(world: World) -> None:
+    world.ask()
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.open_connection("kafka", "uid-other", world.connection, namespace="team-b")
+    world.reconciler = world.fresh_reconciler()
+
+    asked = {"connectionRef": {"name": "kafka"}, "group": "payments", "to": {"offset": 20}}
+    FakeKube.create(world.kube, RESETS, "team-b", "mine", asked, "2026-11-01T00:00:00Z")
+    asyncio.run(world.reconciler.reconcile(world.kube.get(RESETS, "team-b", "mine")))
+
+    assert world.kube.get(RESETS, "team-b", "mine")["status"]["startedAt"]

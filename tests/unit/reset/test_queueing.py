@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.reset.runs.queue import Claim, Queue, blocker
+from tidegate.reset.runs.queue import Claim, InLine, Queue, blocker
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -80,12 +80,46 @@ def test_a_queue_finds_the_same_blocker_as_a_look_at_all(
         replace(claim(f"u{n}", minute, under_way=begun), cluster_id=cluster, groups=tuple(groups))
         for n, (minute, groups, cluster, begun) in enumerate(drawn)
     ]
-    queue = Queue()
-    for one in claims:
-        queue.put(replace(one, groups=("i", "*")))  # what it wanted before
+    queue, there = Queue(), dict[str, Claim]()
+
+    def is_right() -> bool:
+        return [queue.ahead_of(one) for one in claims] == [blocker(one, there.values()) for one in claims]
+
+    # What it wanted before comes first. Each answer is remembered, and has to be right for what came since.
+    for one in (each for now in claims for each in (replace(now, groups=("i", "*")), now)):
         queue.put(one)
+        there[one.uid] = one
+        assert is_right()
     for number in gone:
         queue.drop(f"u{number}")
-    left = [one for number, one in enumerate(claims) if number not in gone]
+        there.pop(f"u{number}", None)
+        assert is_right()
 
-    assert [queue.ahead_of(one) for one in claims] == [blocker(one, left) for one in claims]
+
+def test_many_that_ask_again_and_again_are_hardly_looked_at() -> None:
+    """Each of these fleets meets the one before it, and no other."""
+    queue, number = Queue(), 100
+    fleets = [
+        replace(claim(f"u{n:03}", n), groups=(*(f"x{k}-{n}-*" for k in range(18)), f"pair-{n}", f"pair-{n + 1}"))
+        for n in range(number)
+    ]
+    for fleet in fleets:
+        queue.put(fleet)
+    assert [queue.ahead_of(fleet) for fleet in fleets] == [None, *fleets[:-1]]
+
+    first = queue.compared
+    for _ in range(100):
+        assert [queue.ahead_of(fleet) for fleet in fleets] == [None, *fleets[:-1]]
+    assert queue.compared == first
+    # One ends and another comes: only those that met it, or may have to wait for it, are looked at.
+    queue.drop("u050")
+    queue.put(claim("new", 200))
+    assert queue.ahead_of(fleets[51]) is None
+    assert queue.ahead_of(fleets[60]) == fleets[59]
+    assert queue.compared == first + 50 * 20 * 20
+
+
+def test_whoever_is_far_back_in_a_line_looks_more_rarely() -> None:
+    again = [InLine("WaitingForQuota", "", older).again_after_s for older in (0, 1, 20, 40, 600, 5000)]
+
+    assert again == [2, 2, 2, 4, 60, 60]

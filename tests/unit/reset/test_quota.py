@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.reset.model.request import PlanLimits
-from tidegate.reset.runs.queue import Claim
+from tidegate.reset.runs.queue import Claim, InLine
 from tidegate.reset.runs.quota import Line, Size, limits_of, too_large
 from tidegate.resources.connection import QuotaSpec
 
@@ -35,6 +35,10 @@ def running(name: str, partitions: int | None = None) -> Claim:
     return claim(name, under_way=True, partitions=partitions)
 
 
+def undoing(name: str, partitions: int | None = None) -> Claim:
+    return claim(name, under_way=True, partitions=partitions, undoes=True)
+
+
 TWO = QuotaSpec(concurrent_resets=2)
 TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
 
@@ -50,6 +54,13 @@ TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
         ([running("a"), claim("z")], claim("m"), TWO, [], True),
         ([running("a"), claim("b")], claim("m"), TWO, ["b"], True),
         ([claim("a"), claim("b"), claim("c")], claim("m"), TWO, ["b"], False),
+        ([undoing("a"), undoing("b")], claim("m", undoes=True), TWO, [], False),
+        ([undoing("a"), claim("b", undoes=True)], claim("m", undoes=True), TWO, [], False),
+        ([undoing("a"), claim("b", undoes=True)], claim("m", undoes=True), TWO, ["b"], True),
+        ([undoing("a"), claim("b")], claim("m", undoes=True), TWO, [], True),
+        ([undoing("a"), undoing("b")], claim("m"), TWO, [], False),
+        ([], claim("m", undoes=True, partitions=11), TEN, [], True),
+        ([undoing("a", 1)], claim("m", undoes=True, partitions=11), TEN, [], False),
         ([running("a"), claim("b", undoes=True)], claim("m"), TWO, [], True),
         ([running("m"), running("a")], claim("m"), TWO, [], True),
         ([running("a", 4)], claim("m"), TEN, [], True),
@@ -64,11 +75,18 @@ TEN = QuotaSpec(partitions_per_reset=6, concurrent_partitions=10)
         "there is room",
         "as many run as may",
         "also younger ones",
-        "an undo never waits",
+        "an undo waits for no other reset",
         "an older one goes first",
         "a younger one does not",
         "nor one that waits for something else",
         "all older ones count",
+        "it waits for other undos",
+        "also for older ones",
+        "but for those that are held up",
+        "and for nobody else that is older",
+        "an undo that runs counts for all",
+        "it may be larger than others",
+        "then it runs alone",
         "an older undo takes no turn",
         "it does not wait for itself",
         "as many partitions as it may have are free",
@@ -96,6 +114,8 @@ def test_who_waits_hears_for_whom_and_behind_how_many() -> None:
         "KafkaConnection kafka allows 4 reset(s) at once (spec.allow.quota.concurrentResets), and 4 (OffsetReset ns/a, "
         "OffsetReset ns/b, OffsetReset ns/c and 1 more run); 2 older one(s) wait, too: this one waits"
     )
+    assert isinstance(told, InLine)
+    assert told.older == 2
 
 
 def test_who_waits_for_partitions_hears_how_many_are_missing() -> None:

@@ -39,6 +39,7 @@ from tidegate.reset.runs.ending import (
     without_document,
 )
 from tidegate.reset.runs.progress import plan_awaits_approval, report
+from tidegate.reset.runs.queue import InLine
 from tidegate.reset.runs.reasons import (
     ALREADY_RAN,
     DEADLINE_EXCEEDED,
@@ -139,7 +140,7 @@ def _begin(draft: Draft) -> Decision:
         draft.complete_is(None, waits.reason, waits.message)
         if waits.reason in _IN_LINE:
             draft.tell(EventType.NORMAL, waits.reason, waits.message, _told_of(seen, waits))
-        return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=waits.reason in _IN_LINE)
+        return draft.decide(again_after_s=_look_s(waits), waiting=waits.reason in _IN_LINE)
     if start.request is None:
         raise ValueError("a run that may begin has a request")
     requester = seen.spec.requester if seen.spec is not None else None
@@ -149,6 +150,10 @@ def _begin(draft: Draft) -> Decision:
     draft.complete_is(None, ResetPhase.PENDING.value, message)
     draft.tell(EventType.NORMAL, ResetPhase.PENDING.value, message, f"{seen.run_id}/{ResetPhase.PENDING.value}")
     return draft.decide(again_after_s=0)
+
+
+def _look_s(waits: Refusal) -> float:
+    return waits.again_after_s if isinstance(waits, InLine) else QUEUE_LOOK_S
 
 
 def _told_of(seen: Seen, waits: Refusal) -> str:
@@ -181,7 +186,7 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
             draft.moving(seen.behind.reason, message)
             draft.complete_is(None, seen.behind.reason, message)
             draft.tell(EventType.NORMAL, seen.behind.reason, seen.behind.message, _told_of(seen, seen.behind))
-            return draft.decide(again_after_s=QUEUE_LOOK_S, waiting=seen.behind.reason in _IN_LINE)
+            return draft.decide(again_after_s=_look_s(seen.behind), waiting=seen.behind.reason in _IN_LINE)
         if approval is not None and run.digest != current.approved_digest:
             draft.approved(approval)
         return draft.decide(Approve(), again_after_s=0)

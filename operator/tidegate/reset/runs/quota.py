@@ -1,7 +1,7 @@
 """How much the resets of one connection may do: which of them has room to run, and which plans are too large. Pure.
 
-What an undo does is never held up: whoever waits for it has offsets that are wrong. It counts like any other while it
-runs.
+Whoever waits for an undo has offsets that are wrong. So it waits for other undos only, of which as many may run as of
+all resets; it counts like any other while it runs; and of its records as many are free as the undone run had skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.reset.model.fleet import FleetPlan
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import PlanLimits
 from tidegate.reset.planning.refusals import PlanRefused
-from tidegate.reset.runs.queue import Claim
+from tidegate.reset.runs.queue import Claim, InLine
 from tidegate.reset.runs.reasons import QUOTA_EXCEEDED, WAITING_FOR_QUOTA
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import QuotaSpec
@@ -51,21 +51,26 @@ class Line:
         if waiting is not None:
             del self._order[bisect_left(self._order, _place(waiting))]
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._running and not self._waiting
+
     def no_room(
         self, mine: Claim, quota: QuotaSpec, connection: str, is_held_up: Callable[[Claim], bool]
     ) -> Refusal | None:
         """Why this one has to wait; ``None``: it may run. Those that were there first go first, but for those that are
         held up by something else (``is_held_up``), which is asked only while there is room."""
-        if mine.undoes:
+        if quota.concurrent_resets is None and quota.concurrent_partitions is None:
             return None
-        running = [claim for claim in self._running.values() if claim.uid != mine.uid]
+        others = (claim for claim in self._running.values() if claim.uid != mine.uid)
+        running = [claim for claim in others if claim.undoes or not mine.undoes]
         taken = sum(_partitions(claim, quota) for claim in running)
         resets = _or_any(quota.concurrent_resets) - len(running)
         partitions = _or_any(quota.concurrent_partitions) - taken
         full = _full(mine, quota, resets, partitions)
         if full is None:
             for claim in self._ahead_of(mine):
-                if claim.undoes or is_held_up(claim):
+                if is_held_up(claim):
                     continue
                 resets, partitions = resets - 1, partitions - _partitions(claim, quota)
                 full = _full(mine, quota, resets, partitions)
@@ -73,12 +78,17 @@ class Line:
                     break
             else:
                 return None
-        older = sum(1 for _ in self._ahead_of(mine))
-        return Refusal(WAITING_FOR_QUOTA, _why(mine, quota, connection, running, taken, older, full))
+        older = self.older(mine)
+        return InLine(WAITING_FOR_QUOTA, _why(mine, quota, connection, running, taken, older, full), older)
+
+    def older(self, mine: Claim) -> int:
+        """How many wait that were there before it, for the same room."""
+        return sum(1 for _ in self._ahead_of(mine)) if mine.undoes else bisect_left(self._order, _place(mine))
 
     def _ahead_of(self, mine: Claim) -> Iterator[Claim]:
         for _, uid in islice(self._order, bisect_left(self._order, _place(mine))):
-            yield self._waiting[uid]
+            if self._waiting[uid].undoes == mine.undoes:
+                yield self._waiting[uid]
 
 
 def _place(claim: Claim) -> tuple[datetime, str]:
@@ -90,8 +100,10 @@ def _or_any(limit: int | None) -> float:
 
 
 def _partitions(claim: Claim, quota: QuotaSpec) -> int:
-    """How many it takes up: those of its plan, or as many as that may have."""
-    return claim.partitions if claim.partitions is not None else quota.partitions_per_reset or 0
+    """How many it takes up: those of its plan, or as many as that may have. An undo may have more than there may be,
+    and is carried out all the same."""
+    needed = claim.partitions if claim.partitions is not None else quota.partitions_per_reset or 0
+    return min(needed, quota.concurrent_partitions or needed) if claim.undoes else needed
 
 
 def _full(mine: Claim, quota: QuotaSpec, resets: float, partitions: float) -> str | None:
@@ -108,7 +120,8 @@ def _why(
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     run = f"{', '.join(names[:_NAMED])}{more} run" if names else "none runs yet"
     if full == "concurrentResets":
-        limit, now = f"{quota.concurrent_resets:,} reset(s)", f"{len(names):,} ({run})"
+        what = "reset(s) that undo others" if mine.undoes else "reset(s)"
+        limit, now = f"{quota.concurrent_resets:,} {what}", f"{len(names):,} ({run})"
     else:
         needed = _partitions(mine, quota)
         least = "" if mine.partitions is not None else "up to "
