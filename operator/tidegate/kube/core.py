@@ -12,9 +12,6 @@ from urllib.parse import quote
 
 from kubernetes.client import ApiClient
 
-_AUTHENTICATION: Final = ["BearerToken"]
-"""As the official client's own methods name it."""
-
 MERGE: Final = "application/merge-patch+json"
 
 
@@ -121,7 +118,7 @@ class CoreObjects:
             query_params=list((query or {}).items()),
             header_params=headers,
             body=body,
-            auth_settings=_AUTHENTICATION,
+            auth_settings=["BearerToken"],  # as its own methods say it
         )
         answer = self._api.call_api(*request, _request_timeout=timeout)
         answer.read()

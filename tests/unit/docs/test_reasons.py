@@ -23,7 +23,7 @@ NO_REASONS = {
     *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetApproval", "OffsetResetPolicy"),
     "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
-    *("FallbackToLogsOnError", "RuntimeDefault"),
+    *("FallbackToLogsOnError", "RuntimeDefault", "BearerToken"),
     *("DescribeConfigs", "LogAppendTime"),  # Kafka's
     *("AttributeReference", "CallMethodViaReflection", "EqualNullSafe", "EqualTo", "GetJsonObject"),  # Spark's
     *("GetStructField", "PlanExpression", "UserDefinedExpression", "WindowExpression"),
