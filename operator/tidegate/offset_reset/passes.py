@@ -74,8 +74,8 @@ class ResetPasses:
         self._beginning = Beginning(parts, self._runs, self._once, self._kept)
         self._supervision = Supervision(parts, self._runs, self._memories)
         self._unreadable = Unreadable(parts, self._memories, self._supervision)
-        self._under_way: dict[str, tuple[str, tuple[str, ...] | frozenset[str]]] = {}
-        """By resource, the cluster and the groups of its run: names and patterns, or names only."""
+        self._under_way: dict[str, tuple[tuple[str, str], tuple[str, ...] | frozenset[str]]] = {}
+        """By resource, the connection and the groups of its run: names and patterns, or names only."""
         parts.metrics.runs_may_end(RUN_ENDS)
 
     async def pass_over(self, body: Object) -> Pass:
@@ -100,10 +100,15 @@ class ResetPasses:
     def is_being_reset(self, live: Live, group: str) -> bool:
         """Whether a run that this process knows of changes the offsets of the group."""
         return any(
-            cluster_id == live.cluster_id
+            self._is_on_cluster_of(live, connection)
             and (group in groups if isinstance(groups, frozenset) else is_allowed(group, groups))
-            for cluster_id, groups in self._under_way.values()
+            for connection, groups in self._under_way.values()
         )
+
+    def _is_on_cluster_of(self, live: Live, connection: tuple[str, str]) -> bool:
+        """Asked only now: a run in its pause may be seen before its connection has reached the cluster."""
+        cluster_id = self._parts.live.cluster_id(*connection)
+        return connection == (live.namespace, live.name) or (cluster_id != "" and cluster_id == live.cluster_id)
 
     async def _tell(self, body: Object, happening: KubeEvent) -> None:
         told = self._memories.of(body).told
@@ -155,7 +160,7 @@ class ResetPasses:
         if seen.spec is not None and live is not None:
             # What else its patterns match is not its own to keep others from.
             groups = frozenset(fleet.planned) if fleet is not None else self._runs.groups(body)
-            self._under_way[seen.uid] = (live.cluster_id, groups)
+            self._under_way[seen.uid] = ((live.namespace, live.name), groups)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 

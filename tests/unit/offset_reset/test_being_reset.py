@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,27 @@ def test_groups_that_appear_later_or_can_not_be_reset_are_none_of_it(world: Flee
     world.ask(groups=["payments*", "of-another*"], **WAVES)
 
     assert being_reset(world, "ns") == ["payments", "payments-b", "payments-c"]
+
+
+@pytest.mark.parametrize("asked_through", ["kafka", "another"])
+def test_a_run_that_was_seen_before_its_cluster_was_reached_is_known_once_it_is(
+    world: FleetWorld, asked_through: str
+) -> None:
+    world.ask(**WAVES)
+    being_reset(world, "ns")
+    [live] = world.live
+
+    # A new process.
+    world.live.put(replace(live, cluster_id="", trouble=("Connecting", "the cluster was not reached yet")))
+    world.restart()
+    passes = ResetPasses(world.parts)
+    world.reconciler = OffsetResetReconciler(passes, world.parts)
+    asyncio.run(world.reconciler.reconcile(world.body))
+    world.live.put(live)
+
+    if asked_through == "another":
+        world.open_connection("another", "uid-another", world.connection)
+    asking = world.live.get("ns", asked_through)
+    assert asking is not None
+    assert passes.is_being_reset(asking, "payments-b")
+    assert not passes.is_being_reset(replace(asking, name="other", cluster_id="other"), "payments-b")
