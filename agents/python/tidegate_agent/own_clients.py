@@ -48,8 +48,8 @@ def reader_settings(connection: Mapping[str, Any]) -> dict[str, Any]:
         "allow.auto.create.topics": False,
         "enable.partition.eof": True,
         "fetch.error.backoff.ms": 100,
-        # A record is told at once; how often nothing is told is what many thousand agents cost the topic's one leader.
-        "fetch.wait.max.ms": 5_000,
+        # Not longer: a client has one fetch at a broker, and what else it begins to read there waits for its end.
+        "fetch.wait.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 10_000,
     }
 
