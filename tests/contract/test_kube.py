@@ -261,6 +261,19 @@ def test_what_is_removed_is_the_object_itself_and_none_of_its_name(cluster: Clus
     assert kube.get(POLICIES, users.namespace, "gone")["metadata"]["uid"] != old["metadata"]["uid"]
 
 
+def test_whatever_a_config_map_and_a_secret_are_called_they_are_read(cluster: Cluster) -> None:
+    cluster.users.config_map("log", "offsets.csv", "orders,0,10")
+    cluster.users.secret("log", "password", "secret")
+    assert cluster.kube.config_map(cluster.users.namespace, "log") == {"offsets.csv": "orders,0,10"}
+    assert cluster.kube.secret(cluster.users.namespace, "log") == {"password": b"secret"}
+
+
+@pytest.mark.parametrize("name", ["..", "../secrets/password", "a/../../pods"])
+def test_a_name_leads_to_no_other_object(cluster: Cluster, name: str) -> None:
+    with pytest.raises(NotFound):
+        cluster.kube.config_map(cluster.users.namespace, name)
+
+
 def test_a_listing_has_all_whatever_their_number(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_PAGE", 2)
     for number in range(5):

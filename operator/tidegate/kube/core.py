@@ -7,10 +7,11 @@ is made of each answer, of which one or two fields are wanted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
 
 MERGE: Final = "application/merge-patch+json"
 
@@ -91,7 +92,8 @@ class CoreObjects:
     ) -> str:
         """The last lines of a container's log. What is no UTF-8 in it is replaced."""
         query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
-        said: bytes = self._asked("GET", _path("pods", namespace, pod, "log"), query=query, timeout=_request_timeout)
+        path = _path("pods", namespace, pod, "log")
+        said: bytes = self._asked("GET", path, query=query, answer="bytes", timeout=_request_timeout)
         return said.decode(errors="replace")
 
     def kinds(self, *, _request_timeout: Any = None) -> Any:
@@ -106,10 +108,10 @@ class CoreObjects:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        answer: Literal["object", "bytes"] = "object",
         timeout: Any,
     ) -> Any:
-        is_log = path.endswith("/log")
-        headers = {"Accept": "*/*" if is_log else "application/json"} | (
+        headers = {"Accept": "application/json" if answer == "object" else "*/*"} | (
             {"Content-Type": content_type} if body is not None else {}
         )
         request = self._api.param_serialize(
@@ -120,13 +122,15 @@ class CoreObjects:
             body=body,
             auth_settings=["BearerToken"],  # as its own methods say it
         )
-        answer = self._api.call_api(*request, _request_timeout=timeout)
-        answer.read()
-        kind = "bytes" if is_log else "object"
-        return self._api.response_deserialize(response_data=answer, response_types_map={"2XX": kind}).data
+        said = self._api.call_api(*request, _request_timeout=timeout)
+        said.read()
+        return self._api.response_deserialize(response_data=said, response_types_map={"2XX": answer}).data
 
 
 def _path(plural: str, namespace: str, name: str = "", of: str = "") -> str:
-    """Names come from specs: none of them leads elsewhere."""
+    """Names come from specs: none of them leads elsewhere. Raises ``ApiException`` for those that no object can have,
+    and that would be taken for a step in the path."""
     parts = ["", "api", "v1", "namespaces", namespace, plural, *([name] if name else []), *([of] if of else [])]
+    if {".", ".."}.intersection(parts):
+        raise ApiException(status=404, reason=f"no {plural} can be called {namespace}/{name}")
     return "/".join(quote(part, safe="") for part in parts)
