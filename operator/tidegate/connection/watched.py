@@ -258,8 +258,7 @@ class Watched:
             return frozenset(self.wants.keys() - self.under_way.keys())
         if seen.failure is not None:
             return frozenset()
-        groups = {group for group in self.of_group if before.groups.get(group) is not seen.groups.get(group)}
-        changed = {group for group in groups if before.groups.get(group) != seen.groups.get(group)}
+        changed = {group for group in self.of_group if before.groups.get(group) != seen.groups.get(group)}
         changed |= before.refused.keys() ^ seen.refused.keys()
         if before.gates is not None and seen.gates is not None and before.gates is not seen.gates:
             changed |= seen.gates.groups_changed_since(before.gates)

@@ -1,6 +1,5 @@
 """What an undo needs outlives the `OffsetReset`, for a time, and nobody but the operator can make it up."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,13 +21,6 @@ from tidegate.sweep.kept import due
 
 KEY = of_reset("ns", "p")
 WEEK = timedelta(days=7)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
 
 
 def reset(world: World, name: str = "p", **spec: Any) -> str:

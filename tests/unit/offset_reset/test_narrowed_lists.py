@@ -22,22 +22,6 @@ B_AND_C = ("payments-b", "payments-c")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
-    made.kafka.close()
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[FleetWorld]:
-    made = FleetWorld(tmp_path)
-    yield made
-    made.executor.shutdown()
-    made.kafka.close()
-
-
-@pytest.fixture
 def crowd(tmp_path: Path) -> Iterator[Crowd]:
     made = Crowd(tmp_path)
     yield made

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +20,6 @@ from tidegate.reset.applying.gates import run_of
 from tidegate.reset.document import NewerRun
 from tidegate.sweep.kept import due
 from tidegate.versions import RUN
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
-
 
 NEWER = RUN.version + 1
 

@@ -29,13 +29,6 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
     made.executor.shutdown()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
-
-
 def make(crowd: Crowd, number: int, **spec: Any) -> str:
     """OffsetReset ``r<number>`` of a group of its own, a minute younger than the one before it."""
     name, created = f"r{number}", f"2026-11-20T00:{number:02d}:00Z"

@@ -34,13 +34,6 @@ from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine, ResetPhase
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
-
-
 def test_each_effect_follows_the_intent_that_names_it(world: World) -> None:
     world.ask()
 

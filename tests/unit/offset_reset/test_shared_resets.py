@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +44,6 @@ def share(world: World, *namespaces: AllowedNamespace, groups: tuple[str, ...] =
     )
     world.open_connection("kafka", uid, connection, namespace="platform", allow=allow)
     world.reconciler = world.fresh_reconciler()
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
-    made.kafka.close()
 
 
 def complete(world: World) -> tuple[str, str]:

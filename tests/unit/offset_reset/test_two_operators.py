@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -17,13 +16,6 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.reset import Engine, ResetPhase
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
 
 
 class Operators:

@@ -1,11 +1,7 @@
 """A plan that waits for approval costs nothing until somebody approves it or its deadline comes."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from support.reset_world import World
 from tidegate.connection.observer import Observer
@@ -13,13 +9,6 @@ from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.kube.loop import Pass
 
 LONG_S = 300
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.executor.shutdown()
 
 
 def planned(world: World) -> Pass:

@@ -1,18 +1,33 @@
 """Who waits for whom."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.reset.runs.queue import Claim, InLine, Queue, blocker
+from tidegate.reset.runs.queue import Claim, InLine, Queue
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def claim(uid: str, minute: int, *, under_way: bool = False, group: str = "g") -> Claim:
     return Claim(uid, f"ns/{uid}", AT + timedelta(minutes=minute), "cluster", (group,), under_way)
+
+
+def blocker(mine: Claim, others: Iterable[Claim]) -> Claim | None:
+    """The claim to wait for, as a queue says it that is asked once."""
+    queue = Queue()
+    for other in others:
+        queue.put(other)
+    return queue.ahead_of(mine)
+
+
+def first_of_all(mine: Claim, others: Iterable[Claim]) -> Claim | None:
+    """The same by definition: the first of those that meet mine and go before it."""
+    ahead = [o for o in others if o.uid != mine.uid and o.meets(mine) and o.precedence < mine.precedence]
+    return min(ahead, key=lambda one: one.precedence, default=None)
 
 
 def test_the_older_goes_first() -> None:
@@ -83,7 +98,7 @@ def test_a_queue_finds_the_same_blocker_as_a_look_at_all(
     queue, there = Queue(), dict[str, Claim]()
 
     def is_right() -> bool:
-        return [queue.ahead_of(one) for one in claims] == [blocker(one, there.values()) for one in claims]
+        return [queue.ahead_of(one) for one in claims] == [first_of_all(one, there.values()) for one in claims]
 
     # What it wanted before comes first. Each answer is remembered, and has to be right for what came since.
     for one in (each for now in claims for each in (replace(now, groups=("i", "*")), now)):

@@ -69,12 +69,6 @@ class Claim:
         return any(overlap(mine, theirs) for mine in self.groups for theirs in other.groups)
 
 
-def blocker(mine: Claim, others: Iterable[Claim]) -> Claim | None:
-    """The claim to wait for: the first of those that meet mine and go before it."""
-    ahead = [o for o in others if o.uid != mine.uid and o.meets(mine) and o.precedence < mine.precedence]
-    return min(ahead, key=lambda claim: claim.precedence, default=None)
-
-
 class _Ordered:
     """Claims by their precedence."""
 
