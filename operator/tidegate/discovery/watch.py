@@ -76,6 +76,8 @@ class ConnectionWatch:
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
+        self._wishes: tuple[float, frozenset[str] | None] | None = None
+        """What all guards together ask for: how often to look (seconds), and at what. ``None``: to be found out."""
         self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
@@ -101,8 +103,8 @@ class ConnectionWatch:
             self._ages.note(gates)
 
     def guarded(self) -> None:
-        """There is another guard, or one has another state."""
-        self._moved = True
+        """There is another guard, or one fewer, or one wishes something else."""
+        self._moved, self._wishes = True, None
 
     async def close(self) -> None:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
@@ -140,13 +142,12 @@ class ConnectionWatch:
             else:
                 failures = 0
                 self._say("")
-            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
-            interval = max(interval, least_interval_s(self.topics.values()))
+            interval, _ = self._asks()
             delay = interval if failures == 0 else max(interval, _backoff(failures))
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
-        asked = self._names()
+        _, asked = self._asks()
         if asked != self._asked:
             # What was not asked for before has not just been made because it is seen now.
             self._asked, self._looked_s = asked, None
@@ -160,11 +161,18 @@ class ConnectionWatch:
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
             self.sightings.note(self.sizes, told, look.at_s)
-            self.topics, self.sizes = told, grown(self.sizes, told)
+            self.topics, self.sizes, self._wishes = told, grown(self.sizes, told), None
         self._looked_s = began
         for guard in tuple(self.guards.values()):
             if guard.looked_at is not self.topics or guard.failures:
                 self._look_for(guard, look)
+
+    def _asks(self) -> tuple[float, frozenset[str] | None]:
+        """Seconds between two looks, and the topics to ask for. Looks are many, and guards seldom others."""
+        if self._wishes is None:
+            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
+            self._wishes = max(interval, least_interval_s(self.topics.values())), self._names()
+        return self._wishes
 
     def _names(self) -> frozenset[str] | None:
         """The topics to ask for; ``None``: all, where patterns, or what a group may read, are guarded."""

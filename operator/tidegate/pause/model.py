@@ -91,7 +91,7 @@ class Tick:
     @property
     def rest_s(self) -> float:
         """Not below the 30 s after which the lag is told anew."""
-        return 3.6 * self.idle_s
+        return 6 * self.idle_s
 
 
 @dataclass(frozen=True, slots=True)

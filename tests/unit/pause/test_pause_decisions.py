@@ -556,7 +556,7 @@ def test_when_its_time_is_over_it_is_resumed_and_holds_nothing_any_more(limit: d
     topics = Topics().hold(*O[:4]).ack(*O[:2]).ack(*O[2:4], member=B)
     paused = decide(seen_of(spec, topics=topics))
     assert paused.status.phase is PausePhase.PAUSED
-    assert paused.again_after_s == pytest.approx(36)
+    assert paused.again_after_s == pytest.approx(60)
     soon = decide(later(seen_of(spec, topics=topics), paused, 57 * SECOND))
     assert soon.again_after_s == pytest.approx(3)
 
