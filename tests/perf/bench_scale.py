@@ -59,6 +59,9 @@ MORE: Final = 3
 _DEFAULT_TICKS: Final = {"TIDEGATE_ACTIVE_TICK_S": "", "TIDEGATE_IDLE_TICK_S": "", "TIDEGATE_HEALTH_INTERVAL_S": ""}
 """An empty value leaves the operator's own default."""
 
+_AS_IN_ITS_IMAGE: Final = {"MALLOC_ARENA_MAX": "2"}
+"""What the Dockerfile sets for the operator's process."""
+
 MEASURES: Final = {
     "settled s": "s after the last resource was created, until all are as they shall be",
     "rss MiB": "resident memory of the operator at rest",
@@ -126,7 +129,7 @@ def _climb(size: Size, rungs: Sequence[str], options: argparse.Namespace) -> Non
             kube.CoreV1Api(api).create_namespace({"metadata": {"name": namespace}})
             place = Path(folder) / namespace
             place.mkdir()
-            environment = dict(_DEFAULT_TICKS)
+            environment = _DEFAULT_TICKS | _AS_IN_ITS_IMAGE
             if options.operator is not None:
                 environment["PYTHONPATH"] = str(options.operator.resolve())
             operator = OperatorProcess(server.kubeconfig, namespace, place, environment)
