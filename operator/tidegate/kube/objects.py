@@ -29,8 +29,8 @@ def kept_of(body: Object) -> Object:
 
 def naming(body: Object) -> Object:
     """What names an object and nothing else of it, for whoever keeps it for as long as the object is there."""
-    metadata = {name: body["metadata"][name] for name in ("namespace", "name", "uid")}
-    return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata}
+    named = {name: body[name] for name in ("apiVersion", "kind") if name in body}
+    return named | {"metadata": {name: body["metadata"][name] for name in ("namespace", "name", "uid")}}
 
 
 class Told:
