@@ -60,6 +60,7 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"approval": {"admissionPolicy": "yes"}}, r"/approval/admissionPolicy.*'auto', 'always', 'never'"),
         ({"approval": {"onBehalf": ['a", "b']}}, r"/approval/onBehalf/0.*pattern"),
         ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
+        ({"metrics": {"tls": False}}, r"metrics\.authentication kubernetes needs metrics\.tls"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
     ],
 )
@@ -376,9 +377,26 @@ def test_certificates_are_made_by_one_party_only() -> None:
     assert one(by_cert_manager, "Certificate", "tidegate-webhook")["spec"]["issuerRef"]["name"] == "tidegate-webhook"
     ours = render({"webhook": {"certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}}})
     assert not list(of_kind(ours, "Issuer"))
-    off = render({"webhook": {"enabled": False}})
+    off = render({"webhook": {"enabled": False}, "metrics": {"tls": False, "authentication": "none"}})
     assert not list(of_kind(off, "Secret", "MutatingWebhookConfiguration"))
     assert not [name for name in environment(off) if "WEBHOOK" in name]
+
+
+def test_metrics_have_a_certificate_without_a_webhook_as_well() -> None:
+    own, by_cert_manager = (
+        render({"webhook": {"enabled": False, "certManager": {"enabled": enabled}}}) for enabled in (False, True)
+    )
+
+    assert environment(own)["TIDEGATE_METRICS_SERVICE"] == "tidegate-metrics"
+    assert environment(own)["TIDEGATE_WEBHOOK_SECRET"] == one(own, "Secret", "tidegate-webhook-tls")["metadata"]["name"]
+    assert "TIDEGATE_WEBHOOK_ADDRESS" not in environment(own)
+    (granted,) = one(own, "Role", "tidegate-webhook")["rules"]
+    assert granted["resourceNames"] == ["tidegate-webhook-tls"]
+    groups = {group for rule in one(own, "ClusterRole", "tidegate-cluster")["rules"] for group in rule["apiGroups"]}
+    assert "admissionregistration.k8s.io" not in groups
+    assert environment(by_cert_manager)["TIDEGATE_METRICS_CERTIFICATES"] == "/etc/tidegate/certificates"
+    assert "TIDEGATE_METRICS_SERVICE" not in environment(by_cert_manager)
+    assert one(by_cert_manager, "Certificate", "tidegate-webhook")
 
 
 @pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["a", "b"]}], ids=["cluster", "namespaces"])

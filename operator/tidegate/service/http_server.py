@@ -74,15 +74,22 @@ class TlsFiles:
 class HttpServer:
     """Serves ``routes`` by path at ``address`` until it is stopped. ``setting``: the variable that named the address.
 
-    Raises ``OSError`` with a message for a person where it can't listen, or has no certificate to begin with.
+    ``later``: the certificates may still come; until then connections are closed unanswered. Raises ``OSError`` with a
+    message for a person where it can't listen, or has no certificate to begin with.
     """
 
     def __init__(
-        self, setting: str, address: Address, routes: Mapping[str, Route], certificates: Path | None = None
+        self,
+        setting: str,
+        address: Address,
+        routes: Mapping[str, Route],
+        certificates: Path | None = None,
+        *,
+        later: bool = False,
     ) -> None:
         tls = TlsFiles(certificates) if certificates is not None else None
         try:
-            if tls is not None:
+            if tls is not None and not later:
                 tls.context()
         except OSError as error:
             raise OSError(f"no usable tls.crt and tls.key in {certificates}: {error}") from error
