@@ -44,25 +44,31 @@ Route = Callable[[Mapping[str, str]], Answer]
 
 class TlsFiles:
     """``tls.crt`` and ``tls.key`` of a folder, as a ``kubernetes.io/tls`` Secret is mounted; read anew when changed.
+    ``client_ca``: a file with the CA certificates of those who may connect; ``None``: everybody may.
 
     A mount is changed by a renamed link, so a pair that does not fit was read in between: the one before is used.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, client_ca: Path | None = None) -> None:
         self._certificate, self._key = folder / "tls.crt", folder / "tls.key"
+        self._client_ca = client_ca
         self._lock = threading.Lock()
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The server's context. Raises ``OSError`` where there never was a usable pair."""
+        """The server's context. Raises ``OSError`` where there never was a usable pair, and a CA if there has to be."""
+        files = [self._certificate, self._key, *([self._client_ca] if self._client_ca is not None else [])]
         with self._lock:
             try:
-                seen = (self._certificate.stat().st_mtime_ns, self._key.stat().st_mtime_ns)
+                seen = tuple(file.stat().st_mtime_ns for file in files)
                 if self._context is None or seen != self._seen:
                     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                     context.minimum_version = ssl.TLSVersion.TLSv1_2
                     context.load_cert_chain(self._certificate, self._key)
+                    if self._client_ca is not None:
+                        context.verify_mode = ssl.CERT_REQUIRED
+                        context.load_verify_locations(self._client_ca)
                     self._context, self._seen = context, seen
             except OSError as error:  # ssl.SSLError is one
                 if self._context is None:

@@ -12,6 +12,7 @@ from tidegate.inject.server import WebhookServer
 from tidegate.inject.trust import FOLDER as OWN_FILES
 from tidegate.inject.trust import Place, WebhookTrust, service_names
 from tidegate.kube.loop import LevelLoop
+from tidegate.kube.pods import PodsClient
 from tidegate.kube.webhooks import WebhookClient
 from tidegate.running import OwnCertificates, Servers
 from tidegate.service import health
@@ -43,7 +44,8 @@ def webhook(
     address = settings.webhook_address
     if address is None:
         return None
-    parts = WebhookParts(index, agent, shared.serving_kube.record, shared.executor, metrics, obeyed)
+    kube, pods = shared.serving_kube, PodsClient(shared.serving_client)
+    parts = WebhookParts(index, agent, kube.record, pods.is_there, shared.executor, metrics, obeyed)
     return WebhookServer(address, settings.webhook_certificates or files.folder(OWN_FILES), parts)
 
 
