@@ -7,6 +7,7 @@ import base64
 import contextlib
 import gzip
 import json
+import ssl
 import time
 import tracemalloc
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from devstack.certificates import CertificateAuthority
 from support.served_webhook import OWNER, Caller, Served, review, serving
 from tidegate.inject.admission import BadReview
 from tidegate.inject.bodies import Limits, read_review
+from tidegate.inject.callers import Callers
 from tidegate.inject.listener import Times
 from tidegate.inject.patch import TOO_MANY
 
@@ -244,3 +247,50 @@ def test_a_notice_is_short_whatever_the_pod_is_called(tmp_path: Path) -> None:
         assert all(len(text) < 1200 for key in served.server._told for text in key)
 
     serving(tmp_path, play)
+
+
+# --- who asks ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_api_servers_have_to_show_a_certificate_nobody_else_is_answered(tmp_path: Path) -> None:
+    trusted, other = (CertificateAuthority.create(tmp_path / name) for name in ("trusted", "other"))
+    (tmp_path / "tls").mkdir()
+    body = json.dumps(review()).encode()
+
+    def shown(authority: CertificateAuthority, name: str, **names: str) -> ssl.SSLContext:
+        context, issued = ssl.create_default_context(), authority.issue(name, **names)
+        context.load_cert_chain(issued.certificate, issued.key)
+        return context
+
+    async def asked(served: Served, client: ssl.SSLContext | None) -> tuple[int, bytes]:
+        caller = await served.caller(client=client)
+        try:
+            caller.post(body)
+            return await caller.answered()
+        finally:
+            caller.close()
+
+    async def play(served: Served) -> None:
+        for nobody in (None, shown(other, "apiserver")):
+            with pytest.raises((OSError, EOFError)):
+                await asked(served, nobody)
+        status, told = await asked(served, shown(trusted, "kubelet"))
+        assert (status, b"payments" in told) == (403, False)
+        for caller in (shown(trusted, "apiserver"), shown(trusted, "x", alternative_names="DNS:apiserver")):
+            assert (await asked(served, caller))[0] == 200
+
+        # The CA is replaced where it is mounted.
+        before = shown(trusted, "apiserver")
+        trusted.certificate.write_bytes(other.certificate.read_bytes())
+        with pytest.raises((OSError, EOFError)):
+            await asked(served, before)
+        assert (await asked(served, shown(other, "apiserver")))[0] == 200
+
+    serving(tmp_path / "tls", play, callers=Callers(trusted.certificate, frozenset({"apiserver"})))
+
+
+def test_a_ca_that_is_no_ca_is_named_before_anybody_is_let_in(tmp_path: Path) -> None:
+    empty = tmp_path / "callers.crt"
+    empty.touch()
+    with pytest.raises(OSError, match=f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {empty}"):
+        Served(tmp_path, callers=Callers(empty, frozenset()))

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from tidegate.inject.admission import BadReview
 from tidegate.inject.listener import Times
-from tidegate.inject.seats import CONNECTIONS, PER_ADDRESS
 
 _MIB: Final = 1024 * 1024
 _SEPARATORS: Final = 65_536
@@ -24,12 +23,15 @@ meanwhile, in whichever thread that is; a hostile MiB takes it 50 ms.
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``body``: bytes of a review; that of a large application's pod has some 20 KiB. ``large``: bytes above which a
-    body is one of at most ``large_at_once`` that are in memory. ``body_s``: until it has to be there.
+    """``connections``: at once; ``per_address``: of these, from one address. One API server has at most 200 changing
+    requests under way by default, each on a connection of its own.
+
+    ``body``: bytes of a review; that of a large application's pod has some 20 KiB. ``large``: bytes above which a body
+    is one of at most ``large_at_once`` that are in memory. ``body_s``: until it has to be there.
     """
 
-    connections: int = CONNECTIONS
-    per_address: int = PER_ADDRESS
+    connections: int = 256
+    per_address: int = 224
     times: Times = field(default_factory=Times)
     body: int = _MIB
     large: int = 64 * 1024

@@ -17,7 +17,7 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from tidegate.inject.seats import Seat, Seats
+from tidegate.service.seats import Seat, Seats
 
 _log = logging.getLogger(__name__)
 

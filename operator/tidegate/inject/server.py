@@ -29,9 +29,9 @@ from tidegate.inject.index import PolicyIndex
 from tidegate.inject.listener import Listener
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.inject.seats import Seats
 from tidegate.kube.ports import KubeEvent, KubeFailure, Object
-from tidegate.service.http_server import TlsFiles
+from tidegate.service.http_server import TlsFiles, require_client
+from tidegate.service.seats import Seats
 from tidegate.service.settings import Address
 from tidegate.threads import in_thread
 
@@ -93,6 +93,12 @@ class WebhookServer:
 
     def open(self) -> int:
         """Take the port; returns it. Raises ``OSError`` with a message for a person."""
+        if self._callers is not None:
+            try:
+                require_client(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._callers.ca)
+            except OSError as error:
+                message = f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {self._callers.ca}: {error}"
+                raise OSError(message) from error
         family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
         try:
             self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=512)

@@ -96,6 +96,12 @@ def _needs_metrics_address(value: T, info: ValidationInfo) -> T:
     return value
 
 
+def _needs_client_ca(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if names and info.data.get("webhook_client_ca") is None:
+        raise ValueError(f"is of use only with {_PREFIX}WEBHOOK_CLIENT_CA: set that too, or remove this")
+    return names
+
+
 def _has_certificates(address: Address, info: ValidationInfo) -> Address:
     """A webhook needs certificates: mounted ones, or a place for its own."""
     given = info.data
@@ -150,6 +156,10 @@ class Settings(BaseModel):
     """Who may read them. ``none``: everybody; ``kubernetes``: whoever may ``get`` the non-resource URL ``/metrics``, by
     a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
 
+    metrics_audience: Annotated[str, Field(max_length=253)] = ""
+    """The audience that a reader's token has to have; unset: the API server's, as any pod's own token has. One that is
+    not the API server's is of no use anywhere else."""
+
     metrics_certificates: Annotated[Path, AfterValidator(_needs_metrics_address)] | None = None
     """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
     Unset: the operator's own certificate where ``TIDEGATE_METRICS_SERVICE`` is set, else plain HTTP, by which tokens
@@ -193,6 +203,14 @@ class Settings(BaseModel):
 
     webhook_service: str = ""
     """By whose names its own certificates are found."""
+
+    webhook_client_ca: Path | None = None
+    """A file with the CA certificates, PEM, of API servers' client certificates, read anew when it changes: only who
+    shows one may call the webhook. Unset: everybody who reaches it."""
+
+    webhook_client_names: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_needs_client_ca)] = ()
+    """Common names or DNS names, separated by commas, of which such a certificate has to have one; empty: any by that
+    CA will do."""
 
     webhook_configuration: str = ""
     """The MutatingWebhookConfiguration that is told of its own CA; empty: none is."""

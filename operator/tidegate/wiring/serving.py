@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.inject.callers import Callers
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
@@ -46,7 +47,9 @@ def webhook(
         return None
     kube, pods = shared.serving_kube, PodsClient(shared.serving_client)
     parts = WebhookParts(index, agent, kube.record, pods.is_there, shared.executor, metrics, obeyed)
-    return WebhookServer(address, settings.webhook_certificates or files.folder(OWN_FILES), parts)
+    ca, names = settings.webhook_client_ca, frozenset(settings.webhook_client_names)
+    callers = None if ca is None else Callers(ca, names)
+    return WebhookServer(address, settings.webhook_certificates or files.folder(OWN_FILES), parts, callers=callers)
 
 
 def own_certificates(shared: Shared, metrics: InjectionMetrics) -> OwnCertificates | None:
@@ -79,7 +82,7 @@ def own_certificates(shared: Shared, metrics: InjectionMetrics) -> OwnCertificat
 
 def servers(shared: Shared, freshness: health.Freshness) -> Servers:
     settings, metrics = shared.settings, shared.metrics
-    access = TokenAccess(shared.serving_kube, shared.clock.monotonic)
+    access = TokenAccess(shared.serving_kube, shared.clock.monotonic, settings.metrics_audience)
     checks_tokens = settings.metrics_access is MetricsAuthentication.KUBERNETES
     read = {METRICS_PATH: metrics_route(metrics.registry, access if checks_tokens else None)}
     routes = {

@@ -1,39 +1,33 @@
-"""How many connections the webhook has open, of whom, and who gives way when there is no room. Pure.
-
-One API server has at most 200 changing requests under way by default, each on a connection of its own; whoever opens
-more than that is none.
-"""
+"""How many connections a server has open, of whom, and who gives way when there is no room. Pure; not thread-safe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
-
-CONNECTIONS: Final = 256
-"""At once."""
-PER_ADDRESS: Final = 224
-"""At once, from one address."""
 
 
 @dataclass(eq=False, slots=True)
 class Seat:
     """One connection's place. ``close``: ends the connection. ``answering``: its request was read, and is being
-    answered: it gives way to nobody.
+    answered: it gives way to nobody. ``since_s``: for whoever keeps its time.
     """
 
     address: str
     close: Callable[[], None]
     answering: bool = False
+    since_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Seats:
-    """Those taken, by address, the oldest first."""
+    """Those taken, the oldest first. ``connections``: at once; ``per_address``: of these, from one address."""
 
-    connections: int = CONNECTIONS
-    per_address: int = PER_ADDRESS
+    connections: int
+    per_address: int
     _taken: dict[str, list[Seat]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Seat]:
+        return iter([seat for seats in self._taken.values() for seat in seats])
 
     def __len__(self) -> int:
         return sum(len(seats) for seats in self._taken.values())
