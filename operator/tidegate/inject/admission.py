@@ -130,9 +130,9 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
 
 
 def _conflicts(wish: Injection) -> tuple[str, ...]:
-    return tuple(
-        f"policy {conflict} differ(s) from policy {wish.policies[0]}, which goes" for conflict in wish.conflicts
-    )
+    """Without names: whoever asks may be anybody, and the policies that lose say so in their status."""
+    told = "another policy selects this pod, too, and does not take effect: see the condition Injected of policies"
+    return (told,) if wish.conflicts else ()
 
 
 def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | None = None) -> Answer:

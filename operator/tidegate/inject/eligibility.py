@@ -111,7 +111,7 @@ def _selected(
         why = (
             "has no KafkaConnection without spec.observe"
             if not topics
-            else f"has KafkaConnections with {len(topics)} different control or ack topics"
+            else "has KafkaConnections with different control or ack topics"
         )
         return PodRefusal(
             NO_CONNECTION, f"the namespace {why}, so which ones are the agent's is not known: name a policy by {POLICY}"
