@@ -30,12 +30,13 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds. ``begin_s``: for the TLS handshake, and again from there to the end of the first request's headers;
-    ``idle_s``: from one request's answer to the end of the next one's headers.
+    """Seconds. ``begin_s``: for the TLS handshake, and again from there to the end of the first request's headers.
+    ``idle_s``: from one request's answer to the end of the next one's headers. API servers end idle connections after
+    90 s; whoever ends one first may do so just as the other side sends something.
     """
 
     begin_s: float = 5.0
-    idle_s: float = 60.0
+    idle_s: float = 100.0
     stop_s: float = 2.0
 
 
