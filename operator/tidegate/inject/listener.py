@@ -81,8 +81,8 @@ class _Connection(web.RequestHandler):
         self._await_request(self._times.idle_s)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What a caller does wrong fills no log."""
-        if isinstance(kw.get("exc_info"), HttpProcessingError):
+        """What a caller does wrong, or leaves undone, fills no log."""
+        if isinstance(kw.get("exc_info"), (HttpProcessingError, web.RequestPayloadError, ConnectionError)):
             _log.debug(*args, **kw)
         else:
             super().log_exception(*args, **kw)
