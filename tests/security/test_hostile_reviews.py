@@ -306,5 +306,7 @@ def test_where_api_servers_have_to_show_a_certificate_nobody_else_is_answered(tm
 def test_a_ca_that_is_no_ca_is_named_before_anybody_is_let_in(tmp_path: Path) -> None:
     empty = tmp_path / "callers.crt"
     empty.touch()
-    with pytest.raises(OSError, match=f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {empty}"):
-        Served(tmp_path, callers=Callers(empty, frozenset()))
+    issued = CertificateAuthority.create(tmp_path / "authority").issue("apiserver").certificate
+    for unusable in (empty, issued):
+        with pytest.raises(OSError, match=f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {unusable}"):
+            Served(tmp_path, callers=Callers(unusable, frozenset()))

@@ -76,10 +76,9 @@ def test_whoever_sends_byte_by_byte_or_does_not_read_is_dropped(server: HttpServ
         until(is_dropped, "both are dropped", timeout_s=20)
 
 
-def test_a_head_without_end_is_not_kept(server: HttpServer) -> None:
+def test_a_head_that_is_longer_than_any_of_ours_is_not_read(server: HttpServer) -> None:
+    answered = b""
     with connected(server) as connection, contextlib.suppress(OSError):
-        connection.sendall(b"GET /healthz HTTP/1.0\r\n")
-        for number in range(99):
-            connection.sendall(b"X-%d: " % number + b"x" * 60_000 + b"\r\n")
-        connection.sendall(b"\r\n")
-        assert connection.recv(65536) == b""
+        connection.sendall(b"GET /healthz HTTP/1.0\r\nX: " + b"x" * 40_000 + b"\r\n\r\n")
+        answered = connection.recv(65536)
+    assert answered == b""

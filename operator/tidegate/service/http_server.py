@@ -93,7 +93,7 @@ def require_client(context: ssl.SSLContext, ca: Path) -> None:
     """Ask for a client certificate by one of these CAs (PEM). Raises ``OSError`` where there is none in the file."""
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(ca)
-    if not context.get_ca_certs():  # OpenSSL takes an empty file
+    if not context.get_ca_certs():  # a server's certificate is read as well, and lets nobody in
         raise OSError(f"{ca} has no CA certificate")
 
 
