@@ -1,7 +1,9 @@
 """What the chart grants is what the operator uses, by the API server's audit log; what is more says why."""
 
+import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -64,6 +66,11 @@ class Installed:
     def remove(self) -> None:
         unbounded = ("ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration")
         self._kubectl("delete", list(of_kind(self.manifests, *unbounded)))
+
+    def ca(self) -> str:
+        """By which the operator's own certificate is signed; empty before there is one."""
+        secret = self._core.read_namespaced_secret(f"{self.name}-webhook-tls", self.namespace)
+        return base64.b64decode((secret.data or {}).get("ca.crt", "")).decode()
 
     def token(self, account: str) -> str:
         """A token of the ServiceAccount."""
@@ -159,7 +166,8 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
     )
 
     with operator:
-        _ask_for_metrics(operator, installed.token(account))
+        ca = until(installed.ca, "there is a certificate")
+        _ask_for_metrics(operator, installed.token(account), ca)
         _use_everything(resources, kube_client, kafka, topic, group)
         until(lambda: _all_is_used(installed, account), "every right is used")
     used, refused = installed.used(account)
@@ -270,9 +278,18 @@ def _application(resources: Resources, end: str) -> str:
     return name if name.endswith(end) else ""
 
 
-def _ask_for_metrics(operator: OperatorProcess, token: str) -> None:
+def _ask_for_metrics(operator: OperatorProcess, token: str, ca: str) -> None:
     """As somebody who may not have them."""
     headers = {"Authorization": f"Bearer {token}"}
-    asked = urllib.request.Request(f"http://127.0.0.1:{operator.metrics_port}/metrics", headers=headers)
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(asked, timeout=20)  # noqa: S310
+    asked = urllib.request.Request(f"https://127.0.0.1:{operator.metrics_port}/metrics", headers=headers)
+
+    def refused() -> int:
+        try:
+            urllib.request.urlopen(asked, timeout=20, context=ssl.create_default_context(cadata=ca))  # noqa: S310
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0  # what is in the Secret comes to the server a moment later
+        return 200
+
+    assert until(refused, "somebody answers") == 403

@@ -55,6 +55,7 @@ EVERYTHING: Values = {
     "networkPolicy": {"egress": [{}], "metricsFrom": [{"namespaceSelector": {}}], "webhookFrom": [{"podSelector": {}}]},
     "metrics": {
         "readers": [{"name": "prometheus", "namespace": "monitoring"}],
+        "audience": "tidegate-metrics",
         "tokenSecret": {"name": "scraper"},
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "podMonitor": {"enabled": True},
@@ -64,6 +65,8 @@ EVERYTHING: Values = {
     "webhook": {
         "annotations": {"example.com/a": "b"},
         "certManager": {"enabled": True},
+        "clientCA": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n",
+        "clientNames": ["kube-apiserver-webhook-client"],
         "namespaceSelector": {
             "matchLabels": {"tidegate": "yes"},
             "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],

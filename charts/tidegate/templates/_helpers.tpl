@@ -96,9 +96,9 @@ none
 {{- include "tidegate.fullname" . }}-webhook-tls
 {{- end -}}
 
-{{/* Who makes the webhook's certificates: cert-manager, the operator itself (own), or nobody. */}}
+{{/* Who makes the certificates of webhook and metrics: cert-manager, the operator itself (own), or nobody. */}}
 {{- define "tidegate.certificates" -}}
-{{- if not .Values.webhook.enabled -}}
+{{- if not (or .Values.webhook.enabled .Values.metrics.tls) -}}
 none
 {{- else if .Values.webhook.certManager.enabled -}}
 cert-manager

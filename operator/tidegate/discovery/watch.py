@@ -77,7 +77,7 @@ class ConnectionWatch:
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
         self._wishes: tuple[float, frozenset[str] | None] | None = None
-        """What all guards together ask for: how often to look (seconds), and at what. ``None``: to be found out."""
+        """What all guards together ask for (see ``_asks``); ``None``: to be found out."""
         self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
@@ -142,8 +142,7 @@ class ConnectionWatch:
             else:
                 failures = 0
                 self._say("")
-            interval, _ = self._asks()
-            delay = interval if failures == 0 else max(interval, _backoff(failures))
+            delay = max(self._asks()[0], _backoff(failures) if failures else 0.0)
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
