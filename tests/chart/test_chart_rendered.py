@@ -280,7 +280,9 @@ def test_served_namespaces_bound_every_right_but_those_that_have_none() -> None:
     manifests = render({"watchNamespaces": ["a", "b"]}, SPARK)
     of_operator = [m for m in of_kind(manifests, "Role") if m["metadata"]["name"] == "tidegate"]
     assert {m["metadata"]["namespace"] for m in of_operator} == {"a", "b"}
-    unbounded = {group for m in of_kind(manifests, "ClusterRole") for rule in m["rules"] for group in rule["apiGroups"]}
+    bound = {m["roleRef"]["name"] for m in of_kind(manifests, "ClusterRoleBinding")}
+    roles = [m for m in of_kind(manifests, "ClusterRole") if m["metadata"]["name"] in bound]
+    unbounded = {group for m in roles for rule in m["rules"] for group in rule["apiGroups"]}
     assert unbounded <= {"authentication.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io"}
     assert environment(manifests)["TIDEGATE_NAMESPACES"] == "a,b"
     expressions = one(manifests, "MutatingWebhookConfiguration")["webhooks"][0]["namespaceSelector"]["matchExpressions"]
@@ -292,7 +294,8 @@ VAP = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 def _admission(values: dict[str, Any], *served: str) -> dict[str, dict[str, Any]]:
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    return {f"{m['kind']} {m['metadata']['name']}": m["spec"] for m in of_kind(render(values, *served), *kinds)}
+    approval_only = {**values, "rbac": {"admissionPolicy": "never"}}
+    return {f"{m['kind']} {m['metadata']['name']}": m["spec"] for m in of_kind(render(approval_only, *served), *kinds)}
 
 
 def test_admission_policies_are_rendered_where_they_are_served_or_wanted() -> None:

@@ -28,7 +28,7 @@ from tidegate.resources.rules import (
 )
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_SERVER: Final = rf"([A-Za-z0-9]([A-Za-z0-9._-]{{0,252}})?|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
+_SERVER: Final = rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
 
 BootstrapServers = Annotated[
     str,
