@@ -15,6 +15,7 @@ from tidegate.connection import status
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
+    audit_topic_of,
     connection_in,
     connection_with_mounts,
     digest_of,
@@ -225,6 +226,7 @@ class ConnectionReconciler:
                 mounted=connection_with_mounts(spec, secret_file),
                 secrets=keys_by_secret(spec),
                 allow=self._allowed(spec),
+                audit=audit_topic_of(spec),
                 kafka=kafka,
                 observes=observes,
                 borrowed=borrowed,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from tidegate.audit.records import Action
 from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
@@ -24,6 +25,7 @@ from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
+from tidegate.discovery.recording import attribution_of
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
@@ -255,7 +257,7 @@ class ConnectionWatch:
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
     ) -> None:
-        parts, kafka, wish = self._parts, self.live.kafka, guard.wish
+        parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown:
             starts = await in_thread(
@@ -267,13 +269,15 @@ class ConnectionWatch:
                 unknown,
                 just_made=[p for p in just_made if p in unknown],
                 agents_decide=wish.tells_agents,
+                attribution=attribution_of(guard.policy, audit, Action.START),
             )
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
         if late and not guard.resetting:
-            asker = Asker(guard.uid, guard.policy, self.live.uid)
+            backfill = attribution_of(guard.policy, audit, Action.BACKFILL)
+            asker = Asker(guard.uid, guard.policy, self.live.uid, backfill)
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
             result = await in_thread(self._parts.executor, send_back, wish.group, late)
             if result.phase is ResetPhase.SUCCEEDED:
