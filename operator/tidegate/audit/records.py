@@ -71,7 +71,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one group. ``id``: unique; a record that says it again is the same one.
+    """One change of one group. ``id``: unique, but for the two records of a pair; a record of the same id, state and part
+    is the same one.
 
     ``plan``: the digest of the request and the plan that was applied. ``approved``: the digest that ``approver`` has
     approved; of a fleet, that of its plan, which covers the plans of its groups. ``requester`` and ``approver`` are who
