@@ -53,7 +53,9 @@ def encoded(change: Change) -> dict[bytes, bytes]:
     parts = list(_portions(change.offsets))
     head = _head(change)
     return {
-        f"{change.id}:{change.state.value}:{number}".encode(): _json({**head, "part": number, "parts": len(parts), "offsets": offsets})
+        f"{change.id}:{change.state.value}:{number}".encode(): _json(
+            {**head, "part": number, "parts": len(parts), "offsets": offsets}
+        )
         for number, offsets in enumerate(parts, 1)
     }
 

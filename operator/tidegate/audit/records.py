@@ -33,10 +33,8 @@ class Action(StrEnum):
     """A new partition is given its start (discovery)."""
     BACKFILL = "backfill"
     """An owner that began a new partition at its end is sent back to its start."""
-    KEEP = "keep"
-    """An offset that is about to expire is committed again as it is."""
     RESTORE = "restore"
-    """An offset that has expired is committed again."""
+    """An offset that has expired is committed again (retention)."""
 
 
 class State(StrEnum):
@@ -71,8 +69,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one group. ``id``: unique, but for the two records of a pair; a record of the same id, state and part
-    is the same one.
+    """One change of one group. ``id``: unique, but for the two records of a pair. A record of the same id, state and
+    part is the same one.
 
     ``plan``: the digest of the request and the plan that was applied. ``approved``: the digest that ``approver`` has
     approved; of a fleet, that of its plan, which covers the plans of its groups. ``requester`` and ``approver`` are who

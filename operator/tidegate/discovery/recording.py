@@ -7,23 +7,16 @@ import uuid
 from typing import Final
 
 from tidegate.audit.codec import encoded
-from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
+from tidegate.audit.records import Attribution, Change, Moved, State
 from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Offsets
 from tidegate.kafka.ports import OffsetWriter
-from tidegate.kube.ports import POLICIES
 
 _log = logging.getLogger(__name__)
 
 _REQUIRED_S: Final = 4.0
 _WANTED_S: Final = 0.5
 """Where it goes on without: a consumer may be about to begin at the end."""
-
-
-def attribution_of(policy: str, topic: AuditTopic | None, action: Action) -> Attribution | None:
-    """``policy``: namespace and name with a ``/`` between them. ``None`` where nothing is recorded."""
-    namespace, _, name = policy.rpartition("/")
-    return None if topic is None else Attribution(topic, Actor(POLICIES.kind, name, namespace), action=action)
 
 
 def commit_starts(writer: OffsetWriter, group_id: str, offsets: Offsets, attribution: Attribution | None) -> None:

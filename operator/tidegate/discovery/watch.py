@@ -25,13 +25,13 @@ from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
-from tidegate.discovery.recording import attribution_of
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
+from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.features import NewPartition, NewPartitions
 from tidegate.resources.reset import ResetPhase

@@ -13,9 +13,8 @@ from tidegate.kafka_client.cluster_requests import create_topics, describe_topic
 from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, UNKNOWN_PARTITION, check
 from tidegate.kafka_client.wire import Wire
 
-_WRITE: Final = 1 << 4
-"""``AclOperation.WRITE`` in the operations that Metadata tells (KIP-430)."""
-_UNTOLD: Final = -(2**31)
+_WRITE: Final = 4
+"""``AclOperation.WRITE`` among the operations that Metadata tells (KIP-430)."""
 _DEFAULT_REPLICATION: Final = 3
 _ALREADY_EXISTS: Final = 36
 _MADE_KNOWN_S: Final = 15.0
@@ -84,7 +83,7 @@ class KafkaAuditLog:
 
 
 def _check_write(name: str, described: Any) -> None:
-    told = int(described.topic_authorized_operations)
-    if told != _UNTOLD and not told & _WRITE:
+    told = described.authorized_operations
+    if told is not None and _WRITE not in told:
         needed = on_topics("Write", [name])
         raise NotAuthorized(f"write to audit topic {name}: the principal may not{to_grant(needed, None)}")
