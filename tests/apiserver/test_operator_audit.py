@@ -48,10 +48,8 @@ def test_a_reset_and_its_undo_are_in_the_log(
         lambda: condition_of(shared.get_connection(connection), "AuditTopic").get("reason") == "Usable",
         "the audit topic is usable",
     )
-    settings = AdminClient({"bootstrap.servers": kafka.bootstrap}).describe_configs(
-        [ConfigResource(ResourceType.TOPIC, log)]
-    )
-    [made] = [future.result() for future in settings.values()]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    [made] = [f.result() for f in admin.describe_configs([ConfigResource(ResourceType.TOPIC, log)]).values()]
     assert made["cleanup.policy"].value == "delete"
     assert made["message.timestamp.type"].value == "LogAppendTime"
 

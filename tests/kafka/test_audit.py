@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from support import audited_writer
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.audit.codec import encoded
 from tidegate.audit.records import Action, Actor, AuditTopic, Change, Moved, State
+from tidegate.cli.main import main
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused
@@ -33,7 +34,7 @@ from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import job
 from tidegate.resources.reset import ResetPhase
 
-ROOT = Path(__file__).resolve().parents[2]
+Tidegate = Callable[..., tuple[str, str]]
 CHANGE = Change("a", Action.START, State.COMMITTED, "g", Actor("OffsetResetPolicy", "p", "ns"), {})
 
 
@@ -58,23 +59,20 @@ def changes(kafka: KafkaCluster, log: str) -> list[Change]:
         return found
 
 
-def tidegate(kafka: KafkaCluster, *arguments: str, state: Path | None = None, code: int = 0) -> tuple[str, str]:
-    command, *rest = arguments
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tidegate.cli.main", command),
-            *(["log"] if command == "audit" else []),
-            *("--bootstrap-server", kafka.bootstrap),
-            *rest,
-        ],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "operator"), "XDG_STATE_HOME": str(state)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout, done.stderr
+@pytest.fixture
+def tidegate(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Tidegate:
+    """A command; what it writes to both outputs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main([*arguments, "--bootstrap-server", kafka.bootstrap]) == code
+        written = capsys.readouterr()
+        return written.out, written.err
+
+    return run
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -134,7 +132,7 @@ def test_the_record_of_50000_partitions_can_be_written_and_read(
 
 
 def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
-    kafka: KafkaCluster, log: str, client: KafkaClient, make_topic: MakeTopic, unique: Unique, tmp_path: Path
+    kafka: KafkaCluster, tidegate: Tidegate, log: str, client: KafkaClient, make_topic: MakeTopic, unique: Unique
 ) -> None:
     topic, group = make_topic(1), unique("group")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -152,9 +150,9 @@ def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
     assert producer.flush(20) == 0
     reset = ("groups", "--group", group, "--reset-offsets", "--to-earliest", "--topic", topic)
     mine = ("--control-topic", unique("control"), "--audit-topic", log)
-    tidegate(kafka, *reset, *mine, "--audit-required", "--execute", state=tmp_path)
+    tidegate(*reset, *mine, "--audit-required", "--execute")
 
-    out, err = tidegate(kafka, "audit", "--audit-topic", log)
+    out, err = tidegate("audit", "log", "--audit-topic", log)
     assert out.replace("\n", "").isprintable()
     shown = [json.loads(text) for text in out.splitlines()]
     assert [row["group"] for row in shown] == ["g", group]
@@ -164,10 +162,10 @@ def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
     assert "1 record(s) are of a newer version" in err
     # A topic that is not there: nothing was recorded, so nothing is changed.
     missing = ("--control-topic", mine[1], "--audit-topic", unique("missing"), "--audit-required")
-    out, err = tidegate(kafka, *reset, *missing, "--execute", state=tmp_path, code=1)
+    out, err = tidegate(*reset, *missing, "--execute", code=1)
     assert "there is no such topic" in out + err
     assert client.committed(group) == {TopicPartition(topic, 0): 0}
-    _, err = tidegate(kafka, "audit", "--audit-topic", unique("missing"), code=1)
+    _, err = tidegate("audit", "log", "--audit-topic", unique("missing"), code=1)
     assert "there is no such topic" in err
 
 
