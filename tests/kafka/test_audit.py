@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from devstack import KafkaCluster
 from support import audited_writer
 from support.stack_fixtures import MakeTopic, Unique
-from tidegate.audit.codec import encoded
+from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Action, Actor, AuditTopic, Change, Moved, State
 from tidegate.cli.main import main
 from tidegate.clock import SystemClock
@@ -96,7 +96,7 @@ def test_a_writer_that_is_killed_as_it_commits_leaves_offsets_and_record_or_neit
 
     # What others write after an open transaction can't be read before that is over.
     with client.writer(other, transaction_timeout_s=5).transaction() as transaction:
-        transaction.append(log, encoded(CHANGE))
+        transaction.append(log, encode_change(CHANGE))
         transaction.commit()
     recorded = ConfinedRunStore(store, None, attribution=audited_writer.attribution(log))
     with closing(KafkaClient(connection)) as successor:
@@ -121,7 +121,7 @@ def test_the_record_of_50000_partitions_can_be_written_and_read(
     offsets = {TopicPartition(f"topic-{n // 500:03}", n % 500): Moved(10**12 + n, n) for n in range(50_000)}
     group = unique("group")
     with client.writer(group, transaction_timeout_s=10).transaction() as transaction:
-        transaction.append(log, encoded(Change("b", Action.RESET, State.COMMITTED, group, CHANGE.by, offsets)))
+        transaction.append(log, encode_change(Change("b", Action.RESET, State.COMMITTED, group, CHANGE.by, offsets)))
         transaction.commit()
     together: dict[TopicPartition, Moved] = {}
     with closing(AuditReader(Connection(kafka.bootstrap), log)) as reader:
@@ -137,7 +137,7 @@ def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
     topic, group = make_topic(1), unique("group")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, b"x", partition=0)
-    evil = json.loads(next(iter(encoded(CHANGE).values())))
+    evil = json.loads(next(iter(encode_change(CHANGE).values())))
     hostile: list[Any] = [
         b"\xff",
         b"[" * 100_000,
@@ -171,7 +171,7 @@ def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
 
 def test_what_is_behind_an_open_transaction_is_told_of(kafka: KafkaCluster, client: KafkaClient, log: str) -> None:
     with client.writer("g", transaction_timeout_s=30).transaction() as transaction:
-        transaction.append(log, encoded(CHANGE))
+        transaction.append(log, encode_change(CHANGE))
         with closing(AuditReader(Connection(kafka.bootstrap), log)) as reader:
             assert list(reader.read()) == []
             assert reader.left.undecided == 1

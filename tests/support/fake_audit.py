@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tidegate.audit.codec import decoded
+from tidegate.audit.codec import decode_change
 from tidegate.audit.records import AuditTopic, Change
 from tidegate.kafka.errors import KafkaFailure, Refused
 
@@ -34,7 +34,7 @@ class FakeAuditLog:
         self._check(name)
 
     def changes(self, topic: str) -> list[Change]:
-        return [decoded(value).change for _, value in self.values[topic]]
+        return [decode_change(value).change for _, value in self.values[topic]]
 
     def _check(self, name: str) -> None:
         if name in self.refuses:

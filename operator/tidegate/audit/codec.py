@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def encoded(change: Change) -> dict[bytes, bytes]:
+def encode_change(change: Change) -> dict[bytes, bytes]:
     """Keys and values of the parts, in order, each of about ``PART_BYTES`` at most."""
     parts = list(_portions(change.offsets))
     head = _head(change)
@@ -106,15 +106,15 @@ def _json(body: Mapping[str, Any]) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decoded(value: bytes | None) -> Part:
+def decode_change(value: bytes | None) -> Part:
     """Raises ``Unreadable``, and ``NewerVersion`` for a record of a version that is not known yet."""
     body = _object(_parsed(value), "its value")
-    if body.get("kind") != KIND:
-        raise Unreadable("it is of another kind")
     try:
-        check(AUDIT, body.get(VERSION), "it")
+        check(AUDIT, body.get(VERSION), "a record of the audit topic")
     except ValueError as error:
         raise Unreadable(str(error)) from error
+    if body.get("kind") != KIND:
+        raise Unreadable("it is of another kind")
     number, of = _number(body, "part", 1, _PARTS), _number(body, "parts", 1, _PARTS)
     if number > of:
         raise Unreadable(f"it is part {number} of {of}")

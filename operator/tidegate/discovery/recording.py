@@ -6,7 +6,7 @@ import logging
 import uuid
 from typing import Final
 
-from tidegate.audit.codec import encoded
+from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Attribution, Change, Moved, State
 from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Offsets
@@ -41,7 +41,9 @@ def _committed_with_record(writer: OffsetWriter, group_id: str, offsets: Offsets
     )
     with writer.transaction() as transaction:
         try:
-            transaction.append(topic.name, encoded(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S)
+            transaction.append(
+                topic.name, encode_change(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S
+            )
         except Fenced:
             raise
         except KafkaFailure as failure:

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from tidegate.audit.codec import Unreadable, decoded
+from tidegate.audit.codec import Unreadable, decode_change
 from tidegate.audit.records import Part
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Refused, Unavailable, UnknownPartitions
@@ -113,7 +113,7 @@ class AuditReader:
                     return
                 value = message.value()
                 try:
-                    part = decoded(value if isinstance(value, bytes) else None)
+                    part = decode_change(value if isinstance(value, bytes) else None)
                 except NewerVersion:
                     self.left.newer += 1
                 except Unreadable:

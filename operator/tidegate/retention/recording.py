@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from tidegate.audit.codec import encoded
+from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Attribution, Change, Moved, State
 from tidegate.cluster import Kafka
 from tidegate.kafka.errors import KafkaFailure
@@ -66,5 +66,5 @@ def commit_recorded(
 
 def _record(writer: OffsetWriter, attribution: Attribution, change: Change) -> None:
     with writer.transaction() as transaction:
-        transaction.append(attribution.topic.name, encoded(change))
+        transaction.append(attribution.topic.name, encode_change(change))
         transaction.commit()

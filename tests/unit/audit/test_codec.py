@@ -17,8 +17,8 @@ from tidegate.audit.codec import (
     Unreadable,
     attribution_of,
     attribution_said,
-    decoded,
-    encoded,
+    decode_change,
+    encode_change,
     line,
 )
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, Part, State
@@ -46,34 +46,34 @@ RESET = Change(
 
 
 def test_a_record_has_the_form_that_is_documented() -> None:
-    [(key, value)] = encoded(RESET).items()
+    [(key, value)] = encode_change(RESET).items()
     assert key.decode() == VECTORS["reset"]["key"]
     assert json.loads(value) == VECTORS["reset"]["value"]
     assert list(json.loads(value)) == list(VECTORS["reset"]["value"])
-    assert decoded(json.dumps(VECTORS["reset"]["value"]).encode()) == Part(RESET)
+    assert decode_change(json.dumps(VECTORS["reset"]["value"]).encode()) == Part(RESET)
 
 
 def test_what_is_not_known_is_left_out() -> None:
     start = Change("a", Action.START, State.COMMITTED, "g", Actor("OffsetResetPolicy", "p", "ns"), {T0: Moved(None, 7)})
-    [value] = encoded(start).values()
+    [value] = encode_change(start).values()
     assert json.loads(value) == VECTORS["start"]["value"]
-    assert decoded(value) == Part(start)
+    assert decode_change(value) == Part(start)
 
 
 def test_members_of_a_later_writer_are_ignored() -> None:
     body = VECTORS["reset"]["value"] | {"ticket": "OPS-1"}
-    assert decoded(json.dumps(body).encode()) == Part(RESET)
+    assert decode_change(json.dumps(body).encode()) == Part(RESET)
 
 
 def test_a_later_version_is_told_apart_from_what_is_broken() -> None:
     with pytest.raises(NewerVersion):
-        decoded(json.dumps(VECTORS["reset"]["value"] | {"version": 2}).encode())
+        decode_change(json.dumps(VECTORS["reset"]["value"] | {"version": 2}).encode())
 
 
 def test_many_partitions_are_several_records_of_a_bounded_size() -> None:
     offsets = {TopicPartition(f"topic-{n // 500:03}", n % 500): Moved(10**15 + n, None) for n in range(50_000)}
-    records = encoded(replace(RESET, offsets=offsets))
-    parts = [decoded(value) for value in records.values()]
+    records = encode_change(replace(RESET, offsets=offsets))
+    parts = [decode_change(value) for value in records.values()]
     assert max(map(len, records.values())) < PART_BYTES + 10_000 < MOST_BYTES
     assert len(records) == len(parts) > 1
     assert [(p.number, p.of) for p in parts] == [(n, len(parts)) for n in range(1, len(parts) + 1)]
@@ -87,15 +87,15 @@ def test_many_partitions_are_several_records_of_a_bounded_size() -> None:
 
 def test_the_longest_names_fit() -> None:
     offsets = {TopicPartition(f"{n:04}".ljust(249, "x"), 0): Moved(0, 1) for n in range(5000)}
-    records = encoded(replace(RESET, offsets=offsets))
+    records = encode_change(replace(RESET, offsets=offsets))
     assert max(map(len, records.values())) < PART_BYTES + 10_000
-    assert sum(len(decoded(value).change.offsets) for value in records.values()) == 5000
+    assert sum(len(decode_change(value).change.offsets) for value in records.values()) == 5000
 
 
 def test_a_change_of_nothing_is_one_record() -> None:
     """Offsets that were to be forgotten and were all kept."""
-    [value] = encoded(replace(RESET, state=State.DONE, offsets={})).values()
-    assert decoded(value).change.offsets == {}
+    [value] = encode_change(replace(RESET, state=State.DONE, offsets={})).values()
+    assert decode_change(value).change.offsets == {}
 
 
 def broken(**changed: Any) -> bytes:
@@ -149,13 +149,13 @@ def broken(**changed: Any) -> bytes:
 )
 def test_what_is_no_record_is_unreadable(value: bytes | None) -> None:
     with pytest.raises(Unreadable):
-        decoded(value)
+        decode_change(value)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(value: bytes) -> None:
     with pytest.raises(Unreadable):
-        decoded(value)
+        decode_change(value)
 
 
 _JSON = st.recursive(
@@ -169,7 +169,7 @@ _JSON = st.recursive(
 @given(st.sampled_from(sorted(VECTORS["reset"]["value"])), _JSON)
 def test_no_member_raises_anything_else(name: str, value: Any) -> None:
     try:
-        part = decoded(broken(**{name: value}))
+        part = decode_change(broken(**{name: value}))
     except (Unreadable, NewerVersion):
         return
     line(part, at_ms=0, offset=0)

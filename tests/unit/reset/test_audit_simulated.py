@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.killed import Killed
-from tidegate.audit.codec import decoded
+from tidegate.audit.codec import decode_change
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
@@ -291,4 +291,4 @@ def test_what_is_in_the_log_can_be_decoded(tmp_path: Path) -> None:
     reset = recorded(SOME[0], tmp_path)
     reset.execute()
     for _, value in reset.kafka.audit.values[TOPIC]:
-        assert decoded(value).of == 1
+        assert decode_change(value).of == 1

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
-from tidegate.audit.codec import encoded
+from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Action, Attribution, Change, Moved, State
 from tidegate.cluster import Kafka
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused
@@ -125,7 +125,7 @@ class RunAudit:
 
     def _append(self, transaction: GroupTransaction, attribution: Attribution, change: Change) -> None:
         topic = attribution.topic
-        transaction.append(topic.name, encoded(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S)
+        transaction.append(topic.name, encode_change(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S)
 
     def _failed(self, attribution: Attribution, failure: KafkaFailure) -> None:
         if attribution.topic.required and self._state.putting_back is None:
