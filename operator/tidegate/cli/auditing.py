@@ -20,7 +20,7 @@ from tidegate.cli.screen import Screen
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.audit_reader import AuditReader, Left, Read
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.resources.durations import ACCEPTED, parse_duration
+from tidegate.resources.durations import parse_duration
 
 _USAGE: Final = "tidegate audit log"
 
@@ -60,7 +60,9 @@ def audit_parser() -> argparse.ArgumentParser:
         help="only what this OffsetReset or OffsetResetPolicy changed; may be given several times",
     )
     parser.add_argument(
-        "--since", metavar="TIME", help="only from a time on, such as 2026-11-20T14:00:00Z, or for a duration, as 7d"
+        "--since",
+        metavar="TIME",
+        help="only from a time on, such as 2026-11-20T14:00:00Z, or for a duration, such as 168h",
     )
     parser.add_argument("--follow", action="store_true", help="go on with what is recorded from now on")
     return parser
@@ -121,6 +123,6 @@ def _since(text: str | None, now: datetime) -> datetime | None:
         at = None
     if at is None or at.tzinfo is None:
         raise UsageError(
-            f"--since {text}: must be a time with its zone, such as 2026-11-20T14:00:00Z, or a duration: {ACCEPTED}"
+            f"--since {text}: must be a time with its zone, such as 2026-11-20T14:00:00Z, or a duration such as 168h"
         )
     return at
