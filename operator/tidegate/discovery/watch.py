@@ -23,6 +23,7 @@ from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
+from tidegate.discovery.backoff import LONGEST_S, backoff_s
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.sightings import Sightings
@@ -43,7 +44,6 @@ _log = logging.getLogger(__name__)
 CLOCK_S: Final = 5.0
 """How often the broker's time is told to agents."""
 
-_LAST_BACKOFF_S: Final = 5.0
 _LEAST_WAIT_S: Final = 0.5
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class ConnectionWatch:
             else:
                 failures = 0
                 self._say("")
-            delay = max(self._asks()[0], _backoff(failures) if failures else 0.0)
+            delay = max(self._asks()[0], backoff_s(failures) if failures else 0.0)
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
@@ -252,7 +252,7 @@ class ConnectionWatch:
                 guard.failures = 0
             else:
                 guard.failures += 1
-                guard.again_at_s = self._parts.clock.monotonic() + _backoff(guard.failures)
+                guard.again_at_s = self._parts.clock.monotonic() + backoff_s(guard.failures)
 
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
@@ -276,8 +276,7 @@ class ConnectionWatch:
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
         if late and not guard.resetting:
-            backfill = attribution_of(guard.policy, audit, Action.BACKFILL)
-            asker = Asker(guard.uid, guard.policy, self.live.uid, backfill)
+            asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
             result = await in_thread(self._parts.executor, send_back, wish.group, late)
             if result.phase is ResetPhase.SUCCEEDED:
@@ -325,7 +324,7 @@ class ConnectionWatch:
             except KafkaFailure as failure:
                 failures += 1
                 _log.warning("%s: agents cannot be told of partitions: %s", self._name, failure)
-                await asyncio.sleep(_backoff(failures))
+                await asyncio.sleep(backoff_s(failures))
             else:
                 failures = 0
                 with contextlib.suppress(TimeoutError):
@@ -397,8 +396,4 @@ class ConnectionWatch:
             finally:
                 task.cancel()
             self._ended(task)
-            await asyncio.sleep(_LAST_BACKOFF_S)
-
-
-def _backoff(failures: int) -> float:
-    return float(min(_LAST_BACKOFF_S, 0.2 * 2 ** min(failures - 1, 6)))
+            await asyncio.sleep(LONGEST_S)
