@@ -229,6 +229,8 @@ HOST: Final = {"name": "host", "hostPath": {"path": "/"}}
         ("driver/template/spec/hostPID", True, "no part of the node is used"),
         ("driver/template/spec/containers/0/securityContext", {"privileged": True}, "no part of the node is used"),
         ("mainApplicationFile", "https://evil.example/job.py", "only the image's own jobs are run"),
+        ("deps", {"jars": ["https://evil.example/job.jar"]}, "only the image's own jobs are run"),
+        ("deps", {"packages": ["evil:evil:1"]}, "only the image's own jobs are run"),
         ("sparkConf", {"spark.kubernetes.executor.volumes.hostPath.a.mount.path": "/"}, "no setting of Spark names"),
         ("sparkConf", {"spark.kubernetes.authenticate.driver.serviceAccountName": "x"}, "no setting of Spark names"),
         ("sparkConf", {"spark.kubernetes.executor.container.image": "evil"}, "no setting of Spark names"),
@@ -244,6 +246,8 @@ def test_the_operators_right_to_start_jobs_starts_nothing_else(stage: Stage, pat
 def test_jobs_as_the_operator_makes_them_are_let_through_and_others_applications_are_theirs(stage: Stage) -> None:
     assert not stage.create(stage.operator, application(stage))
     assert not stage.create(stage.operator, application(stage, image=ALLOWED))
+    # As the Spark operator's own webhook completes it.
+    assert not stage.create(stage.operator, application(stage, deps={}))
     assert not stage.create("author", application(stage, image="mine"))
 
 
