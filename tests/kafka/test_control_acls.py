@@ -473,7 +473,7 @@ def test_with_what_is_printed_for_a_consumer_it_reads_holds_and_writes_acks_and_
     _, live = stage.granted(list(printed(stage, "consumer").values()))
     config = librdkafka_config(live.connection)
 
-    consumer = Consumer({**config, "group.id": stage.group, "auto.offset.reset": "earliest"})
+    consumer = Consumer({**config, "group.id": stage.group, "enable.auto.commit": False})
     consumer.assign([ClientTopicPartition(stage.control, 0, OFFSET_BEGINNING)])
     keys = set()
     deadline = time.monotonic() + 30
