@@ -118,7 +118,8 @@ def _resource(right: Right) -> dict[str, str]:
 
 def _scope(spec: KafkaConnectionSpec) -> Scope:
     control = spec.control_topic
-    return scope_in(control.name, control.ack_topic or acks_topic(control.name), spec.allow or AllowSpec())
+    audit = spec.audit.topic if spec.audit is not None else ""
+    return scope_in(control.name, control.ack_topic or acks_topic(control.name), spec.allow or AllowSpec(), audit)
 
 
 def _connection(options: argparse.Namespace) -> Object:

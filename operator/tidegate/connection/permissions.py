@@ -33,11 +33,12 @@ class _Checked:
 
 
 def scope_of(live: Live) -> Scope:
-    return scope_in(live.connection.control_topic, live.connection.acks_topic, live.allow)
+    audit = live.audit.name if live.audit is not None else ""
+    return scope_in(live.connection.control_topic, live.connection.acks_topic, live.allow, audit)
 
 
-def scope_in(control_topic: str, acks_topic: str, allow: AllowSpec) -> Scope:
-    return Scope(control_topic, acks_topic, allow.groups, allow.topics)
+def scope_in(control_topic: str, acks_topic: str, allow: AllowSpec, audit_topic: str) -> Scope:
+    return Scope(control_topic, acks_topic, allow.groups, allow.topics, audit_topic)
 
 
 class PermissionsOfConnections:

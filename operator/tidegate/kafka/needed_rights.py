@@ -40,25 +40,30 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a connection is for: the control and ack topics, and the names or patterns of groups and topics."""
+    """What a connection is for: the control and ack topics, and the names or patterns of groups and topics.
+
+    ``audit_topic``: where changes are recorded; empty: nowhere.
+    """
 
     control_topic: str
     acks_topic: str
     groups: tuple[str, ...] = ("*",)
     topics: tuple[str, ...] = ("*",)
+    audit_topic: str = ""
 
 
 def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
     """In the order in which they are shown; no right is there twice."""
     match role:
         case Role.OPERATOR:
-            found = [*_control(scope), *_resets(scope), *_optional(scope)]
+            found = [*_control(scope), *_resets(scope), *_audit(scope), *_optional(scope)]
         case Role.JOB:
             found = [
                 Need(_topic("Read", scope.control_topic), "claims on groups, and holds"),
                 Need(_topic("Write", scope.control_topic), "claims on groups, and holds"),
                 Need(_topic("Read", scope.acks_topic), "acks"),
                 *_resets(scope),
+                *_recording(scope),
             ]
         case Role.CONSUMER:
             found = [
@@ -94,6 +99,22 @@ def _resets(scope: Scope) -> Iterator[Need]:
             yield Need(starts, "starts of new partitions, retention", unless="no policy has discovery or retention")
     for topic in scope.topics:
         yield Need(_named("Read", Resource.TOPIC, topic), "ends of its logs, offsets in a transaction, evidence")
+
+
+def _recording(scope: Scope) -> Iterator[Need]:
+    if scope.audit_topic:
+        yield Need(_topic("Write", scope.audit_topic), "the record of each change")
+
+
+def _audit(scope: Scope) -> Iterator[Need]:
+    yield from _recording(scope)
+    if scope.audit_topic:
+        yield Need(_topic("DescribeConfigs", scope.audit_topic), "checking its settings")
+        yield Need(_topic("Create", scope.audit_topic), "creating it", unless="the topic is there already")
+        for group in scope.groups:
+            if not is_pattern(group):
+                right = Right("Write", Resource.TRANSACTIONAL_ID, f"{OWN}{group}.audit")
+                yield Need(right, "recording what retention commits", unless="no policy has retention")
 
 
 def _optional(scope: Scope) -> Iterator[Need]:

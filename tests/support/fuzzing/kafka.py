@@ -12,14 +12,18 @@ import tidegate.control.codec as of_operator
 import tidegate_agent.records as of_agent
 from support.fuzzing.target import OFFSET_MAX, PARTITION_MAX, Target, pair, parts
 from support.stored_documents import KINDS
+from tidegate.audit.codec import Unreadable, decode_change, encode_change, line
+from tidegate.audit.records import Action, Actor, Change, Moved, Part, State
 from tidegate.control.records import Ack, Claim, Hold, Limit
 from tidegate.find.checkpoints import Checkpoint, read_checkpoint
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog, follow, partition_of, with_tail
 from tidegate.kafka_client.group_descriptions import assigned
 from tidegate.kafka_client.membership import assignment, subscription
 from tidegate.kafka_client.metadata import read_topics, topics_start
 from tidegate.kafka_client.settings import BadAnswer, token_in
+from tidegate.versions import NewerVersion
 from tidegate_agent import start
 from tidegate_agent.adapters.client_settings import token_end
 
@@ -52,6 +56,27 @@ def _check_record(read: tuple[Any, Any]) -> None:
 
 def _check_agents_record(read: tuple[Any, Any]) -> None:
     assert 0 <= getattr(read[0], "partition", 0) <= PARTITION_MAX
+
+
+_CHANGE: Final = Change(
+    id="5f0e",
+    action=Action.RESET,
+    state=State.COMMITTED,
+    group="payments",
+    by=Actor("OffsetReset", "replay", "ns"),
+    offsets={TopicPartition("orders", 0): Moved(50, 10), TopicPartition("orders", 1): Moved(None, 10)},
+    requester="jane",
+)
+
+
+def _check_change(read: Part) -> None:
+    assert 1 <= read.number <= read.of
+    for partition, moved in read.change.offsets.items():
+        assert 0 <= partition.partition <= PARTITION_MAX
+        assert all(offset is None or 0 <= offset <= OFFSET_MAX for offset in (moved.before, moved.after))
+    said = line(read, at_ms=0, offset=0)
+    assert said.isascii()
+    assert said.isprintable(), "nothing of it reaches a terminal"
 
 
 # --- the log of a group's offsets -------------------------------------------------------------------------------------
@@ -153,6 +178,14 @@ TARGETS: Final = (
         lambda data: of_agent.decode(*pair(data)),
         (of_agent.Unreadable,),
         _check_agents_record,
+    ),
+    Target(
+        "audit-record",
+        ("tidegate.audit.codec:decode_change", "tidegate.audit.codec:_parsed"),
+        tuple(encode_change(_CHANGE).values()),
+        decode_change,
+        (Unreadable, NewerVersion),
+        _check_change,
     ),
     Target(
         "group-log",

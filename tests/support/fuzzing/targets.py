@@ -21,7 +21,9 @@ _ERROR: Final = "the API server's own words on an error, for a message only"
 _USERS: Final = "what the user has typed in this very command, or a file of theirs"
 
 ELSEWHERE: Final[Mapping[str, str]] = {
+    "tidegate.audit.codec:attribution_of": _ENVIRONMENT,
     "tidegate.cli.acls:_from_file": _USERS,
+    "tidegate.cli.auditing:_since": _USERS,
     "tidegate.cli.env:_from_file": _USERS,
     "tidegate.cli.options:parse_options": _USERS,
     "tidegate.cli.options:parse_topic": _USERS,

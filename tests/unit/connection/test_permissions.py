@@ -74,6 +74,18 @@ def test_a_job_and_a_consumer_need_nothing_that_is_not_documented_for_them() -> 
     assert not {right for right in job if right.name == FENCING or right.operation == "Create"}
 
 
+def test_where_changes_are_recorded_the_audit_topic_is_written_by_operator_and_jobs() -> None:
+    scope = Scope("T", "A", ("payments", "a-*"), ("orders",), "audit")
+    operator, job, consumer = ({str(need.right) for need in needs_of(role, scope)} for role in Role)
+
+    assert operator >= {"Write on topic audit", "DescribeConfigs on topic audit", "Create on topic audit"}
+    assert "Write on transactional-id tidegate.payments.audit" in operator
+    assert "Write on topic audit" in job
+    assert not {right for right in consumer if "audit" in right}
+    without = {str(need.right) for need in needs_of(Role.OPERATOR, Scope("T", "A", ("payments",), ("orders",)))}
+    assert not {right for right in without if "audit" in right}
+
+
 def test_only_what_has_a_name_is_asked_about() -> None:
     rights = checkable(needs_of(Role.OPERATOR, Scope("T", "A", ("*", "a-*", "b"), ("*",))))
 
