@@ -57,6 +57,12 @@ property-seed: setup build ## replay one seed of the random sequences on real Ka
 	@test -n "$(SEED)" || { echo "which seed? make property-seed SEED=7" >&2; exit 2; }
 	@TIDEGATE_PROPERTY_SEED=$(SEED) $(BIN)/pytest -k random_sequence $(ARGS)
 
+.PHONY: fuzz
+fuzz: setup ## hostile input to every decoder: SECONDS=60 SEED=1, KEEP=1 for the corpus; its figures go to build/fuzz
+	@TIDEGATE_FUZZ_SECONDS=$(or $(SECONDS),60) TIDEGATE_FUZZ_SEED=$(or $(SEED),1) TIDEGATE_FUZZ_KEEP=$(KEEP) \
+	    $(BIN)/pytest -q tests/security/test_decoders.py -k test_fuzz $(ARGS)
+	@cat build/fuzz/report.txt
+
 .PHONY: nightly
 nightly: kubectl setup build ## what takes too long for CI; its outcome goes to docs/benchmarks/nightly.md (PARTS="seeds pods")
 	@$(BIN)/python tests/nightly.py $(PARTS)

@@ -22,6 +22,7 @@ PROJECT: Final = Path(__file__).resolve().parents[1]
 LOGS: Final = PROJECT / "build" / "nightly"
 KEPT: Final = PROJECT / "docs" / "benchmarks" / "nightly.md"
 SEEDS: Final = 60
+FUZZ_S: Final = 600
 
 HEAD: Final = """\
 # What runs outside continuous integration
@@ -82,6 +83,12 @@ def parts(today: date) -> tuple[Part, ...]:
             f"random sequences, seeds {seeds[0]} to {seeds[-1]}",
             [*_PYTEST, "tests/property/test_random_sequences.py"],
             {"TIDEGATE_PROPERTY_SEED": ",".join(map(str, seeds))},
+        ),
+        Part(
+            "fuzz",
+            f"{FUZZ_S // 60} minutes of hostile input to every decoder, seed {first}",
+            [*_PYTEST, "tests/security/test_decoders.py", "-k", "test_fuzz"],
+            {"TIDEGATE_FUZZ_SECONDS": str(FUZZ_S), "TIDEGATE_FUZZ_SEED": str(first)},
         ),
         Part(
             "pods",

@@ -5,12 +5,14 @@ It stands above the ports that it is made of, those of Kafka's groups and topics
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from tidegate.audit.ports import AuditLog
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.offset_retention import OffsetRetention
 from tidegate.kafka.ports import ClusterReader, Membership, OffsetWriter, TopicWatch
+from tidegate.kafka.rights import Right
 
 
 class Kafka(ClusterReader, Protocol):
@@ -30,6 +32,11 @@ class Kafka(ClusterReader, Protocol):
 
     def group_ids(self) -> frozenset[str]:
         """Groups of consumers that the principal may see, live or with offsets only; share groups are none of them."""
+        ...
+
+    def lacking(self, rights: Collection[Right]) -> Collection[Right]:
+        """Those of the rights that brokers say the principal does not have, in their order; of topics that are not
+        there nothing is said. Raises ``KafkaFailure`` where a broker does not tell."""
         ...
 
     def topic_watch(self) -> TopicWatch:

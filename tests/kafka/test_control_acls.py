@@ -5,13 +5,18 @@ Kafka's StandardAuthorizer, SASL/SCRAM over TLS; each case is a user of its own.
 
 from __future__ import annotations
 
+import io
+import json
+import shlex
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -28,18 +33,24 @@ from confluent_kafka.admin import (
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
 from tidegate.audit.records import AuditTopic
+from tidegate.cli.acls import run_acls
+from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
+from tidegate.connection.permissions import said_of
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.needed_rights import Role, Scope, checkable, needs_of
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
+from tidegate.kafka.rights import Right as KafkaRight
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import control_transactional_id
+from tidegate.kafka_client.settings import librdkafka_config
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromFile, PartitionOffset
@@ -58,6 +69,7 @@ OPTIONS = {
 OPERATIONS = {
     "Create": AclOperation.CREATE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "Delete": AclOperation.DELETE,
     "Describe": AclOperation.DESCRIBE,
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
@@ -84,7 +96,7 @@ class Stage:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         self._password = folder / "password"
         self._password.write_text(PASSWORD)
-        self.closing = ExitStack()
+        self.closing, self.folder = ExitStack(), folder
         self.control, self.group, self.topic = unique("control"), unique("group"), unique("topic")
         self.acks = f"{self.control}_acks"
         self.partition = TopicPartition(self.topic, 0)
@@ -96,6 +108,13 @@ class Stage:
         words |= {f"tidegate.G{end}": f"tidegate.{self.group}{end}" for end in ("", ".starts")}
         words["tidegate-control/"] = control_transactional_id("uid", self.control)
         return words.get(text, text)
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.control, self.acks, (self.group,), (self.topic,))
+
+    def checkable(self) -> tuple[KafkaRight, ...]:
+        return checkable(needs_of(Role.OPERATOR, self.scope))
 
     def make_control_topics(self) -> KafkaClient:
         """As the administrator, who may do everything."""
@@ -128,23 +147,34 @@ class Stage:
             transaction.commit()
 
     def user(self, *rights: Right, operator: str = "") -> tuple[KafkaClient, Live]:
-        name = self._unique("user")
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        made = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, PASSWORD.encode())])
-        granted = self._admin.create_acls(
+        return self.granted(
             [
                 AclBinding(
                     right.kind,
                     self.named(right.name),
                     ResourcePatternType.LITERAL,
-                    f"User:{name}",
+                    "User:NAME",
                     "*",
                     OPERATIONS[right.operation],
                     AclPermissionType.ALLOW,
                 )
                 for right in rights
-            ]
+            ],
+            operator,
         )
+
+    def granted(self, acls: list[AclBinding], operator: str = "") -> tuple[KafkaClient, Live]:
+        """A user of its own with what is granted to ``User:NAME``."""
+        name = self._unique("user")
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        made = self._admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, PASSWORD.encode())])
+        bindings = [
+            AclBinding(
+                a.restype, a.name, a.resource_pattern_type, f"User:{name}", "*", a.operation, AclPermissionType.ALLOW
+            )
+            for a in acls
+        ]
+        granted = self._admin.create_acls(bindings) if bindings else {}
         for future in (*made.values(), *granted.values()):
             future.result(20)
         security = self._cluster.security
@@ -370,3 +400,123 @@ def test_who_may_only_read_the_audit_topic_can_record_nothing_and_is_told_so(sta
     ):
         transaction.append(log, record)
     assert f"allow the principal DescribeConfigs on topic {log}" in untold
+
+
+# --- what tidegate acls prints ----------------------------------------------------------------------------------------
+
+
+def printed(stage: Stage, role: str, *options: str) -> dict[str, AclBinding]:
+    """By the command, what it grants, read as ``kafka-acls`` reads it."""
+    allow = {"groups": [stage.group], "topics": [stage.topic]}
+    spec = {"bootstrapServers": "kafka:9092", "controlTopic": {"name": stage.control}, "allow": allow}
+    file = stage.folder / "connection.yaml"
+    file.write_text(json.dumps({"kind": "KafkaConnection", "metadata": {"name": "prod"}, "spec": spec}))
+    out, err = io.StringIO(), io.StringIO()
+    arguments = ["prod", "-f", str(file), "--for", role, "--principal", "User:NAME", *options]
+    assert run_acls(arguments, Screen(out, err)) == 0, err.getvalue()
+    found = {}
+    for line in out.getvalue().splitlines():
+        if line.startswith("#"):
+            continue
+        words = shlex.split(line)
+        assert words[:4] == ["kafka-acls", "--add", "--allow-principal", "User:NAME"]
+        given = dict(zip(words[4::2], words[5::2], strict=False))
+        option = next(name for name in OPTIONS.values() if f"--{name}" in words)
+        pattern = given.get("--resource-pattern-type", "literal").upper()
+        found[line] = AclBinding(
+            next(kind for kind, name in OPTIONS.items() if name == option),
+            "kafka-cluster" if option == "cluster" else given[f"--{option}"],
+            ResourcePatternType[pattern],
+            "User:NAME",
+            "*",
+            OPERATIONS[given["--operation"]],
+            AclPermissionType.ALLOW,
+        )
+    return found
+
+
+def test_with_what_is_printed_for_the_operator_all_its_work_is_done(stage: Stage) -> None:
+    kafka, live = stage.granted(list(printed(stage, "operator").values()), "uid")
+
+    for act in ACTS.values():
+        act(stage, kafka)
+    kafka.control.release([stage.key])
+    stage.produce(3)
+    stage.commit()
+    target = FromFile((PartitionOffset(stage.topic, 0, 2),), "test")
+    request = RunRequest("policy/forward", "forward", stage.group, live.connection, (), target)
+    result = job.execute(MemoryRunStore(request), kafka, SystemClock())
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert stage.committed() == {stage.partition: 2}
+    assert kafka.lacking(stage.checkable()) == ()
+
+
+def test_with_what_is_printed_for_a_job_a_reset_is_done(stage: Stage) -> None:
+    stage.make_control_topics()
+    stage.produce(3)
+    stage.commit()
+    kafka, live = stage.granted(list(printed(stage, "job", "--minimal").values()))
+    target = FromFile((PartitionOffset(stage.topic, 0, 2),), "test")
+    request = RunRequest("policy/forward", "forward", stage.group, live.connection, (), target)
+
+    result = job.execute(MemoryRunStore(request), kafka, SystemClock())
+
+    assert result is not None
+    assert (result.phase, stage.committed()) == (ResetPhase.SUCCEEDED, {stage.partition: 2}), result
+
+
+def test_with_what_is_printed_for_a_consumer_it_reads_holds_and_writes_acks_and_no_more(stage: Stage) -> None:
+    owner = stage.make_control_topics()
+    epoch = owner.control.hold({stage.key: Hold("kept")})[stage.key]
+    _, live = stage.granted(list(printed(stage, "consumer").values()))
+    config = librdkafka_config(live.connection)
+
+    consumer = Consumer({**config, "group.id": stage.group, "enable.auto.commit": False})
+    consumer.assign([ClientTopicPartition(stage.control, 0, OFFSET_BEGINNING)])
+    keys = set()
+    deadline = time.monotonic() + 30
+    while encode_key(stage.key) not in keys:
+        assert time.monotonic() < deadline
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            keys.add(message.key())
+    consumer.close()
+    errors: dict[str, object] = {}
+    producer = Producer({**config, "message.timeout.ms": 15_000})
+    for topic in (stage.acks, stage.control):
+        said = encode_value(Ack(epoch, 0, "m"))
+        producer.produce(
+            topic,
+            said,
+            encode_key(AckKey(stage.group, stage.topic, 0)),
+            on_delivery=lambda error, _, topic=topic: errors.update({topic: error}),
+        )
+    assert producer.flush(30) == 0
+
+    assert errors[stage.acks] is None
+    assert errors[stage.control] is not None
+    gates = owner.control.read([stage.group])
+    assert gates.acked(stage.group, stage.partition) == Ack(epoch, 0, "m")
+
+
+def test_each_printed_permission_that_is_taken_away_is_reported(stage: Stage) -> None:
+    stage.make_control_topics()
+    commands = printed(stage, "operator", "--minimal")
+    assert len(commands) == len(stage.checkable()) == 11
+
+    for command, right in zip(commands, stage.checkable(), strict=True):
+        assert command.endswith(right.option)
+        kafka, _ = stage.granted([acl for other, acl in commands.items() if other != command], "uid")
+        assert kafka.lacking(stage.checkable()) == (right,)
+        said = said_of([need for need in needs_of(Role.OPERATOR, stage.scope) if need.right == right], asked=11)
+        assert (said.holds, said.reason) == (False, "Missing")
+        assert right.option in said.message
+
+
+def test_a_principal_without_any_permission_lacks_all_of_them(stage: Stage) -> None:
+    stage.make_control_topics()
+    kafka, _ = stage.granted([])
+
+    assert kafka.lacking(stage.checkable()) == stage.checkable()

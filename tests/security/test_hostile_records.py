@@ -109,6 +109,37 @@ CUTS = st.lists(
 )
 
 
+@given(
+    group=st.text(max_size=260),
+    topic=st.text("abc._-/", max_size=6),
+    numbers=st.tuples(*[st.integers(-2, 2) | st.sampled_from([2**31 - 1, 2**31, 2**63 - 1, 2**63])] * 3),
+    member=st.text(max_size=1030),
+    spoils=st.booleans(),
+    cuts=CUTS,
+)
+def test_an_ack_is_read_the_same_the_short_way_and_the_long_way(
+    group: str,
+    topic: str,
+    numbers: tuple[int, int, int],
+    member: str,
+    spoils: bool,
+    cuts: list[tuple[int, int, bytes]],
+) -> None:
+    """What looks like an ack as agents write it is read without JSON."""
+    partition, epoch, offset = numbers
+    body = {"group": group, "kind": "ack", "partition": partition, "topic": topic}
+    key, value = (
+        json.dumps(each, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        for each in (body, {"epoch": epoch, "member": member, "offset": offset})
+    )
+    if spoils:
+        value = _spoilt(value, cuts)
+
+    short = of_operator._plain_ack(key, value)
+
+    assert short is None or of_operator._long(key, value) == short
+
+
 @given(record=st.sampled_from(WELL_FORMED), keys=CUTS, values=CUTS, spoils_key=st.booleans())
 def test_a_spoilt_record_is_refused_or_is_one_that_both_write_alike(
     record: tuple[bytes, bytes | None],

@@ -52,6 +52,7 @@ from tidegate.kafka.model import (
     Topic,
     TopicPartition,
 )
+from tidegate.kafka.rights import Right
 from tidegate.resources.connection import GroupKind, Support
 
 START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -209,6 +210,8 @@ class FakeKafka:
         """For which groups the brokers take no offsets of a producer that is no member, as 3.9 for KIP-848 groups."""
         self.refusal = "the coordinator refused them: UNKNOWN_MEMBER_ID"
         self.told_support: Support | None = None
+        self.lacks: frozenset[Right] = frozenset()
+        """Rights that the principal does not have, as the brokers tell."""
         """What is told of every kind of group instead of the truth."""
         self.calls: list[str] = []
         """Names of the calls made, to hold the number of requests against."""
@@ -323,6 +326,10 @@ class FakeKafka:
         refused = Capability(Support.UNSUPPORTED, PROBE_REFUSED, self.refusal)
         taken = Capability(Support.SUPPORTED, KNOWN_VERSIONS, "the brokers were tested")
         return {kind: refused if kind in self.refuses else taken for kind in kinds}
+
+    def lacking(self, rights: Collection[Right]) -> Collection[Right]:
+        self._called("lacking")
+        return [right for right in rights if right in self.lacks]
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
         self._called("topics")

@@ -72,7 +72,10 @@ def parse_datetime(text: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f'Unparseable date: "{text}"; the format is YYYY-MM-DDThh:mm:ss.sss') from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f'Unparseable date: "{text}"; it is before the year 1 or after 9999 in UTC') from None
 
 
 def parse_duration(text: str) -> timedelta:
@@ -81,7 +84,12 @@ def parse_duration(text: str) -> timedelta:
     if match is None or not any(match.group(n) is not None for n in (2, 4, 5, 6)) or (match[3] and text[-1] in "tT"):
         raise ValueError(f"Text cannot be parsed to a Duration: {text}; the format is PnDTnHnMnS")
     sign, days, _, hours, minutes, seconds, fraction = match.groups()
-    whole = timedelta(days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0))
+    try:
+        whole = timedelta(
+            days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0)
+        )
+    except (OverflowError, ValueError):  # the latter of thousands of digits
+        raise ValueError(f"Text cannot be parsed to a Duration: {text[:80]}; it is too long") from None
     part = timedelta(microseconds=int((fraction or "").ljust(9, "0")) // 1000)
     whole += -part if (seconds or "").startswith("-") else part
     return -whole if sign == "-" else whole

@@ -32,6 +32,7 @@ usage: tidegate groups OPTIONS      list, describe, pause, resume and reset cons
        tidegate topics OPTIONS      between which times the partitions of topics were created
        tidegate audit log OPTIONS   who had which committed offsets changed, as lines of JSON
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
+       tidegate acls CONNECTION     the permissions that a KafkaConnection's principals need in Kafka
        tidegate COMMAND --help      its options
        tidegate --version
 """
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from tidegate.cli.env import env_parser, run_env
 
             return _beside(run_env, env_parser, rest, screen)
+        case ["acls", *rest]:
+            from tidegate.cli.acls import acls_parser, run_acls
+
+            return _beside(run_acls, acls_parser, rest, screen)
         case ["reset", *rest]:
             from tidegate.cli.asking import reset_parser, run_reset
 

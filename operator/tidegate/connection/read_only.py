@@ -24,6 +24,7 @@ from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits, OffsetRetention
 from tidegate.kafka.ports import Membership, OffsetWriter, TopicWatch
+from tidegate.kafka.rights import Right
 from tidegate.resources.connection import GroupKind
 
 
@@ -72,6 +73,9 @@ class ReadOnlyKafka:
 
     def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:  # noqa: ARG002
         return self._kafka.capabilities(kinds, probe=False)
+
+    def lacking(self, rights: Collection[Right]) -> Collection[Right]:
+        return self._kafka.lacking(rights)
 
     def close(self) -> None:
         self._kafka.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -27,8 +27,10 @@ from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
+from tidegate.connection.permissions import PermissionsOfConnections
 from tidegate.connection.read_only import ReadOnlyKafka
-from tidegate.connection.status import Trouble
+from tidegate.connection.shared_acks import sharing
+from tidegate.connection.status import Said, Trouble
 from tidegate.control.topics import TopicsChecked
 from tidegate.jobs.mounts import secret_file
 from tidegate.kafka.capabilities import Capabilities
@@ -51,7 +53,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.conditions import READY, find_condition, is_true
+from tidegate.resources.conditions import PERMISSIONS, READY, find_condition, is_true
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, GroupKind, KafkaConnectionSpec, QuotaSpec
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
@@ -100,6 +102,7 @@ class ConnectionReconciler:
         self._parts = parts
         self._failures: dict[str, int] = {}
         self._audit_topics = AuditTopics(parts.patient_executor)
+        self._permissions = PermissionsOfConnections(parts.patient_executor)
         self._confirmed_s: dict[str, float] = {}
         """By connection, when it was last asked whether this process may still write the control topic."""
 
@@ -117,7 +120,7 @@ class ConnectionReconciler:
         capabilities = await self._capabilities(body) if isinstance(seen, Cluster) else None
         live = self._live(body)
         audit = await self._audit_topics.checked(live) if live is not None and isinstance(seen, Cluster) else None
-        body = await self._say(body, seen, capabilities, audit)
+        body = await self._say(body, seen, capabilities, audit, await self._also(body, seen))
         return Pass(body, self._again_after(uid_of(body), seen))
 
     async def forget(self, body: Object) -> None:
@@ -129,6 +132,7 @@ class ConnectionReconciler:
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         self._confirmed_s.pop(uid, None)
+        self._permissions.forget(uid)
         if live is not None:
             await in_thread(self._parts.executor, live.kafka.close)
         await in_thread(self._parts.executor, parts.files.remove, uid)
@@ -194,6 +198,17 @@ class ConnectionReconciler:
         except KafkaFailure:
             # The cluster answered a moment ago; whether it still does is for the next look.
             return None
+
+    async def _also(self, body: Object, seen: Cluster | Trouble) -> list[Said]:
+        """What else is said of a connection that answers; what was said of one that does not stays."""
+        live = self._live(body)
+        if live is None or not isinstance(seen, Cluster):
+            return []
+        if live.observes:
+            # It needs less, and consumers of others' connections may write the topic all the same.
+            return [Said(PERMISSIONS, None), sharing(live, self._parts.live)]
+        permissions = await self._permissions.of(live)
+        return [sharing(live, self._parts.live), *([permissions] if permissions is not None else [])]
 
     async def _secret(self, namespace: str, name: str) -> Any:
         try:
@@ -272,6 +287,7 @@ class ConnectionReconciler:
         seen: Cluster | Trouble,
         capabilities: Capabilities | None,
         audit: TopicsChecked | None,
+        also: Collection[Said],
     ) -> Object:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
@@ -279,7 +295,7 @@ class ConnectionReconciler:
         live = self._live(body)
         topics = live.topics if live is not None else None
         now, audited = parts.clock.now(), live is not None and live.audit is not None
-        after = status.status_of(before, seen, topics, capabilities, generation=generation, now=now)
+        after = status.status_of(before, seen, topics, capabilities, also, generation=generation, now=now)
         after = status.with_audit(after, audit, wanted=audited, generation=generation, now=now)
         if after == before:
             return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,11 +16,13 @@ from tidegate.resources.conditions import (
     CONTROL_TOPICS,
     MAX_MESSAGE,
     READY,
+    Conditions,
     find_condition,
     ready,
     reconciling,
     stalled,
     with_condition,
+    without_condition,
 )
 from tidegate.resources.connection import (
     CapabilitiesStatus,
@@ -45,6 +48,30 @@ class Trouble:
     reason: str
     message: str
     needs_help: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A condition of its own, beside the connection's being ready. ``holds``: ``None`` takes it away."""
+
+    type: str
+    holds: bool | None
+    reason: str = ""
+    message: str = ""
+
+
+def with_said(conditions: Conditions, said: Said, *, generation: int, now: datetime) -> Conditions:
+    if said.holds is None:
+        return without_condition(conditions, said.type)
+    return with_condition(
+        conditions,
+        said.type,
+        said.holds,
+        reason=said.reason,
+        message=said.message,
+        generation=generation,
+        now=now,
+    )
 
 
 def trouble_of(failure: KafkaFailure) -> Trouble:
@@ -116,6 +143,7 @@ def status_of(
     seen: Cluster | Trouble,
     topics: TopicsChecked | None = None,
     capabilities: Capabilities | None = None,
+    also: Collection[Said] = (),
     *,
     generation: int,
     now: datetime,
@@ -123,8 +151,11 @@ def status_of(
     """The new status; equal to ``before`` when there is nothing new to say.
 
     ``topics``: about the control and ack topics, where a pause needs them; what is said of them stays otherwise.
-    ``capabilities``: likewise, what the brokers allow, as far as it was found out.
+    ``capabilities``: likewise, what the brokers allow, as far as it was found out. ``also``: likewise, more conditions.
     """
+    for other in also:
+        conditions = with_said(before.conditions, other, generation=generation, now=now)
+        before = before.model_copy(update={"conditions": conditions})
     if topics is not None:
         told = with_condition(
             before.conditions,

@@ -149,10 +149,43 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Key, Value]:
     """
     if key is None:
         raise Unreadable("it has no key")
+    ack = _plain_ack(key, value)
+    return _long(key, value) if ack is None else ack
+
+
+def _long(key: bytes, value: bytes | None) -> tuple[Key, Value]:
     read = _key(_object(key, "key"))
     if encode_key(read) != key:
         raise Unreadable("its key is not in the one form: sorted members, no white space, nothing escaped needlessly")
     return read, None if value is None else _value(read, _object(value, "value"))
+
+
+_ACK_KEY: Final = re.compile(
+    rb'\{"group":"([^"\\\x00-\x1f\x7f]{1,1020})","kind":"ack","partition":(0|[1-9][0-9]{0,9}),'
+    rb'"topic":"(?!\.{1,2}")([a-zA-Z0-9._-]{1,249})"\}'
+)
+
+_ACK_VALUE: Final = re.compile(
+    rb'\{"epoch":(0|[1-9][0-9]{0,18}),"member":"([^"\\\x00-\x1f]{0,4096})","offset":(-1|0|[1-9][0-9]{0,18})\}'
+)
+
+
+def _plain_ack(key: bytes, value: bytes | None) -> tuple[AckKey, Ack | None] | None:
+    """An ack as agents write it, five times as fast as any JSON: anybody may write millions of them, and they are all
+    read. ``None``: it takes a closer look."""
+    found, says = _ACK_KEY.fullmatch(key), None if value is None else _ACK_VALUE.fullmatch(value)
+    if found is None or (value is not None and says is None):
+        return None
+    try:
+        group, partition = found[1].decode(), int(found[2])
+        ack = None if says is None else Ack(int(says[1]), int(says[3]), says[2].decode())
+    except UnicodeDecodeError:
+        return None
+    if len(group) > 255 or partition > _INT32:
+        return None
+    if ack is not None and (max(ack.epoch, ack.offset) > _INT64 or len(ack.member) > 1024):
+        return None
+    return AckKey(group, found[3].decode(), partition), ack
 
 
 def _key(body: Mapping[str, Any]) -> Key:

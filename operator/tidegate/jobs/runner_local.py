@@ -251,7 +251,7 @@ def _noted(path: Path) -> _Process | None:
         return _Process(noted["pid"], noted["started"])
     except NewerVersion as newer:
         raise RunnerFailure(str(newer)) from newer
-    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, AttributeError, RecursionError):
         return None
 
 

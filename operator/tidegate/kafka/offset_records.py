@@ -188,13 +188,13 @@ class _Reader:
         return int.from_bytes(self._take(8), "big", signed=True)
 
     def varint(self) -> int:
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, 35, 7):
             byte = self._take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-            shift += 7
+        raise Undecodable(f"has a length of more than five bytes before byte {self._at}")
 
     def string(self) -> str:
         """A null string is empty: nothing here needs to tell them apart."""

@@ -19,20 +19,26 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """``operation``: as ``kafka-acls --operation`` takes it. ``name`` is empty for the cluster."""
+    """``operation``: as ``kafka-acls --operation`` takes it. ``name`` is empty for the cluster.
+
+    ``prefixed``: on all whose names begin with ``name``.
+    """
 
     operation: str
     resource: Resource
     name: str = ""
+    prefixed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.operation} on {self.resource.value} {self.name}".rstrip()
+        what = f"{self.resource.value}s that begin with" if self.prefixed else self.resource.value
+        return f"{self.operation} on {what} {self.name}".rstrip()
 
     @property
     def option(self) -> str:
         """What ``kafka-acls --add --allow-principal …`` takes for it."""
         on = f"--{self.resource.value} {shlex.quote(self.name)}" if self.name else f"--{self.resource.value}"
-        return f"--operation {self.operation} {on}"
+        how = " --resource-pattern-type prefixed" if self.prefixed else ""
+        return f"--operation {self.operation} {on}{how}"
 
 
 def on_topics(operation: str, names: Iterable[str]) -> tuple[Right, ...]:

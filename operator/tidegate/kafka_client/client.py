@@ -29,7 +29,7 @@ from tidegate.kafka.model import (
     Topic,
     TopicPartition,
 )
-from tidegate.kafka.rights import on_topics
+from tidegate.kafka.rights import Right, on_topics
 from tidegate.kafka_client.audit_log import KafkaAuditLog
 from tidegate.kafka_client.cluster_requests import (
     MetadataBrokers,
@@ -49,6 +49,7 @@ from tidegate.kafka_client.membership import KafkaMembership
 from tidegate.kafka_client.metadata import read_topics, topics_start
 from tidegate.kafka_client.offset_requests import commits_of_many, fetch_many, fetch_offsets
 from tidegate.kafka_client.offset_retention import KafkaOffsetRetention
+from tidegate.kafka_client.own_rights import lacking
 from tidegate.kafka_client.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
 from tidegate.kafka_client.settings import BadConnection, kafka_python_config, librdkafka_config
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
@@ -155,6 +156,9 @@ class KafkaClient:
 
     def capabilities(self, kinds: Collection[GroupKind], *, probe: bool = True) -> Capabilities:
         return self._capabilities.of(kinds, probe=probe)
+
+    def lacking(self, rights: Collection[Right]) -> Collection[Right]:
+        return lacking(self._wire, rights)
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
         if names is not None and not names:

@@ -27,6 +27,8 @@ from tidegate.kafka_client.settings import librdkafka_config
 from tidegate.kafka_client.wire import Wire
 
 _TIMEOUT_S: Final = 15.0
+_STALLED_S: Final = 5.0
+"""Without a record, though there are some: the connection is broken."""
 _MADE_S: Final = 3.0
 """Until every broker has heard of a new topic."""
 _POLL_S: Final = 0.05
@@ -55,7 +57,9 @@ class ControlReader:
         self._ids: tuple[str, ...] = ()
         self._next: dict[tuple[str, int], int] = {}
         self._current_s = 0.0
-        """As of when both topics were read to their ends (monotonic seconds)."""
+        """As of when both topics were read to their ends, or were begun to be (monotonic seconds)."""
+        self._moved_s = 0.0
+        """When the last record came."""
         self._end = 0
         """The control topic's log end offset, as it was at some time before now."""
         self._gates = Gates()
@@ -114,7 +118,7 @@ class ControlReader:
     def _begin(self, described: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Read from the start whatever topics there are: they were created, or deleted and created anew."""
         self._forget()
-        self._ids = ids
+        self._ids, self._current_s = ids, time.monotonic()
         if ids != self._acks_of:
             self._acks.topic_recreated()
             self._acks_of = ids
@@ -163,10 +167,23 @@ class ControlReader:
         deadline = time.monotonic() + _TIMEOUT_S
         ends = self._known_ends()
         while any(self._next[partition] < end for partition, end in ends.items()):
-            if time.monotonic() > deadline:
-                self._forget()  # the next call connects anew, with what the files of the connection hold by then
-                raise Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
+            if (now_s := time.monotonic()) > deadline:
+                raise self._late(ends, now_s)
             self._take(consumer, _POLL_S)
+
+    def _late(self, ends: Mapping[tuple[str, int], int], now_s: float) -> Unavailable:
+        """The ends were not reached in time. As long as records come, the next call goes on from here: whoever may
+        write acks must not keep everybody from ever reaching the end."""
+        self.is_whole = False
+        if now_s - self._moved_s < _STALLED_S:
+            name = next(name for (name, number), end in ends.items() if self._next[name, number] < end)
+            left = sum(max(0, end - self._next[partition]) for partition, end in ends.items())
+            return Unavailable(
+                f"read topic {name}: its end was not reached within {_TIMEOUT_S:.0f} s, and up to {left:,} records are "
+                "left, which are being read"
+            )
+        self._forget()  # the next call connects anew, with what the files of the connection hold by then
+        return Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
 
     def _known_ends(self) -> dict[tuple[str, int], int]:
         """``_ends``, also of topics that the brokers do not know yet."""
@@ -209,6 +226,7 @@ class ControlReader:
             if topic is None or number is None or offset is None:
                 continue
             self.taken += 1
+            self._moved_s = time.monotonic()
             self._next[topic, number] = offset + 1
             try:
                 key, value = decode(message.key(), message.value())

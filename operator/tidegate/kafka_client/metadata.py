@@ -111,11 +111,11 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     """An unsigned varint, and what follows it."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 35, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-        shift += 7
+    raise Unreadable("look at the topics: an answer with a number of more than five bytes")

@@ -135,6 +135,27 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+_LONGEST_LIFETIME_S: Final = 2**31
+"""Beyond which an answer is a mistake: such a token would never be asked for anew."""
+
+
+class BadAnswer(ValueError):
+    """What a token endpoint answered is no token. Names nothing of it: it may hold a secret."""
+
+
+def token_in(answer: bytes) -> tuple[str, float]:
+    """The token in an endpoint's answer (RFC 6749, 5.1), and for how long it may be used, in seconds. Whoever makes a
+    KafkaConnection names the endpoint, so it may answer anything. Raises ``BadAnswer``."""
+    try:
+        body = json.loads(answer)
+        token, lifetime_s = body["access_token"], float(body.get("expires_in", 300))
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise BadAnswer("it is no token") from None
+    if not isinstance(token, str) or not token or not token.isascii() or not 0 <= lifetime_s < _LONGEST_LIFETIME_S:
+        raise BadAnswer("it is no token")
+    return token, lifetime_s
+
+
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
     """OAuth 2.0 client credentials grant (RFC 6749 section 4.4), a token kept until shortly before it expires."""
 
@@ -163,10 +184,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
             )
             try:
                 with urllib.request.build_opener(_NoRedirect).open(request, timeout=self._TIMEOUT_S) as answer:
-                    body = json.loads(answer.read(self._LONGEST_ANSWER))
-                self._token = str(body["access_token"])
-                lifetime = float(body.get("expires_in", 300))
-            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
+                    self._token, lifetime = token_in(answer.read(self._LONGEST_ANSWER))
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 # Whatever it answered. Never its body, which may hold a token.
                 raise BadConnection(
                     f"authentication.type oauth: no token from {self._uri}: {type(error).__name__}"

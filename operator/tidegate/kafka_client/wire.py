@@ -258,10 +258,13 @@ class Wire:
         """The node ids of the brokers, as far as known. Raises ``Unavailable`` when there are none."""
         return self._connections.nodes()
 
-    def coordinator(self, group_id: str) -> tuple[int, str, int]:
-        """Node id, host and port of the group's coordinator."""
+    def coordinator(
+        self, key: str, of: CoordinatorType = CoordinatorType.GROUP, needs: Right | None = None
+    ) -> tuple[int, str, int]:
+        """Node id, host and port of the coordinator of a group, or of a transactional id. ``needs``: the right on it,
+        for a refusal; absent, Describe on the group."""
         deadline = self.deadline()
-        [row] = self.patiently(lambda _: self._look_for([group_id], deadline), deadline)
+        [row] = self.patiently(lambda _: self._look_for([key], deadline, of=of, needs=needs), deadline)
         return int(row.node_id), str(row.host), int(row.port)
 
     def supports(self, api_key: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -42,10 +43,30 @@ def encode_request(request: RunRequest) -> str:
 
 def decode_request(text: str | bytes) -> RunRequest:
     """Raises ``ValueError`` for anything that :func:`encode_request` did not write."""
-    return request_from(json.loads(text))
+    return request_from(read_json(text))
 
 
-def request_from(fields: dict[str, Any]) -> RunRequest:
+def read_json(text: str | bytes) -> Any:
+    """Any JSON. Raises ``ValueError``, also for what is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def attempt_from(value: object) -> int:
+    """The number of a run's attempt, as JSON or a ConfigMap's data says it. Raises ``ValueError`` for what is none."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if type(value) is not int or not 0 <= value < 10**9:
+        raise ValueError("its attempt is no number from 0 to 999999999")
+    return value
+
+
+def request_from(fields: object) -> RunRequest:
+    """Raises ``ValueError`` for what is no request."""
+    if not isinstance(fields, dict):
+        raise ValueError("it is no request: no object")
     # The target is read on its own: by its kind, so that a bad one is named instead of nine mismatches.
     return _REQUEST.validate_python(fields | {"target": _TARGET.validate_python(fields.get("target"))})
 

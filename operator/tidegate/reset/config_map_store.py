@@ -18,6 +18,7 @@ from tidegate.reset.codec import (
     PROGRESS,
     RESULT,
     ROSTER,
+    attempt_from,
     decode_plan,
     decode_request,
     encode_evidence,
@@ -28,6 +29,7 @@ from tidegate.reset.codec import (
     encode_result,
     encode_roster,
     evidence_from,
+    read_json,
 )
 from tidegate.reset.document import (
     Change,
@@ -167,12 +169,12 @@ class ConfigMapRunStore(DocumentStore):
                 raise ValueError("it has no request.json")
             return Run(
                 request=decode_request(request),
-                attempt=int(data.get("attempt", "0")),
+                attempt=attempt_from(data.get("attempt", "0")),
                 plan=None if plan is None else decode_plan(plan),
                 journal=tuple(PROGRESS.validate_json(line) for line in (part("journal.jsonl") or b"").splitlines()),
                 result=None if result is None else RESULT.validate_json(result),
                 approved=data.get("approved") == "true",
-                evidence=None if evidence is None else evidence_from(json.loads(evidence)),
+                evidence=None if evidence is None else evidence_from(read_json(evidence)),
                 roster=None if roster is None else ROSTER.validate_json(roster),
                 fleet=None if fleet is None else FLEET.validate_json(fleet),
             )

@@ -18,6 +18,7 @@ from tidegate.reset.codec import (
     PROGRESS,
     RESULT,
     ROSTER,
+    attempt_from,
     encode_evidence,
     encode_fleet_plan,
     encode_plan,
@@ -26,6 +27,7 @@ from tidegate.reset.codec import (
     encode_result,
     encode_roster,
     evidence_from,
+    read_json,
     request_from,
 )
 from tidegate.reset.document import Change, DocumentStore, NewerRun, StoreFailure, StoreUnavailable
@@ -87,17 +89,17 @@ class DirectoryRunStore(DocumentStore):
         except OSError as error:
             raise StoreFailure(f"can't read {self._file}: {error.strerror}") from error
         try:
-            fields = json.loads(text)
+            fields = read_json(text)
             check(RUN, fields.get(VERSION), str(self._file))
             plan, result, evidence = fields["plan"], fields["result"], fields.get("evidence")
             roster, fleet = fields.get("roster"), fields.get("fleet")
             return Run(
                 request=request_from(fields["request"]),
-                attempt=fields["attempt"],
+                attempt=attempt_from(fields["attempt"]),
                 plan=None if plan is None else PLAN.validate_python(plan),
                 journal=tuple(PROGRESS.validate_python(p) for p in fields["journal"]),
                 result=None if result is None else RESULT.validate_python(result),
-                approved=fields["approved"],
+                approved=fields["approved"] is True,
                 evidence=None if evidence is None else evidence_from(evidence),
                 roster=None if roster is None else ROSTER.validate_python(roster),
                 fleet=None if fleet is None else FLEET.validate_python(fleet),

@@ -35,6 +35,8 @@ EFFECTIVE: Final = "Effective"
 CONTROL_TOPICS: Final = "ControlTopics"
 AUDIT_TOPIC: Final = "AuditTopic"
 OBSERVING: Final = "Observing"
+PERMISSIONS: Final = "Permissions"
+SHARED_ACK_TOPIC: Final = "SharedAckTopic"
 
 MAX_MESSAGE: Final = 32_768
 """The longest message that ``metav1.Condition`` takes; a longer one is cut."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ from tidegate.connection.reconcile import ConnectionReconciler, Parts
 from tidegate.connection.watched import Snapshot
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
-from tidegate.resources.conditions import CONTROL_TOPICS, READY, find_condition
+from tidegate.resources.conditions import CONTROL_TOPICS, PERMISSIONS, READY, SHARED_ACK_TOPIC, find_condition
 from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, QuotaSpec, Support
 from tidegate.service.metrics import Metrics
 
@@ -359,3 +361,35 @@ def test_what_is_withdrawn_counts_also_where_the_connection_can_no_longer_be_ope
 
     assert world.live.get("ns", "kafka") is not None
     assert world.live.used_from("team-a", ("ns", "kafka")) is None
+
+
+def test_what_the_principal_lacks_is_said_and_goes_with_observing(world: World) -> None:
+    world.kafka.lacks = frozenset({Right("Read", Resource.TOPIC, "__tidegate_acks")})
+    world.look()
+
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, PERMISSIONS)
+    assert said is not None
+    assert (said.status, said.reason) == ("False", "Missing")
+    ready = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert ready is not None
+    assert ready.status == "True", "the cluster answers, and what needs less works"
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092", "observe": True})
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, PERMISSIONS) is None
+
+
+def test_an_ack_topic_that_another_tenants_connection_names_is_said_while_it_does(world: World) -> None:
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, SHARED_ACK_TOPIC) is None
+    [live] = world.live
+    world.live.put(replace(live, uid="other", namespace="other"))
+
+    world.look()
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, SHARED_ACK_TOPIC)
+    assert said is not None
+    assert (said.status, said.reason) == ("True", "OtherConnections")
+
+    world.live.drop("other", "kafka", uid="other")
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, SHARED_ACK_TOPIC) is None

@@ -49,6 +49,7 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "topics": lambda kafka: kafka.topics(),
     "groups": lambda kafka: kafka.groups(["payments"]),
     "group_ids": lambda kafka: kafka.group_ids(),
+    "lacking": lambda kafka: kafka.lacking([]),
     "committed": lambda kafka: kafka.committed("payments"),
     "committed_of": lambda kafka: kafka.committed_of(["payments"]),
     "managed_members": lambda kafka: kafka.managed_members("payments"),

@@ -54,3 +54,79 @@ def test_a_topic_that_stays_unknown_is_being_deleted(monkeypatch: pytest.MonkeyP
 def test_what_was_waited_for_already_is_told_at_once(failure: KafkaFailure) -> None:
     with pytest.raises(type(failure), match=str(failure)):
         _ends(failure, 7)
+
+
+class Slow:
+    """Stands for a consumer that gives one record with each call, and then none."""
+
+    def __init__(self, records: int) -> None:
+        self._left, self._given = records, 0
+
+    def poll(self, _wait_s: float) -> Any:
+        if not self._left:
+            return None
+        self._left, self._given = self._left - 1, self._given + 1
+        message = Message()
+        message.at = self._given - 1
+        return message
+
+    def consume(self, _count: int, _wait_s: float) -> list[Any]:
+        return []
+
+    def position(self, _partitions: list[Any]) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        self._left = 0
+
+
+class Message:
+    """No record of the contract."""
+
+    at = 0
+    error = key = value = staticmethod(lambda: None)
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+
+def _reader(consumer: Slow, end: int) -> ControlReader:
+    nobody: Any = None
+    leaders: Any = Leaders([end] * 10)
+    reader = ControlReader(Connection(bootstrap_servers="127.0.0.1:1"), (TOPIC, f"{TOPIC}-acks"), nobody, leaders)
+    reader._next, reader._consumer = {(TOPIC, 0): 0}, consumer  # type: ignore[assignment]
+    return reader
+
+
+def test_what_is_read_too_slowly_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_reader, "_TIMEOUT_S", -1.0)
+    consumer = Slow(3)
+    reader = _reader(consumer, 3)
+    reader.wait(0)
+
+    with pytest.raises(Unavailable, match=f"read topic {TOPIC}: .* up to 2 records are left, which are being read"):
+        reader._catch_up(consumer)  # type: ignore[arg-type]
+
+    assert (reader._next, reader.is_whole) == ({(TOPIC, 0): 1}, False)
+    monkeypatch.setattr(control_reader, "_TIMEOUT_S", 15.0)
+    reader._catch_up(consumer)  # type: ignore[arg-type]
+    assert (reader._next, reader.taken) == ({(TOPIC, 0): 3}, 3)
+
+
+def test_where_nothing_comes_it_connects_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_reader, "_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(control_reader, "_STALLED_S", 0.0)
+    consumer = Slow(1)
+    reader = _reader(consumer, 3)
+    reader.wait(0)
+
+    with pytest.raises(Unavailable, match="its end was not reached within"):
+        reader._catch_up(consumer)  # type: ignore[arg-type]
+
+    assert (reader._next, reader._consumer) == ({}, None)

@@ -18,6 +18,9 @@ from tidegate_agent.adapters.certificates import client_certificate
 TOKEN_LIFETIME_S: Final = 300.0
 """How long an OAuth token is used whose end it does not tell itself; it is asked for again before (RFC 7519, "exp")."""
 
+_LAST_S: Final = 2.0**40
+"""An end beyond this is no time, and librdkafka takes none: such a token does not tell its end."""
+
 _NAMES: Final = {
     "security_protocol": "security.protocol",
     "sasl_mechanism": "sasl.mechanism",
@@ -107,9 +110,9 @@ def token_end(token: str, now: float) -> float:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         end = float(claims["exp"])
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError, binascii.Error):
         return now + TOKEN_LIFETIME_S
-    return end if end > now else now + TOKEN_LIFETIME_S
+    return end if now < end < _LAST_S else now + TOKEN_LIFETIME_S
 
 
 def _of_context(context: ssl.SSLContext) -> dict[str, Any]:

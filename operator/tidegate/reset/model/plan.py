@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.numbers import Offset, PartitionNumber
 from tidegate.resources.reset import Way
 
 
@@ -27,12 +28,12 @@ class PartitionPlan:
     """
 
     topic: str
-    partition: int
+    partition: PartitionNumber
     topic_id: str
-    committed: int | None
-    target: int
-    earliest: int
-    latest: int
+    committed: Offset | None
+    target: Offset
+    earliest: Offset
+    latest: Offset
     clamped: Clamped | None = None
     span_from: datetime | None = None
     span_to: datetime | None = None

@@ -10,6 +10,7 @@ from typing import Literal
 from tidegate.jobs.storage import Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.numbers import Offset, PartitionNumber
 from tidegate.resources.targets import NoMatch, SchemaFormat
 
 
@@ -56,8 +57,8 @@ class ShiftBy:
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
     topic: str
-    partition: int
-    offset: int
+    partition: PartitionNumber
+    offset: Offset
 
     @property
     def topic_partition(self) -> TopicPartition:
