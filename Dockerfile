@@ -2,18 +2,18 @@
 #   docker build --target operator -t tidegate-operator .
 #   docker build --target spark    -t tidegate-spark .
 #   docker build --target agent    -t tidegate-agent .
-#   docker build --target sbom --output type=local,dest=build/sbom .
-# The base images may be given with a digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:...
-ARG PYTHON_IMAGE=python:3.12-slim
-ARG DEBIAN_IMAGE=debian:bookworm-slim
+# Base images are named by digest, of an index of all platforms. Newer ones: docs/how-to/release.md.
+ARG PYTHON_IMAGE=docker.io/library/python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
+ARG DEBIAN_IMAGE=docker.io/library/debian:bookworm-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 
 # --- the operator -----------------------------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS operator-environment
-ARG UV_VERSION=0.13.8
-RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore uv==${UV_VERSION} \
+COPY dev/python/uv.txt /tmp/uv.txt
+RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+        --require-hashes -r /tmp/uv.txt \
     && python -m venv --without-pip /opt/tidegate/venv
 WORKDIR /src
-COPY pyproject.toml requirements.lock ./
+COPY pyproject.toml requirements.lock dev/python/build.txt ./
 # The lock constrains versions and hashes; of what it lists only the operator's own dependencies are installed. The
 # Kubernetes client has a second, asynchronous half of 30 MB that nothing here imports.
 RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock -r pyproject.toml \
@@ -25,7 +25,8 @@ RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --c
 FROM operator-environment AS operator-application
 COPY README.md ./
 COPY operator operator
-RUN uv pip install --quiet --no-cache --no-deps --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
+RUN uv pip install --quiet --no-cache --no-deps --build-constraints build.txt --require-build-hashes \
+        --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
     && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/app
 
 FROM ${PYTHON_IMAGE} AS operator
@@ -35,9 +36,12 @@ COPY --from=operator-environment /opt/tidegate/venv /opt/tidegate/venv
 COPY LICENSE /opt/tidegate/LICENSE
 COPY spark_templates /opt/tidegate/spark
 COPY --from=operator-application /opt/tidegate/app /opt/tidegate/app
+# Dozens of threads, each with a heap of its own, would keep what they no longer use: a fifth of the operator's memory.
 ENV PATH=/opt/tidegate/app/bin:/opt/tidegate/venv/bin:$PATH \
+    MALLOC_ARENA_MAX=2 \
     PYTHONUNBUFFERED=1 \
-    TIDEGATE_HEALTH_ADDRESS=0.0.0.0:8080
+    TIDEGATE_HEALTH_ADDRESS=0.0.0.0:8080 \
+    TIDEGATE_METRICS_ADDRESS=127.0.0.1:8081
 USER 10001:10001
 EXPOSE 8080
 ENTRYPOINT ["tidegate-operator"]
@@ -62,18 +66,22 @@ RUN apt-get update -qq \
 FROM spark-base AS spark-connector
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven
-COPY dev/spark/pom.xml /src/pom.xml
-RUN mvn -q -B -ntp -f /src/pom.xml -DincludeScope=runtime \
-        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=/jars
+COPY dev/spark/pom.xml dev/spark/jars.sha256 /src/
+# The jars that are listed, and no others.
+RUN mvn -q -B -ntp -C -f /src/pom.xml -DincludeScope=runtime \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=/jars \
+    && cd /jars && sha256sum --quiet --strict --check /src/jars.sha256 \
+    && [ "$(ls)" = "$(cut -c 67- /src/jars.sha256)" ]
 
 FROM spark-base AS spark-environment
-ARG UV_VERSION=0.13.8
+COPY dev/python/uv.txt /tmp/uv.txt
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip python3-venv \
-    && python3 -m pip install --quiet --no-cache-dir --break-system-packages --root-user-action=ignore uv==${UV_VERSION} \
+    && python3 -m pip install --quiet --no-cache-dir --break-system-packages --root-user-action=ignore \
+        --require-hashes -r /tmp/uv.txt \
     && python3 -m venv --without-pip /opt/tidegate/venv
 WORKDIR /src
-COPY pyproject.toml requirements.lock dev/spark/left-out-jars ./
+COPY pyproject.toml requirements.lock dev/python/build.txt dev/spark/left-out-jars ./
 # What a batch job has no use for: tests, headers, examples, and jars that are listed with why.
 RUN uv pip install --quiet --no-cache --python /opt/tidegate/venv/bin/python --constraints requirements.lock \
         --extra spark -r pyproject.toml \
@@ -89,7 +97,8 @@ RUN mv /opt/spark/connector/*.jar /opt/tidegate/venv/lib/python3.*/site-packages
 FROM spark-environment AS spark-application
 COPY README.md ./
 COPY operator operator
-RUN uv pip install --quiet --no-cache --no-deps --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
+RUN uv pip install --quiet --no-cache --no-deps --build-constraints build.txt --require-build-hashes \
+        --python /opt/tidegate/venv/bin/python --target /opt/tidegate/app . \
     && /opt/tidegate/venv/bin/python -m compileall -q /opt/tidegate/app
 
 FROM spark-base AS spark
@@ -104,6 +113,8 @@ COPY --from=spark-environment /opt/tidegate/venv /opt/tidegate/venv
 COPY LICENSE /opt/tidegate/LICENSE
 COPY spark_templates /opt/tidegate/spark
 COPY --from=spark-application /opt/tidegate/app /opt/tidegate/app
+# For the image's bill of materials: what Syft passes over.
+COPY dev/spark/jars-without-manifest.cdx.json /opt/tidegate/sbom/
 ENV SPARK_HOME=/opt/spark/home \
     PATH=/opt/tidegate/venv/bin:/opt/spark/home/bin:$PATH \
     PYSPARK_PYTHON=/opt/tidegate/venv/bin/python \
@@ -126,10 +137,15 @@ LABEL org.opencontainers.image.title="Tidegate Spark job" \
 FROM ${DEBIAN_IMAGE} AS agent-tools
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends busybox-static
+# What says to a bill of materials, and to scanners, which package of which Debian the program is of.
+RUN mkdir -p /described/etc /described/var/lib/dpkg/status.d \
+    && cp -L /etc/os-release /described/etc/os-release \
+    && dpkg-query --status busybox-static > /described/var/lib/dpkg/status.d/busybox-static
 
 FROM ${PYTHON_IMAGE} AS agent-environment
-ARG UV_VERSION=0.13.8
-RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore uv==${UV_VERSION}
+COPY dev/python/uv.txt /tmp/uv.txt
+RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+        --require-hashes -r /tmp/uv.txt
 WORKDIR /src
 COPY pyproject.toml requirements.lock ./
 # For applications that lack them. One folder serves every Python: the compiled modules carry the version in their name.
@@ -150,6 +166,7 @@ RUN find /agent -name __pycache__ -prune -exec rm -rf {} + \
 
 FROM scratch AS agent
 COPY --from=agent-tools /bin/busybox /bin/busybox
+COPY --from=agent-tools /described /
 COPY --from=agent-environment /agent /opt/tidegate/agent
 COPY agents/install /opt/tidegate/agent/install
 COPY LICENSE /opt/tidegate/LICENSE
@@ -164,23 +181,3 @@ LABEL org.opencontainers.image.title="Tidegate agent" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
     org.opencontainers.image.source="${SOURCE}"
-
-# --- bills of materials of the images' Python packages (CycloneDX) ----------------------------------------------------
-FROM operator-application AS sbom-tool
-ARG CYCLONEDX_VERSION=7.5.0
-RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
-        cyclonedx-bom==${CYCLONEDX_VERSION} \
-    && mkdir /sbom
-COPY --from=spark-environment /opt/tidegate/venv /spark/venv
-COPY --from=agent-environment /agent /agent
-# The Spark image's Python is another than this stage's: what is installed is read from the folder, not asked.
-RUN list='import importlib.metadata as m, sys; print("\n".join(sorted({f"{d.name}=={d.version}" for d in m.distributions(path=sys.argv[1:])})))' \
-    && python -c "$list" /opt/tidegate/app /opt/tidegate/venv/lib/python3.*/site-packages > operator.txt \
-    && python -c "$list" /opt/tidegate/app /spark/venv/lib/python3.*/site-packages > spark.txt \
-    && python -c "$list" /agent/python/fallback > agent.txt \
-    && for image in operator spark agent; do \
-        cyclonedx-py requirements --output-format JSON --output-file /sbom/$image.cdx.json $image.txt; \
-    done
-
-FROM scratch AS sbom
-COPY --from=sbom-tool /sbom /

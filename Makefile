@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 # The first Python on the machine that is new enough; `make PYTHON=...` overrides it.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
-UV_VERSION := 0.13.8
+UV_VERSION := $(shell sed -n 's/^uv==//p' dev/python/uv.in)
 CACHE := $(or $(TIDEGATE_CACHE),$(HOME)/.cache/tidegate)
 UV := $(or $(shell command -v uv),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
 WORKERS ?= 2
@@ -38,6 +38,10 @@ e2e: kubectl setup ## in pods, on a Kubernetes node on this machine (root; dev/i
 images: kubectl setup ## what make e2e runs in pods, and on, built ahead (root)
 	@"$(PYTHON)" dev/stack.py build --cluster
 	@$(RUN) $(BIN)/python -m support.pod_images
+
+.PHONY: sbom
+sbom: setup ## a bill of materials of each image in build/sbom, of all its layers (root; dev/install-node-prerequisites)
+	@"$(PYTHON)" dev/stack.py sbom
 
 .PHONY: kubectl
 kubectl:
@@ -94,7 +98,8 @@ $(VENV)/.synced: requirements.lock pyproject.toml agents/python/pyproject.toml |
 	@echo "setting up $(VENV) from requirements.lock (about 1.2 GB, 1 to 3 min the first time)" >&2
 	@test -x $(BIN)/python || "$(UV)" venv -q --python "$(PYTHON)" $(VENV)
 	@"$(UV)" pip sync -q --python $(BIN)/python --require-hashes requirements.lock
-	@"$(UV)" pip install -q --python $(BIN)/python --no-deps --editable . --editable agents/python
+	@"$(UV)" pip install -q --python $(BIN)/python --no-deps --build-constraints dev/python/build.txt \
+	    --editable . --editable agents/python
 	@touch $@
 
 .PHONY: python
@@ -110,7 +115,8 @@ uv: | python
 	    echo "fetching uv $(UV_VERSION)" >&2; \
 	    "$(PYTHON)" -m venv "$(CACHE)/uv-$(UV_VERSION)" >/dev/null \
 	        || { echo "missing: Python's venv module; install it: e.g. apt-get install python3-venv" >&2; exit 2; }; \
-	    "$(CACHE)/uv-$(UV_VERSION)/bin/python" -m pip install -q --disable-pip-version-check "uv==$(UV_VERSION)"; }
+	    "$(CACHE)/uv-$(UV_VERSION)/bin/python" -m pip install -q --disable-pip-version-check \
+	        --require-hashes -r dev/python/uv.txt; }
 
 .PHONY: build
 build: python ## fetch and build Kafka, etcd and kube-apiserver into ~/.cache/tidegate, once
@@ -149,6 +155,8 @@ chart: setup ## write what of the chart follows from other files: its copy of th
 .PHONY: lock
 lock: | python uv ## resolve the dependencies anew
 	@"$(UV)" pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes -q -o requirements.lock
+	@for list in uv build; do \
+	    "$(UV)" pip compile dev/python/$$list.in --universal --generate-hashes -q -o dev/python/$$list.txt; done
 
 .PHONY: clean
 clean: ## remove what was built in the tree (not the cache)

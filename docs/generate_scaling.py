@@ -28,6 +28,11 @@ from tidegate.service.settings import Settings
 DOCS: Final = Path(__file__).resolve().parent
 PAGE: Final = DOCS / "explanation" / "scaling.md"
 BENCHMARKS: Final = DOCS / "benchmarks"
+
+CALIBRATED_BY: Final = 1_000
+"""Resources of the ladder, at most."""
+
+COMPARED: Final = ("cpu %", "rss MiB", "kafka requests/s", "api reads/min")
 _BLOCK: Final = re.compile(r"<!-- model ([a-z]+) -->.*?<!-- end \1 -->", re.DOTALL)
 _MARKS: Final = re.compile(r"<!-- model ([a-z]+) -->(?:(?!<!-- model).)*?<!-- end ([a-z]+) -->", re.DOTALL)
 DAY_S: Final = 86_400.0
@@ -111,20 +116,30 @@ class Measured:
         """Of the operator for a request to Kafka and what goes with it, at most: with all that a resource costs."""
         return self.of_a_resource("cpu %") / 100 / self.of_a_resource("kafka requests/s")
 
+    @property
+    def calibration(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """The rungs that tell what a resource costs: the empty operator, and the largest of up to 1,000 resources."""
+        first, *others = self.ladder
+        return first, max((r for r in others if r["resources"] <= CALIBRATED_BY), key=lambda r: r["resources"])
+
     def of_a_resource(self, column: str) -> float:
-        """What one resource more costs, by the first and the last rung that has settled."""
-        first, last = self.ladder[0], self.ladder[-1]
-        return (last[column] - first[column]) / (last["resources"] - first["resources"])
+        """What one resource more costs."""
+        empty, full = self.calibration
+        return (full[column] - empty[column]) / (full["resources"] - empty["resources"])
+
+    def predicted(self, column: str, resources: float) -> float:
+        return self.calibration[0][column] + self.of_a_resource(column) * resources
 
 
 def ladder(page: str) -> list[Mapping[str, float]]:
-    """The rungs that have settled. Raises ``ValueError`` where there are fewer than two."""
+    """The rungs with one connection that have settled. Raises ``ValueError`` where fewer than two can be
+    calibrated by."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
     head, _, *body = rows
-    found = [dict(zip(head, cells, strict=True)) for cells in body]
+    found = [dict(zip(head, cells, strict=True)) for cells in body if "through" not in cells[0]]
     rungs = [{k: float(v.replace(",", "")) for k, v in row.items()} for row in found if "–" not in row.values()]
-    if len(rungs) < 2:
-        raise ValueError("docs/benchmarks/scale.md has fewer than two rungs that have settled")
+    if sum(rung["resources"] <= CALIBRATED_BY for rung in rungs) < 2:
+        raise ValueError(f"docs/benchmarks/scale.md has fewer than two rungs up to {CALIBRATED_BY} that have settled")
     return rungs
 
 
@@ -283,10 +298,22 @@ def kubernetes_table(size: Size, measured: Measured) -> str:
             f"{_n(measured.of_a_resource('api reads/min'), 2)} reads/min, "
             f"{_n(measured.of_a_resource('kafka requests/s'), 2)} requests/s to Kafka, "
             f"{_n(measured.of_a_resource('cpu %'), 2)} % of a core, {_n(measured.of_a_resource('rss MiB'), 2)} MiB "
-            f"([ladder](../benchmarks/scale.md), up to {_n(measured.ladder[-1]['resources'])} resources)",
+            f"([ladder](../benchmarks/scale.md), by {_n(measured.calibration[1]['resources'])} resources)",
         ),
     ]
     return table(("what", "cost"), rows)
+
+
+def ladder_table(measured: Measured) -> str:
+    """What the model says of each rung of the ladder, beside what was measured there."""
+    rows: list[Row] = []
+    for rung in measured.ladder:
+        cells = []
+        for column in COMPARED:
+            said = _n(measured.predicted(column, rung["resources"]))
+            cells.append(_n(rung[column]) if rung in measured.calibration else f"{said} / {_n(rung[column])}")
+        rows.append((f"{rung['resources']:,.0f}", *cells))
+    return table(("resources", *(f"{column}: predicted / measured" for column in COMPARED)), rows)
 
 
 def process_table(size: Size, measured: Measured) -> str:
@@ -429,7 +456,7 @@ def coefficients_table(measured: Measured) -> str:
         ),
         ("a partition in a look", f"{LOOK_CPU_S * 1e6:.2g} µs of a broker", "`make bench NAME=discovery`"),
         ("a partition in a look, on the network", "43 B with three replicas", "Metadata v12; `least_interval_s`"),
-        ("a resource for a single group", "by two rungs", "`make bench NAME=scale`"),
+        ("a resource for a single group", "by the empty operator and 1,000 resources", "`make bench NAME=scale`"),
         ("periods", "constants", "`CLOCK_S`, `Settings`, `_REST_MS`, read by the generator where they are named"),
     ]
     return table(("coefficient", "value", "source"), rows)
@@ -444,6 +471,7 @@ def tables(size: Size, measured: Measured) -> dict[str, str]:
         "operator": operator_table(size, measured),
         "process": process_table(size, measured),
         "kubernetes": kubernetes_table(size, measured),
+        "ladder": ladder_table(measured),
         "coefficients": coefficients_table(measured),
     }
 

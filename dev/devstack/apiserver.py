@@ -27,6 +27,8 @@ from devstack.toolcache import etcd_binary, kube_apiserver_binary
 
 START_SECONDS = 60.0
 FIELD_MANAGER = "tidegate-dev"
+WEBHOOK_CLIENT = "kube-apiserver-webhook-client"
+"""The common name by which it calls webhooks."""
 
 _SERVICE_ACCOUNT_KEY = "service-accounts.key"
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -42,6 +44,7 @@ _AUDIT_POLICY = {
 @dataclass(frozen=True, slots=True)
 class _Started:
     run: RunFolder
+    webhook_client: CertificateAuthority
     etcd: Service
     apiserver: Service
     access: "_Access"
@@ -145,6 +148,11 @@ class ApiServer:
     def authority(self) -> CertificateAuthority:
         """The CA of its certificate, which `node_address` makes the kubelets' as well."""
         return CertificateAuthority(self._own.run.secrets)
+
+    @property
+    def webhook_client_authority(self) -> CertificateAuthority:
+        """The CA of the client certificate that it shows to webhooks which ask for one; for nothing else."""
+        return self._own.webhook_client
 
     @property
     def service_account_key(self) -> Path:
@@ -336,6 +344,7 @@ def _lay_out(run: RunFolder, detached: bool, node_address: str | None) -> _Start
     tokens = run.secrets / "tokens.csv"
     tokens.touch(mode=0o600)
     tokens.write_text(f"{token},admin,admin,system:masters\n")
+    webhook_client, admission = _webhook_client(run)
     policy = run.secrets / "audit-policy.json"
     policy.write_text(json.dumps(_AUDIT_POLICY))
     etcd_url, peer_url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
@@ -364,6 +373,7 @@ def _lay_out(run: RunFolder, detached: bool, node_address: str | None) -> _Start
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
         "--authorization-mode=RBAC",
         f"--token-auth-file={tokens}",
+        f"--admission-control-config-file={admission}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={service_account_key}",
         f"--service-account-signing-key-file={service_account_key}",
@@ -385,10 +395,32 @@ def _lay_out(run: RunFolder, detached: bool, node_address: str | None) -> _Start
         ]
     return _Started(
         run=run,
+        webhook_client=webhook_client,
         etcd=Service("etcd", etcd, run, detached=detached, grace=5),
         apiserver=Service("kube-apiserver", apiserver, run, detached=detached, grace=5),
         access=_Access(f"https://{address}:{secure_port}", token, authority.certificate),
     )
+
+
+def _webhook_client(run: RunFolder) -> tuple[CertificateAuthority, Path]:
+    """A CA, and an AdmissionConfiguration by which a certificate of it is shown to webhooks (docs/how-to/secure.md)."""
+    authority = CertificateAuthority.create(run.secrets / "webhooks")
+    shown = authority.issue(WEBHOOK_CLIENT)
+    kubeconfig, admission = run.secrets / "webhooks.kubeconfig", run.secrets / "admission.json"
+    user = {"client-certificate": str(shown.certificate), "client-key": str(shown.key)}
+    # Which webhooks there will be, on which ports, is not known yet.
+    users = [{"name": "*", "user": user}]
+    kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": users}))
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(kubeconfig),
+    }
+    plugins = [{"name": "MutatingAdmissionWebhook", "configuration": configuration}]
+    admission.write_text(
+        json.dumps({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins})
+    )
+    return authority, admission
 
 
 def _write_kubeconfig(started: _Started) -> Path:

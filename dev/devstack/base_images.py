@@ -1,7 +1,8 @@
 """Stand-ins for the public base images that the Dockerfile names, made on this machine: no registry is needed.
 
-``debian:bookworm-slim`` is a minimal Debian by debootstrap; ``python:3.12-slim`` is that with a Python 3.12 of this
-machine in ``/usr/local``. Under the public names an unmodified Dockerfile builds on them.
+``debian:bookworm-slim`` is a minimal Debian by debootstrap; ``python:3.12-slim-bookworm`` is that with a Python 3.12 of
+this machine in ``/usr/local``. The Dockerfile names the public images by digest, which a stand-in cannot have: it is
+told to build on these by its arguments.
 """
 
 import os
@@ -18,7 +19,7 @@ from devstack.errors import MissingPrerequisiteError
 from devstack.toolcache import Build, toolcache
 
 DEBIAN = "docker.io/library/debian:bookworm-slim"
-PYTHON = "docker.io/library/python:3.12-slim"
+PYTHON = "docker.io/library/python:3.12-slim-bookworm"
 
 _SUITE = "bookworm"
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
@@ -56,7 +57,7 @@ def debian_archive() -> Path:
 
 
 def python_archive() -> Path:
-    """A docker-archive of ``python:3.12-slim``. Raises `MissingPrerequisiteError` without a Python 3.12 to copy."""
+    """A docker-archive of ``python:3.12-slim-bookworm``. Raises `MissingPrerequisiteError` without a Python 3.12."""
     debian = debian_archive()
     prefix = _python_prefix()
 

@@ -21,6 +21,7 @@ from devstack.errors import MissingPrerequisiteError, StackError
 from devstack.kafka import KafkaCluster
 from devstack.node import Node, take_down
 from devstack.processes import RunFolder, sweep
+from devstack.sbom import write_sboms
 from devstack.toolcache import DEV, Tool, say, toolcache
 
 CRDS = DEV.parent / "crds"
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("down", help="stop what `up` started, and what crashed runs left")
     commands.add_parser("status", help="say what runs; exit code 1 when it is not complete")
     commands.add_parser("env", help="print the exports of the running stack")
+    commands.add_parser("sbom", help="write a bill of materials of each image into build/sbom (root)")
     node = commands.add_parser("node", help="a whole cluster of one node on this machine, with pods (root)")
     node.add_argument("action", choices=("up", "down", "status"))
     options = parser.parse_args(arguments)
@@ -92,6 +94,9 @@ def main(arguments: Sequence[str]) -> int:
                 return _build(tools.NODE, node=True) if options.cluster else _build(tools.TEST)
             case "prepare":
                 preparation.prepare(preparation.COMMANDS[options.what])
+                return 0
+            case "sbom":
+                write_sboms(DEV.parent / "build" / "sbom")
                 return 0
             case "node":
                 return _node(options.action)

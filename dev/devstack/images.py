@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from devstack import prerequisites
-from devstack.base_images import debian_archive, python_archive
+from devstack.base_images import DEBIAN, PYTHON, debian_archive, python_archive
 from devstack.toolcache import DEV, Build, say, toolcache
 
 PROJECT = DEV.parent
 TAG = "dev"
 LAYOUT = "layout"
+BASES = {"PYTHON_IMAGE": PYTHON, "DEBIAN_IMAGE": DEBIAN}
+"""Stand-ins, by the Dockerfiles' arguments for the public images that they name by digest."""
 
 
 def image_name(target: str) -> str:
@@ -33,8 +35,9 @@ def build_image(
 ) -> Path:
     """Build a target and return the file that `Node.load` takes; quick when nothing has changed.
 
-    `name` is its reference (default: `image_name`), `arguments` the build's. The file says the reference and the
-    manifest's digest; what it stands for lies in the OCI layout ``layout`` beside it, each layer of all images once.
+    `name` is its reference (default: `image_name`), `arguments` the build's, besides those for the base images. The
+    file says the reference and the manifest's digest; what it stands for lies in the OCI layout ``layout`` beside it,
+    each layer of all images once.
     Raises `StackError` with the log's end.
     """
     prerequisites.node()
@@ -54,7 +57,7 @@ def build_image(
             [
                 *(*_buildah(), "build", "--layers", "--isolation=chroot", "--network=host", "--pull=never"),
                 *(f"--target={target}", f"--tag={name}", f"--iidfile={iid}"),
-                *(f"--build-arg={key}={value}" for key, value in (arguments or {}).items()),
+                *(f"--build-arg={key}={value}" for key, value in {**BASES, **(arguments or {})}.items()),
                 *(f"--file={dockerfile or context / 'Dockerfile'}", str(context)),
             ]
         )
@@ -70,6 +73,23 @@ def build_image(
             unfinished.write_text(json.dumps({"name": name, "manifest": digest.read_text().strip()}))
             unfinished.rename(built)
     return built
+
+
+@contextlib.contextmanager
+def unpacked(target: str) -> Iterator[Path]:
+    """The files of the image that `build_image` built last of a target, for reading. Raises `StackError`."""
+    log = toolcache().root / "logs" / "unpacked.log"
+    log.write_text("")
+    build = Build(toolcache().root / "images", log)
+    # One name for each target, so that what a killed process has left is taken away by the next.
+    container = f"tidegate-unpacked-{target}"
+    if container in build.run([*_buildah(), "containers", "--format={{.ContainerName}}"]).split():
+        build.run([*_buildah(), "rm", container])
+    build.run([*_buildah(), "from", "--pull=never", f"--name={container}", image_name(target)])
+    try:
+        yield Path(build.run([*_buildah(), "mount", container]).strip())
+    finally:
+        build.run([*_buildah(), "rm", container])
 
 
 def _buildah() -> list[str]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from devstack import prerequisites
+from devstack.checksums import verify_jars
 from devstack.errors import StackError
 
 DEV = Path(__file__).resolve().parent.parent
@@ -35,6 +36,7 @@ ETCD_VERSION = "v3.7.3"
 COREDNS_VERSION = "v1.15.0"
 HELM_VERSION = "v4.3.1"
 KUBE_SCORE_VERSION = "v1.20.0"
+SYFT_VERSION = "v1.57.1"
 SPARK_OPERATOR_VERSION = "v2.5.1"
 SPARK_OPERATOR_MODULE = "github.com/kubeflow/spark-operator/v2"
 
@@ -164,8 +166,10 @@ class Tool:
         return self.folder() / self.name
 
 
-def _maven(name: str, label: str, pom: Path, seconds: tuple[int, int], *definitions: str) -> Tool:
-    """``definitions``: properties of the pom that are to be others, as ``kafka.version=3.9.2``."""
+def _maven(name: str, label: str, pom: Path, sums: str, seconds: tuple[int, int], *definitions: str) -> Tool:
+    """``sums``: the list of the jars' checksums, beside the pom. ``definitions``: properties of the pom that are to be
+    others, as ``kafka.version=3.9.2``."""
+    listed = pom.with_name(sums)
 
     def build(build: Build) -> None:
         prerequisites.java()
@@ -174,10 +178,11 @@ def _maven(name: str, label: str, pom: Path, seconds: tuple[int, int], *definiti
         copied = build.folder / "pom.xml"
         shutil.copyfile(pom, copied)
         given = [f"-D{definition}" for definition in definitions]
-        options = ["-q", "-B", "-ntp", "-Dstyle.color=never", "-DincludeScope=runtime", *given]
+        options = ["-q", "-B", "-ntp", "-C", "-Dstyle.color=never", "-DincludeScope=runtime", *given]
         build.run([mvn, *options, "-f", str(copied), MAVEN_COPY, f"-DoutputDirectory={build.folder}"])
+        verify_jars(build.folder, listed)
 
-    return Tool(name, label, "Maven", seconds, (pom, MAVEN_COPY, *definitions), build)
+    return Tool(name, label, "Maven", seconds, (pom, listed, MAVEN_COPY, *definitions), build)
 
 
 # The compiler's time goes to garbage collection and debug information, which the linker drops anyway.
@@ -241,8 +246,16 @@ def _copy_spark_operator_module(build: Build) -> None:
 
 _SPARK_OPERATOR = DEV / "go" / "spark-operator"
 
-KAFKA = _maven(f"kafka-{KAFKA_VERSION}", f"Kafka {KAFKA_VERSION} (jars)", DEV / "kafka" / "pom.xml", (10, 60))
-SPARK_CONNECTOR = _maven("spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", (5, 30))
+KAFKA = _maven(
+    f"kafka-{KAFKA_VERSION}",
+    f"Kafka {KAFKA_VERSION} (jars)",
+    DEV / "kafka" / "pom.xml",
+    f"jars-{KAFKA_VERSION}.sha256",
+    (10, 60),
+)
+SPARK_CONNECTOR = _maven(
+    "spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", "jars.sha256", (5, 30)
+)
 ETCD = _go("etcd", ETCD_VERSION, "go.etcd.io/etcd/server/v3", (30, 60))
 KUBE_APISERVER = _kubernetes("kube-apiserver", (180, 240))
 KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", (60, 120))
@@ -259,6 +272,7 @@ HELM = _go(
     ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
 )
 KUBE_SCORE = _go("kube-score", KUBE_SCORE_VERSION, "github.com/zegl/kube-score/cmd/kube-score", (10, 30))
+SYFT = _go("syft", SYFT_VERSION, "github.com/anchore/syft/cmd/syft", (60, 150))
 SPARK_OPERATOR = _go("spark-operator", SPARK_OPERATOR_VERSION, f"{SPARK_OPERATOR_MODULE}/cmd/operator", (60, 120))
 SPARK_OPERATOR_FILES = Tool(
     "spark-operator-module",
@@ -273,7 +287,8 @@ SPARK_OPERATOR_FILES = Tool(
 def kafka_broker(version: str) -> Tool:
     """The jars of a broker of another release, without the command-line tools."""
     pom = DEV / "kafka" / "broker" / "pom.xml"
-    return _maven(f"kafka-{version}", f"Kafka {version} (jars)", pom, (10, 60), f"kafka.version={version}")
+    label, sums = f"Kafka {version} (jars)", f"jars-{version}.sha256"
+    return _maven(f"kafka-{version}", label, pom, sums, (10, 60), f"kafka.version={version}")
 
 
 def kafka_libs(version: str = KAFKA_VERSION) -> Path:

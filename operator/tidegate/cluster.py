@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tidegate.audit.ports import AuditLog
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.offset_retention import OffsetRetention
 from tidegate.kafka.ports import ClusterReader, Membership, OffsetWriter, TopicWatch
@@ -23,6 +24,9 @@ class Kafka(ClusterReader, Protocol):
 
     @property
     def retention(self) -> OffsetRetention: ...
+
+    @property
+    def audit(self) -> AuditLog: ...
 
     def group_ids(self) -> frozenset[str]:
         """Groups of consumers that the principal may see, live or with offsets only; share groups are none of them."""

@@ -51,32 +51,25 @@ class Servers:
 
 
 @dataclass(slots=True)
-class Webhook:
-    """The server that pods come by, and what keeps its certificates where they are not mounted."""
+class OwnCertificates:
+    """What keeps the operator's own certificates, for webhook and metrics."""
 
-    server: WebhookServer
-    trust: WebhookTrust | None
+    trust: WebhookTrust
     interval_s: float
     keeping: asyncio.Task[None] | None = None
 
-    def open(self) -> int:
-        """Take the port, and return it."""
-        return self.server.open()
+    def start(self) -> None:
+        self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="own certificates")
 
-    async def start(self) -> None:
-        """Answer, now that it is known what is asked for. Idempotent."""
-        if self.trust is not None and self.keeping is None:
-            # Once before anybody counts on it: who comes by without trusting us goes on uninjected.
-            await self.trust.look()
-            self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="webhook certificates")
-        await self.server.start()
+    async def looked(self) -> None:
+        """Once they were looked at: who comes by the webhook without trusting us goes on uninjected."""
+        await self.trust.looked.wait()
 
     async def stop(self) -> None:
         if self.keeping is not None:
             self.keeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.keeping
-        await self.server.stop()
 
 
 @dataclass(slots=True)
@@ -98,7 +91,8 @@ class Operator:
     pauses: LevelLoop
     backups: LevelLoop
     sweeper: Sweeper
-    webhook: Webhook | None
+    webhook: WebhookServer | None
+    own_certificates: OwnCertificates | None
     index: PolicyIndex
     kube: KubeClient
     executor: ThreadPoolExecutor
@@ -127,6 +121,8 @@ class Operator:
         if self.elector is not None:
             self.freshness.stand_by(lambda kind, body: self.loops[kind].knows(body))
         self.servers.start()
+        if self.own_certificates is not None:
+            self.own_certificates.start()
         if self.webhook is not None:
             _log.info("webhook on port %d", self.webhook.open())
         self.watchdog = asyncio.create_task(
@@ -215,6 +211,8 @@ class Operator:
                     await task
         if self.webhook is not None:
             await self.webhook.stop()
+        if self.own_certificates is not None:
+            await self.own_certificates.stop()
         await self.pauses.stop()
         await self.backups.stop()
         await self.policies.stop()
@@ -257,6 +255,8 @@ class Operator:
                 self.connections.notice(None, body)
             self.warm.set()
         if self.webhook is not None:
+            if self.own_certificates is not None:
+                await self.own_certificates.looked()
             await self.webhook.start()
         for kind, objects in found:
             await self.loops[kind].retain({uid_of(body) for body in objects})

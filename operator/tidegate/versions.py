@@ -46,6 +46,7 @@ PARTITION: Final = Stored("control-partition", "a record of a partition")
 CLAIM: Final = Stored("control-claim", "a claim")
 RUN_RECORD: Final = Stored("control-run", "a record of a run")
 ACK: Final = Stored("ack", "an ack")
+AUDIT: Final = Stored("audit-change", "a record of the audit log")
 
 ALL: Final = (
     RUN,
@@ -60,6 +61,7 @@ ALL: Final = (
     CLAIM,
     RUN_RECORD,
     ACK,
+    AUDIT,
 )
 """Whatever is stored and is not listed here is not read by another process, or has the version of an API."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import re
 import secrets
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kubernetes import client as kube
 
 from devstack import ApiServer, KafkaCluster
+from devstack.apiserver import WEBHOOK_CLIENT
 from support.operator_process import Body, OperatorProcess, Resources, condition_of, until
 from support.stack_fixtures import Unique
 
@@ -142,6 +145,14 @@ def own_certificates(namespace: str, configuration: str, port: int = 0) -> dict[
     }
 
 
+def api_server_only(apiserver: ApiServer) -> dict[str, str]:
+    """Have nobody but our own API server call; somebody else's may not show a certificate."""
+    if apiserver.attached:
+        return {}
+    ca = apiserver.webhook_client_authority.certificate
+    return {"TIDEGATE_WEBHOOK_CLIENT_CA": str(ca), "TIDEGATE_WEBHOOK_CLIENT_NAMES": WEBHOOK_CLIENT}
+
+
 @dataclass(frozen=True)
 class Running:
     cluster: Cluster
@@ -163,7 +174,7 @@ def running(
     core.create_namespace(kube.V1Namespace(metadata=kube.V1ObjectMeta(name=name)))
     resources = Resources(kube_client, name)
     cluster = Cluster(kube_client, resources, name)
-    environment = own_certificates(name, name)
+    environment = own_certificates(name, name) | api_server_only(apiserver)
     operator = OperatorProcess(apiserver.kubeconfig, name, tmp_path_factory.mktemp("operator"), environment)
     failed_before = request.session.testsfailed
     try:
@@ -278,6 +289,32 @@ def test_restricted_namespaces_take_an_injected_pod(
     finally:
         enforced["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": None}  # type: ignore[dict-item]
         cluster.core.patch_namespace(cluster.namespace, enforced)
+
+
+def test_only_the_api_server_is_answered(running: Running, apiserver: ApiServer, unique: Unique) -> None:
+    """It shows its certificate, as its AdmissionConfiguration says; who can read that CA, or has none, does not."""
+    if apiserver.attached:
+        pytest.skip("whether somebody else's API server shows a certificate is not known")
+    cluster, app = running.cluster, unique()
+    cluster.resources.policy(app, "payments", consumers=consumers(app))
+    assert is_injected(cluster.injected_pod(app, app))
+
+    assert is_unanswered(webhook_port(running.operator), cluster.ca_bundle())
+
+
+def is_unanswered(port: int, ca: bytes) -> bool:
+    """Whether a caller without a certificate gets nothing, not even what it did wrong."""
+    context = ssl.create_default_context(cadata=ca.decode())
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+        ):
+            secured.sendall(b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+            # The refusal is an alert of TLS, which only a read shows.
+            return secured.recv(1) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------

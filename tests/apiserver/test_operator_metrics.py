@@ -13,6 +13,8 @@ from apiserver.conftest import StartOperator
 from devstack.certificates import CertificateAuthority
 from support.operator_process import Resources
 
+AUDIENCE = "tidegate-metrics"
+
 
 class Mounted:
     """A folder as a `kubernetes.io/tls` Secret is mounted; each certificate by an authority of its own."""
@@ -45,8 +47,10 @@ def test_metrics_are_read_over_tls_by_whoever_may_get_them(
     kube_client: kube.ApiClient,
     mounted: Mounted,
 ) -> None:
-    token = _service_account(resources, "prometheus")
-    stranger = _service_account(resources, "stranger")
+    token = _service_account(resources, "prometheus", AUDIENCE)
+    stranger = _service_account(resources, "stranger", AUDIENCE)
+    # What a pod has by itself, and what somebody else was shown.
+    of_pod, of_others = _token(resources, "prometheus"), _token(resources, "prometheus", "vault")
     _let_read_metrics(kube_client, resources.namespace, "prometheus")
     request.addfinalizer(lambda: _forget_role(kube_client, resources.namespace))
     operator = start_operator(
@@ -54,6 +58,7 @@ def test_metrics_are_read_over_tls_by_whoever_may_get_them(
             "TIDEGATE_METRICS_ADDRESS": "127.0.0.1:0",
             "TIDEGATE_METRICS_AUTHENTICATION": "kubernetes",
             "TIDEGATE_METRICS_CERTIFICATES": str(mounted.folder),
+            "TIDEGATE_METRICS_AUDIENCE": AUDIENCE,
         }
     )
 
@@ -68,6 +73,8 @@ def test_metrics_are_read_over_tls_by_whoever_may_get_them(
 
     assert read("")[0] == 401
     assert read("not-a-token")[0] == 401
+    assert read(of_pod)[0] == 401
+    assert read(of_others)[0] == 401
     assert read(stranger)[0] == 403
     status, text = read(token)
     assert status == 200
@@ -85,12 +92,18 @@ def test_metrics_are_read_over_tls_by_whoever_may_get_them(
     assert stranger not in log
 
 
-def _service_account(resources: Resources, name: str) -> str:
+def _service_account(resources: Resources, name: str, audience: str) -> str:
     """Makes it; a token of it."""
     resources.core.create_namespaced_service_account(
         resources.namespace, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     )
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    return _token(resources, name, audience)
+
+
+def _token(resources: Resources, name: str, *audiences: str) -> str:
+    """Without an audience: for the API server."""
+    spec = {"expirationSeconds": 600, "audiences": audiences}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     granted = resources.core.create_namespaced_service_account_token(name, resources.namespace, request)
     token: str = granted.status.token
     return token

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kubernetes import client as kube
 
 from apiserver.offsets import committed, leave_at, produce
@@ -14,6 +15,7 @@ from devstack import ApiServer, KafkaCluster
 from support.kubectl import Kubectl
 from support.operator_process import Resources, condition_of, until
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.cli.main import main
 
 AT_50, AT_10 = dict.fromkeys(range(2), 50), dict.fromkeys(range(2), 10)
 
@@ -186,3 +188,82 @@ def test_the_command_line_creates_one_shows_its_phases_and_undoes_it(
     assert group.offsets == AT_50
     code, _, shown = tidegate("-c", "kafka", "--topic", unique("missing"), "--to-earliest", "--wait")
     assert (code, shown.splitlines()[-1].partition(":")[0]) == (1, "Failed")
+
+
+# --- the audit log ----------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_and_its_undo_are_in_the_log(
+    shared: Resources,
+    kafka: KafkaCluster,
+    make_topic: MakeTopic,
+    unique: Unique,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def audit_log(*arguments: str) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        assert main(["audit", "log", "--bootstrap-server", kafka.bootstrap, "--audit-topic", log, *arguments]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return [json.loads(text) for text in shown.out.splitlines()]
+
+    topic, group, log = make_topic(2), unique("group"), unique("audit")
+    produce(kafka.bootstrap, topic, 2, 100)
+    leave_at(kafka.bootstrap, group, topic, {0: 50, 1: 60})
+    connection = unique("audited")
+    shared.connection(connection, kafka.bootstrap, audit={"topic": log, "required": True})
+    until(
+        lambda: condition_of(shared.get_connection(connection), "AuditTopic").get("reason") == "Usable",
+        "the audit topic is usable",
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    [made] = [f.result() for f in admin.describe_configs([ConfigResource(ResourceType.TOPIC, log)]).values()]
+    assert made["cleanup.policy"].value == "delete"
+    assert made["message.timestamp.type"].value == "LogAppendTime"
+
+    reference, name = {"name": connection}, unique("replay")
+    shared.reset(name, group, {"offset": 10}, connectionRef=reference, requester="ann", approval="Manual")
+    shared.wait_phase(name, "AwaitingApproval")
+    assert audit_log() == []
+    shared.approve(name, approver="bob")
+    done = shared.wait_phase(name, "Succeeded", "Failed", "RolledBack")
+    assert done["status"]["phase"] == "Succeeded"
+    undo = unique("undo")
+    shared.reset(undo, group, {"undo": name}, connectionRef=reference)
+    shared.wait_phase(undo, "Succeeded")
+    assert committed(kafka.bootstrap, group, topic, 2) == {0: 50, 1: 60}
+
+    first, second = audit_log("--group", group, "--since", "1h")
+    digest = done["status"]["approvedDigest"]
+    assert first["by"] == {"kind": "OffsetReset", "name": name, "namespace": shared.namespace}
+    assert (first["requester"], first["approver"]) == ("ann", "bob")
+    assert first["plan"] == first["approved"] == digest == done["status"]["digest"]
+    assert (first["action"], first["state"], first["way"], first["part"], first["parts"]) == (
+        *("reset", "committed", "Unowned", 1, 1),
+    )
+    assert first["offsets"] == [
+        {"topic": topic, "partition": 0, "before": 50, "after": 10},
+        {"topic": topic, "partition": 1, "before": 60, "after": 10},
+    ]
+    assert (second["action"], second["by"]["name"], "requester" in second) == ("undo", undo, False)
+    assert [row["after"] for row in second["offsets"]] == [50, 60]
+    assert first["at"] < second["at"]
+    assert audit_log("--by", f"{shared.namespace}/{undo}") == [second]
+    assert audit_log("--group", "another") == []
+
+
+def test_a_topic_that_cannot_be_relied_on_is_told_of(shared: Resources, kafka: KafkaCluster, unique: Unique) -> None:
+    log, connection = unique("audit"), unique("audited")
+    config = {"cleanup.policy": "compact", "retention.ms": "60000"}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(log, 1, 1, config=config)])[log].result()
+    shared.connection(connection, kafka.bootstrap, audit={"topic": log})
+    found = until(lambda: condition_of(shared.get_connection(connection), "AuditTopic"), "the audit topic was checked")
+    assert (found["status"], found["reason"]) == ("False", "WrongSettings")
+    assert "cleanup.policy=delete" in found["message"]
+    assert "message.timestamp.type=LogAppendTime" in found["message"]
+    [made] = [f.result() for f in admin.describe_configs([ConfigResource(ResourceType.TOPIC, log)]).values()]
+    assert (made["cleanup.policy"].value, made["retention.ms"].value) == ("compact", "60000")
+
+    shared.patch("kafkaconnections", connection, {"spec": {"audit": None}})
+    until(lambda: condition_of(shared.get_connection(connection), "AuditTopic") == {}, "nothing is said of it")

@@ -1,7 +1,9 @@
 """What the chart grants is what the operator uses, by the API server's audit log; what is more says why."""
 
+import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -15,7 +17,7 @@ import yaml
 from kubernetes import client as kube
 
 from apiserver.offsets import commit, produce
-from chart.rendering import SPARK, Manifest, environment, of_kind, one, template
+from chart.rendering import SPARK, Manifest, environment, kubectl, of_kind, one, template
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import FAST, OperatorProcess, Resources, until
 from support.stack_fixtures import MakeTopic, Unique
@@ -45,6 +47,25 @@ UNUSED: Mapping[Right, str] = {
 }
 """Rights of the operator that the scenario below does not use, and why they are granted."""
 
+_EARLIER = "a policy with the finalizer of an earlier version; tests/apiserver/test_uninstall.py"
+
+UNUSED_BY_UNINSTALL: Mapping[Right, str] = {
+    ("get", "tidegate.io", "offsetresetpolicies"): _EARLIER,
+    ("patch", "tidegate.io", "offsetresetpolicies"): _EARLIER,
+    ("get", "tidegate.io", "offsetresetapprovals"): "a plan that is approved in this moment",
+    ("list", "tidegate.io", "offsetresetapprovals"): "a plan that may have been approved before",
+    ("get", "tidegate.io", "offsetbackups"): "what a job mounts that restores from a backup",
+    ("update", "tidegate.io", "kafkaconnections/status"): "a connection that says something new",
+    ("create", "", "configmaps"): "what is kept of a run for an undo; tests/apiserver/test_operator_undo_kept.py",
+    ("delete", "", "configmaps"): "the same",
+    ("get", "", "pods/log"): "why a driver has failed",
+    **{right: why for right, why in UNUSED.items() if right[1] in ("argoproj.io", "keda.sh")},
+    **{right: why for right, why in UNUSED.items() if right[2] == "statefulsets/scale"},
+}
+"""The same for the account that uninstalls."""
+
+ADMISSION = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 RIGHTS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 LABELS = {"app": "consumer"}
 
@@ -55,15 +76,25 @@ class Installed:
     def __init__(self, apiserver: ApiServer, client: kube.ApiClient, release: str, namespace: str, served: str) -> None:
         self._apiserver, self._core = apiserver, kube.CoreV1Api(client)
         self.namespace, self.name = namespace, f"{release}-tidegate"
-        values = {"watchNamespaces": [served], "metrics": {"service": False}}
-        text = template(values, SPARK, release=release, namespace=namespace)
+        values = {
+            "watchNamespaces": [served],
+            "metrics": {"service": False},
+            "approval": {"admissionPolicy": "never"},  # the test approves in the name of somebody else
+        }
+        text = template(values, SPARK, ADMISSION, release=release, namespace=namespace)
         self.manifests: list[Manifest] = [manifest for manifest in yaml.safe_load_all(text) if manifest]
-        wanted = (*RIGHTS, "Secret", "Deployment", "MutatingWebhookConfiguration")
-        self._kubectl("apply", list(of_kind(self.manifests, *wanted)))
+        # The policies on jobs and restarts hold for the operator, too: they refuse nothing that it does.
+        wanted = (*RIGHTS, *POLICIES, "Secret", "Deployment", "MutatingWebhookConfiguration")
+        kubectl("apply", list(of_kind(self.manifests, *wanted)), self._apiserver.kubeconfig)
 
     def remove(self) -> None:
-        unbounded = ("ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration")
-        self._kubectl("delete", list(of_kind(self.manifests, *unbounded)))
+        unbounded = (*POLICIES, "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration")
+        kubectl("delete", list(of_kind(self.manifests, *unbounded)), self._apiserver.kubeconfig)
+
+    def ca(self) -> str:
+        """By which the operator's own certificate is signed; empty before there is one."""
+        secret = self._core.read_namespaced_secret(f"{self.name}-webhook-tls", self.namespace)
+        return base64.b64decode((secret.data or {}).get("ca.crt", "")).decode()
 
     def token(self, account: str) -> str:
         """A token of the ServiceAccount."""
@@ -108,19 +139,6 @@ class Installed:
                 refused.append(f"{event['verb']} {resource} in {where.get('namespace', 'the cluster')}")
         return used, refused
 
-    def _kubectl(self, verb: str, manifests: list[Manifest]) -> None:
-        done = subprocess.run(
-            ["kubectl", verb, "-f", "-"],
-            # As JSON: YAML may take a name such as 12e-3 for a number.
-            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
-            env={**os.environ, "KUBECONFIG": str(self._apiserver.kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-
 
 @pytest.fixture
 def installed(
@@ -159,9 +177,13 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
     )
 
     with operator:
-        _ask_for_metrics(operator, installed.token(account))
+        ca = until(installed.ca, "there is a certificate")
+        _ask_for_metrics(operator, installed.token(account), ca)
         _use_everything(resources, kube_client, kafka, topic, group)
         until(lambda: _all_is_used(installed, account), "every right is used")
+        # A job that is at work, for uninstalling to end.
+        resources.reset("left", f"{group}-left", {"offset": 6}, engine="Spark", topics=[topic])
+        _driver(resources, "left")
     used, refused = installed.used(account)
     assert not refused, operator.tail(200)
     granted = installed.granted(account)
@@ -187,7 +209,10 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
     assert done.returncode == 0, done.stderr
     used, refused = installed.used(hook)
     assert not refused, done.stderr
-    assert {("get", "apps", "deployments"), ("patch", "apps", "deployments/scale"), ("list", "", "pods")} <= used
+    granted = installed.granted(hook)
+    assert used <= granted
+    assert granted - used <= UNUSED_BY_UNINSTALL.keys()
+    assert UNUSED_BY_UNINSTALL.keys() <= granted, "not granted any more: no reason is needed"
 
 
 def _all_is_used(installed: Installed, account: str) -> bool:
@@ -256,23 +281,39 @@ def _use_everything(
 
     # A run as SparkApplication, whose driver fails, and which is then deleted.
     resources.reset("spark", group, {"offset": 6}, engine="Spark", topics=[topic])
-    application = until(lambda: _application(resources, "-1"), "a SparkApplication")
-    driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
-    core.create_namespaced_pod(namespace, {"metadata": {"name": f"{application}-driver"}, "spec": driver})
+    application = _driver(resources, "spark")
     core.patch_namespaced_pod_status(f"{application}-driver", namespace, {"status": {"phase": "Failed"}})
-    until(lambda: _application(resources, "-2"), "the next SparkApplication")
+    until(lambda: _application(resources, "spark", "-2"), "the next SparkApplication")
     resources.delete_reset("spark")
     until(lambda: resources.get("offsetresets", "spark") is None, "the run is put back")
 
 
-def _application(resources: Resources, end: str) -> str:
-    name: str = resources.get_reset("spark").get("status", {}).get("application") or ""
+def _driver(resources: Resources, reset: str) -> str:
+    """The name of its SparkApplication, once there is one, which then has a driver."""
+    application = until(lambda: _application(resources, reset, "-1"), "a SparkApplication")
+    driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
+    pod = {"metadata": {"name": f"{application}-driver"}, "spec": driver}
+    resources.core.create_namespaced_pod(resources.namespace, pod)
+    return application
+
+
+def _application(resources: Resources, reset: str, end: str) -> str:
+    name: str = resources.get_reset(reset).get("status", {}).get("application") or ""
     return name if name.endswith(end) else ""
 
 
-def _ask_for_metrics(operator: OperatorProcess, token: str) -> None:
+def _ask_for_metrics(operator: OperatorProcess, token: str, ca: str) -> None:
     """As somebody who may not have them."""
     headers = {"Authorization": f"Bearer {token}"}
-    asked = urllib.request.Request(f"http://127.0.0.1:{operator.metrics_port}/metrics", headers=headers)
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(asked, timeout=20)  # noqa: S310
+    asked = urllib.request.Request(f"https://127.0.0.1:{operator.metrics_port}/metrics", headers=headers)
+
+    def refused() -> int:
+        try:
+            urllib.request.urlopen(asked, timeout=20, context=ssl.create_default_context(cadata=ca))  # noqa: S310
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0  # what is in the Secret comes to the server a moment later
+        return 200
+
+    assert until(refused, "somebody answers") == 403

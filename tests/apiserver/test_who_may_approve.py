@@ -21,9 +21,10 @@ from kubernetes.config import new_client_from_config_dict
 
 from apiserver.conftest import StartOperator
 from apiserver.offsets import committed, leave_at, produce
-from chart.rendering import environment, of_kind, template
+from chart.rendering import environment, kubectl, of_kind, template
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import Body, Resources, condition_of, until
+from support.rights import refusal
 from support.stack_fixtures import MakeTopic, Unique
 
 SERVED: Final = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
@@ -102,17 +103,6 @@ def employ(resources: Resources, kube_client: kube.ApiClient, apiserver: ApiServ
     return lambda name, *rules: Person(resources, kube_client, apiserver, name, *rules)
 
 
-def refusal(act: Callable[[], object]) -> str:
-    """Why the API server forbids it; empty where it does not."""
-    try:
-        act()
-    except ApiException as error:
-        if error.status != 403:
-            raise
-        return str(json.loads(error.body)["message"])
-    return ""
-
-
 # --- each alone -------------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +137,11 @@ class Installed:
 
     def __init__(self, apiserver: ApiServer, release: str, namespace: str, approval: Mapping[str, Any]) -> None:
         self._apiserver = apiserver
-        values = {"watchNamespaces": [namespace], "approval": dict(approval)}
+        values = {
+            "watchNamespaces": [namespace],
+            "approval": dict(approval),
+            "rbac": {"admissionPolicy": "never"},  # tests/security/test_admitted_jobs.py
+        }
         rendered = [m for m in yaml.safe_load_all(template(values, SERVED, release=release, namespace=namespace)) if m]
         self.environment = environment(rendered, f"{release}-tidegate")
         self.operator = f"{release}-tidegate"
@@ -155,23 +149,10 @@ class Installed:
         assert len(self._manifests) == 4
 
     def apply(self) -> None:
-        self._kubectl("apply")
+        kubectl("apply", self._manifests, self._apiserver.kubeconfig)
 
     def remove(self) -> None:
-        self._kubectl("delete")
-
-    def _kubectl(self, verb: str) -> None:
-        done = subprocess.run(
-            ["kubectl", verb, "-f", "-"],
-            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": self._manifests}),
-            env={**os.environ, "KUBECONFIG": str(self._apiserver.kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Warning" not in done.stderr, done.stderr
+        kubectl("delete", self._manifests, self._apiserver.kubeconfig)
 
 
 Install = Callable[..., Installed]

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ EVERYTHING: Values = {
     "networkPolicy": {"egress": [{}], "metricsFrom": [{"namespaceSelector": {}}], "webhookFrom": [{"podSelector": {}}]},
     "metrics": {
         "readers": [{"name": "prometheus", "namespace": "monitoring"}],
+        "audience": "tidegate-metrics",
         "tokenSecret": {"name": "scraper"},
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "podMonitor": {"enabled": True},
@@ -64,6 +66,8 @@ EVERYTHING: Values = {
     "webhook": {
         "annotations": {"example.com/a": "b"},
         "certManager": {"enabled": True},
+        "clientCA": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n",
+        "clientNames": ["kube-apiserver-webhook-client"],
         "namespaceSelector": {
             "matchLabels": {"tidegate": "yes"},
             "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],
@@ -125,6 +129,22 @@ def render(values: Values | None = None, *api_versions: str) -> list[Manifest]:
     """The manifests; each set of values is rendered once."""
     text = _rendered(json.dumps(dict(values or {}), sort_keys=True), api_versions)
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
+
+
+def kubectl(verb: str, manifests: list[Manifest], kubeconfig: Path) -> None:
+    """``apply`` or ``delete`` them. Fails the test with what kubectl complains of, warnings included."""
+    done = subprocess.run(
+        ["kubectl", verb, "-f", "-"],
+        # As JSON: YAML may take a name such as 12e-3 for a number.
+        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
 
 
 def of_kind(manifests: list[Manifest], *kinds: str) -> Iterator[Manifest]:

@@ -60,6 +60,13 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"approval": {"admissionPolicy": "yes"}}, r"/approval/admissionPolicy.*'auto', 'always', 'never'"),
         ({"approval": {"onBehalf": ['a", "b']}}, r"/approval/onBehalf/0.*pattern"),
         ({"metrics": {"authentication": "basic"}}, r"/metrics/authentication"),
+        (
+            {"metrics": {"audience": "a", "serviceMonitor": {"enabled": True}}},
+            r"Prometheus' own token is for the API server",
+        ),
+        ({"webhook": {"clientCA": "ca.crt"}}, r"/webhook/clientCA"),
+        ({"webhook": {"clientNames": ["apiserver"]}}, r"webhook\.clientNames needs webhook\.clientCA"),
+        ({"metrics": {"tls": False}}, r"metrics\.authentication kubernetes needs metrics\.tls"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
     ],
 )
@@ -273,7 +280,9 @@ def test_served_namespaces_bound_every_right_but_those_that_have_none() -> None:
     manifests = render({"watchNamespaces": ["a", "b"]}, SPARK)
     of_operator = [m for m in of_kind(manifests, "Role") if m["metadata"]["name"] == "tidegate"]
     assert {m["metadata"]["namespace"] for m in of_operator} == {"a", "b"}
-    unbounded = {group for m in of_kind(manifests, "ClusterRole") for rule in m["rules"] for group in rule["apiGroups"]}
+    bound = {m["roleRef"]["name"] for m in of_kind(manifests, "ClusterRoleBinding")}
+    roles = [m for m in of_kind(manifests, "ClusterRole") if m["metadata"]["name"] in bound]
+    unbounded = {group for m in roles for rule in m["rules"] for group in rule["apiGroups"]}
     assert unbounded <= {"authentication.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io"}
     assert environment(manifests)["TIDEGATE_NAMESPACES"] == "a,b"
     expressions = one(manifests, "MutatingWebhookConfiguration")["webhooks"][0]["namespaceSelector"]["matchExpressions"]
@@ -285,7 +294,8 @@ VAP = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 def _admission(values: dict[str, Any], *served: str) -> dict[str, dict[str, Any]]:
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    return {f"{m['kind']} {m['metadata']['name']}": m["spec"] for m in of_kind(render(values, *served), *kinds)}
+    approval_only = {**values, "rbac": {"admissionPolicy": "never"}}
+    return {f"{m['kind']} {m['metadata']['name']}": m["spec"] for m in of_kind(render(approval_only, *served), *kinds)}
 
 
 def test_admission_policies_are_rendered_where_they_are_served_or_wanted() -> None:
@@ -376,9 +386,41 @@ def test_certificates_are_made_by_one_party_only() -> None:
     assert one(by_cert_manager, "Certificate", "tidegate-webhook")["spec"]["issuerRef"]["name"] == "tidegate-webhook"
     ours = render({"webhook": {"certManager": {"enabled": True, "issuerRef": {"kind": "ClusterIssuer", "name": "ca"}}}})
     assert not list(of_kind(ours, "Issuer"))
-    off = render({"webhook": {"enabled": False}})
+    off = render({"webhook": {"enabled": False}, "metrics": {"tls": False, "authentication": "none"}})
     assert not list(of_kind(off, "Secret", "MutatingWebhookConfiguration"))
     assert not [name for name in environment(off) if "WEBHOOK" in name]
+
+
+def test_who_may_call_the_webhook_is_mounted_where_it_was_said() -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+    manifests = render({"webhook": {"clientCA": pem, "clientNames": ["apiserver", "other"]}})
+
+    assert one(manifests, "ConfigMap", "tidegate-webhook-callers")["data"] == {"ca.crt": pem}
+    told = environment(manifests)
+    assert (told["TIDEGATE_WEBHOOK_CLIENT_CA"], told["TIDEGATE_WEBHOOK_CLIENT_NAMES"]) == (
+        "/etc/tidegate/callers/ca.crt",
+        "apiserver,other",
+    )
+    pod = one(manifests, "Deployment")["spec"]["template"]["spec"]
+    assert {"name": "callers", "configMap": {"name": "tidegate-webhook-callers"}} in pod["volumes"]
+    assert "TIDEGATE_WEBHOOK_CLIENT_CA" not in environment(render())
+
+
+def test_metrics_have_a_certificate_without_a_webhook_as_well() -> None:
+    own, by_cert_manager = (
+        render({"webhook": {"enabled": False, "certManager": {"enabled": enabled}}}) for enabled in (False, True)
+    )
+
+    assert environment(own)["TIDEGATE_METRICS_SERVICE"] == "tidegate-metrics"
+    assert environment(own)["TIDEGATE_WEBHOOK_SECRET"] == one(own, "Secret", "tidegate-webhook-tls")["metadata"]["name"]
+    assert "TIDEGATE_WEBHOOK_ADDRESS" not in environment(own)
+    (granted,) = one(own, "Role", "tidegate-webhook")["rules"]
+    assert granted["resourceNames"] == ["tidegate-webhook-tls"]
+    groups = {group for rule in one(own, "ClusterRole", "tidegate-cluster")["rules"] for group in rule["apiGroups"]}
+    assert "admissionregistration.k8s.io" not in groups
+    assert environment(by_cert_manager)["TIDEGATE_METRICS_CERTIFICATES"] == "/etc/tidegate/certificates"
+    assert "TIDEGATE_METRICS_SERVICE" not in environment(by_cert_manager)
+    assert one(by_cert_manager, "Certificate", "tidegate-webhook")
 
 
 @pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["a", "b"]}], ids=["cluster", "namespaces"])
@@ -451,6 +493,11 @@ def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
     monitor = {"serviceMonitor": {"enabled": True}}
     (own,) = one(render({"metrics": monitor}), "ServiceMonitor")["spec"]["endpoints"]
     assert own["bearerTokenFile"].startswith("/var/run/secrets/")
+    assert own["tlsConfig"]["ca"] == {"secret": {"name": "tidegate-webhook-tls", "key": "ca.crt"}}
+    projected = {**monitor, "audience": "tidegate-metrics", "tokenFile": "/var/run/secrets/tidegate/token"}
+    (by_file,) = one(render({"metrics": projected}), "ServiceMonitor")["spec"]["endpoints"]
+    assert by_file["bearerTokenFile"] == "/var/run/secrets/tidegate/token"
+    assert environment(render({"metrics": projected}))["TIDEGATE_METRICS_AUDIENCE"] == "tidegate-metrics"
     (without,) = one(render({"metrics": {**monitor, "authentication": "none"}}), "ServiceMonitor")["spec"]["endpoints"]
     assert not {"bearerTokenFile", "authorization"} & without.keys()
     (named,) = one(render(EVERYTHING), "PodMonitor")["spec"]["podMetricsEndpoints"]

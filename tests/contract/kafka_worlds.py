@@ -66,6 +66,14 @@ class World(Protocol):
 
     def create_topic(self, partitions: int) -> str: ...
 
+    def create_log(self) -> str:
+        """A topic of one partition for a writer's own records."""
+        ...
+
+    def committed_records(self, topic: str) -> list[tuple[bytes, bytes]]:
+        """Keys and values in such a topic, as those find who read committed records."""
+        ...
+
     def add_partitions(self, name: str, partitions: int) -> None:
         """Expand a topic to so many."""
         ...
@@ -133,6 +141,14 @@ class FakeWorld:
         name = f"contract-{next(self._numbers)}"
         self._kafka.create_topic(name, partitions)
         return name
+
+    def create_log(self) -> str:
+        name = f"log-{next(self._numbers)}"
+        self._kafka.audit.topics.add(name)
+        return name
+
+    def committed_records(self, topic: str) -> list[tuple[bytes, bytes]]:
+        return list(self._kafka.audit.values[topic])
 
     def add_partitions(self, name: str, partitions: int) -> None:
         self._kafka.add_partitions(name, partitions)
@@ -209,6 +225,31 @@ class RealWorld:
 
         until(self, created, f"topic {name} is created")
         until(self, lambda: name in self._kafka.topics(), f"topic {name} is there")
+
+    def create_log(self) -> str:
+        return self.create_topic(1)
+
+    def committed_records(self, topic: str) -> list[tuple[bytes, bytes]]:
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "contract-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            reader.assign([ClientTopicPartition(topic, 0, 0)])
+            while (message := reader.poll(20)) is not None and message.error() is None:
+                key, value = message.key(), message.value()
+                assert isinstance(key, bytes)
+                assert isinstance(value, bytes)
+                found.append((key, value))
+        finally:
+            reader.close()
+        return found
 
     def add_partitions(self, name: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(name, partitions)])[name].result()

@@ -456,6 +456,76 @@ def test_a_transaction_spans_groups_all_or_none(world: World) -> None:
     assert world.kafka.committed_of([one, two]) == {one: {partition: 1}, two: {partition: 2}}
 
 
+def records_of(world: World, topic: str, key: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
+    """What readers of committed records find in the topic, once this record is there."""
+    found: list[tuple[bytes, bytes]] = []
+
+    def there() -> bool:
+        found[:] = world.committed_records(topic)
+        return (key, value) in found
+
+    until(world, there, f"{key!r} can be read")
+    return found
+
+
+def test_records_are_appended_with_the_offsets_or_never(world: World) -> None:
+    [partition], log, group_id = partitions_of(world.create_topic(1), 1), world.create_log(), new_group()
+    writing = writer(world, group_id)
+    with writing.transaction() as transaction:
+        transaction.append(log, {b"1": b"one"})
+        transaction.send(group_id, {partition: 1})
+    with writing.transaction() as transaction:
+        transaction.append(log, {b"2": b"two", b"3": b"three"})
+        transaction.append(log, {b"4": b"four"})
+        transaction.send(group_id, {partition: 2})
+        transaction.commit()
+    with writing.transaction() as transaction:
+        transaction.append(log, {b"5": b"five"})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: 2}
+    assert records_of(world, log, b"5", b"five") == [
+        (b"2", b"two"),
+        (b"3", b"three"),
+        (b"4", b"four"),
+        (b"5", b"five"),
+    ]
+
+
+def test_records_of_a_writer_that_was_fenced_are_never_read(world: World) -> None:
+    [partition], log, group_id = partitions_of(world.create_topic(1), 1), world.create_log(), new_group()
+    first, second = writer(world, group_id), writer(world, group_id)
+    with first.transaction() as transaction:
+        transaction.append(log, {b"1": b"one"})
+        transaction.send(group_id, {partition: 1})
+        second.fence()
+        with pytest.raises(Fenced):
+            transaction.append(log, {b"2": b"two"})
+    with second.transaction() as transaction:
+        transaction.append(log, {b"3": b"three"})
+        transaction.send(group_id, {partition: 3})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert records_of(world, log, b"3", b"three") == [(b"3", b"three")]
+
+
+def test_a_transaction_whose_records_were_not_appended_is_not_committed(world: World) -> None:
+    [partition], log, group_id = partitions_of(world.create_topic(1), 1), world.create_log(), new_group()
+    writing = writer(world, group_id)
+    with writing.transaction() as transaction:
+        with pytest.raises(Unavailable):
+            transaction.append(f"no-{log}", {b"1": b"one"}, timeout_s=0.2)
+        with pytest.raises(Refused, match="not after a failure"):
+            transaction.commit()
+    with writing.transaction() as transaction:
+        transaction.append(log, {b"2": b"two"})
+        transaction.send(group_id, {partition: 2})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    assert world.kafka.committed(group_id) == {partition: 2}
+    assert records_of(world, log, b"2", b"two") == [(b"2", b"two")]
+
+
 def test_a_group_id_may_have_any_characters(world: World) -> None:
     [partition], group_id = partitions_of(world.create_topic(1), 1), f"größe ✓ {new_group()}"
     with writer(world, group_id).transaction() as transaction:

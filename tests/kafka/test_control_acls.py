@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from devstack import KafkaCluster
 from support.stack_fixtures import Unique
+from tidegate.audit.records import AuditTopic
 from tidegate.clock import SystemClock
 from tidegate.connection.control_topics import trouble_of
 from tidegate.connection.live import Live
@@ -345,3 +346,27 @@ def test_a_consumer_can_neither_open_nor_close_a_gate(stage: Stage) -> None:
 
     held = owner.control.read().holds
     assert [(key, at.hold.reason) for key, at in held.items()] == [(stage.key, "kept")]
+
+
+def test_who_may_only_read_the_audit_topic_can_record_nothing_and_is_told_so(stage: Stage) -> None:
+    """So a consumer whose credentials leaked forges nothing. Nothing is written to find that out."""
+    log = stage.topic
+    writing, _ = stage.user(Right("Write", TOPIC, "O"), Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.G"))
+    reading, _ = stage.user(Right("Read", TOPIC, "O"), Right("Write", ResourceType.TRANSACTIONAL_ID, "tidegate.G"))
+    record = {b"key": b"value"}
+
+    writing.audit.check_writable(log)
+    [untold] = writing.audit.ensure(AuditTopic(log))
+    with writing.writer(stage.group, transaction_timeout_s=5).transaction() as transaction:
+        transaction.append(log, record)
+        transaction.commit()
+
+    for attempt in (lambda: reading.audit.check_writable(log), lambda: reading.audit.ensure(AuditTopic(log))):
+        with pytest.raises(NotAuthorized, match=f"allow the principal Write on topic {log} "):
+            attempt()
+    with (
+        reading.writer(stage.group, transaction_timeout_s=5).transaction() as transaction,
+        pytest.raises(NotAuthorized, match=f"Write on topic {log}"),
+    ):
+        transaction.append(log, record)
+    assert f"allow the principal DescribeConfigs on topic {log}" in untold

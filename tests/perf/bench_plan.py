@@ -1,14 +1,15 @@
 """How long does it take to plan a reset of a thousand groups?
 
-Ours: one Spark job (``spark-submit``, from nothing to the plans on disk). Anchor: Kafka's own
-``kafka-consumer-groups --all-groups --all-topics --reset-offsets --to-earliest --dry-run``. Whole processes, in turns,
-against the same broker; both have to come to the same offsets.
+Ours: what the operator does for a fleet with ``engine: Direct``, and one Spark job (``spark-submit``); both from
+nothing to the plans on disk. Anchor: Kafka's own ``kafka-consumer-groups --all-groups --all-topics --reset-offsets
+--to-earliest --dry-run``. Whole processes, in turns, against the same broker; all have to come to the same offsets.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import csv
 import multiprocessing
 import os
 import socket
@@ -56,31 +57,40 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         archive = Path(folder) / "classes.jsa"
         make_archive(archive)  # once for a machine or an image, like the installation: not measured
-        rows = [measure(Path(folder), archive, options.groups, options.runs, ms) for ms in options.distance]
+        rows = [
+            row for ms in options.distance for row in measure(Path(folder), archive, options.groups, options.runs, ms)
+        ]
     Report("plan", "s", "kafka-consumer-groups", rows).publish()
 
 
-def measure(folder: Path, archive: Path, groups: int, runs: int, distance_ms: int) -> Row:
-    """One case: both in turns against a broker that is ``distance_ms`` (there and back) away."""
+def measure(folder: Path, archive: Path, groups: int, runs: int, distance_ms: int) -> list[Row]:
+    """A case for each engine: all in turns against a broker that is ``distance_ms`` (there and back) away."""
     with broker(distance_ms) as bootstrap:
         set_up(bootstrap, groups)
         round_trip_ms = measure_round_trip(bootstrap)
-        ours, anchor = [], []
+        spark, direct, anchor = [], [], []
         for run in range(runs):
-            our_s, our_rows = measure_ours(bootstrap, folder / f"ours-{distance_ms}-{run}", archive)
+            spark_s, spark_rows = measure_spark(bootstrap, folder / f"spark-{distance_ms}-{run}", archive)
+            direct_s, direct_rows = measure_direct(bootstrap, folder / f"direct-{distance_ms}-{run}.csv")
             tool_s, tool_rows = measure_tool(bootstrap, folder / f"tool-{distance_ms}-{run}.txt")
-            print(f"run {run + 1}: tidegate {our_s:.1f} s, kafka-consumer-groups {tool_s:.1f} s", flush=True)
-            if our_rows != tool_rows:
-                different = len(our_rows.items() ^ tool_rows.items())
-                raise SystemExit(f"the two plans differ: {len(our_rows)} and {len(tool_rows)} rows, {different} differ")
-            if len(our_rows) != groups * PARTITIONS:
-                raise SystemExit(f"{len(our_rows)} partitions were planned, not {groups * PARTITIONS}")
-            ours.append(our_s)
+            print(f"run {run + 1}: Spark {spark_s:.1f} s, Direct {direct_s:.1f} s, tool {tool_s:.1f} s", flush=True)
+            for engine, rows in (("Spark", spark_rows), ("Direct", direct_rows)):
+                if rows != tool_rows:
+                    different = len(rows.items() ^ tool_rows.items())
+                    raise SystemExit(f"{engine} and tool: {len(rows)} and {len(tool_rows)} rows, {different} differ")
+            if len(tool_rows) != groups * PARTITIONS:
+                raise SystemExit(f"{len(tool_rows)} partitions were planned, not {groups * PARTITIONS}")
+            spark.append(spark_s)
+            direct.append(direct_s)
             anchor.append(tool_s)
     case = f"{groups:,} groups, {groups * PARTITIONS:,} partitions, broker " + (
         f"{distance_ms} ms away" if distance_ms else "on this machine"
     )
-    return Row(case, tuple(ours), tuple(anchor), {"round_trip_ms": round_trip_ms})
+    extra = {"round_trip_ms": round_trip_ms}
+    return [
+        Row(f"Direct: {case}", tuple(direct), tuple(anchor), extra),
+        Row(f"Spark: {case}", tuple(spark), tuple(anchor), extra),
+    ]
 
 
 @contextmanager
@@ -199,7 +209,19 @@ def _is_committed(answer: Any) -> bool:
     return all(row.error is None for row in answer.topic_partitions)
 
 
-def measure_ours(bootstrap: str, output: Path, archive: Path) -> tuple[float, Rows]:
+def measure_direct(bootstrap: str, output: Path) -> tuple[float, Rows]:
+    """The same of a process without Spark."""
+    command = [sys.executable, str(Path(__file__).with_name("plan_in_operator.py")), bootstrap, str(output)]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise SystemExit(f"{command[1]} failed:\n{done.stderr[-4000:]}")
+    with output.open(newline="") as file:
+        return seconds, {(group, topic, int(p)): int(target) for group, topic, p, target in csv.reader(file)}
+
+
+def measure_spark(bootstrap: str, output: Path, archive: Path) -> tuple[float, Rows]:
     """Seconds of the whole process, and what it planned."""
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR") if name in os.environ},

@@ -2,8 +2,10 @@
 
 A ladder of resources in one namespace, each rung with a fresh operator: half are pauses, a quarter policies with
 discovery, an eighth finished resets and an eighth resets whose plans wait for approval; each of a group of its own.
-The anchor of each rung is the empty operator of the same machine. A rung is a row of ``build/bench/scale-rows.jsonl``,
-so that the ladder can be climbed in pieces (``--append``). ``--docs`` writes ``docs/benchmarks/scale.md``.
+The anchor of each rung is the empty operator of the same machine; beside it stands what an operator takes that is made
+with kopf as well and only watches the same objects. A rung is ``1000``, or ``1000x200`` where its resources go through
+200 connections to the one cluster. It is a row of ``build/bench/scale-rows.jsonl``, so that the ladder can be climbed
+in pieces (``--append``). ``--docs`` writes ``docs/benchmarks/scale.md``.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from perf.scale_stage import (
     Probes,
     Rung,
     Size,
+    bare_kopf,
     cpu_s,
     crowded,
     ladder,
@@ -46,7 +49,7 @@ from support.operator_process import OperatorProcess
 
 ROWS: Final = ROOT / "build" / "bench" / "scale-rows.jsonl"
 DOCS: Final = ROOT / "docs" / "benchmarks" / "scale.md"
-RUNGS: Final = "0,100,500,1000"
+RUNGS: Final = "0,100,500,1000,2500,5000,1000x200"
 FULL: Final = Size(topics=5_000, partitions=10, groups=1_000)
 QUICK: Final = Size(topics=100, partitions=10, groups=100)
 QUICK_RUNGS: Final = "0,20,100"
@@ -55,6 +58,9 @@ MORE: Final = 3
 
 _DEFAULT_TICKS: Final = {"TIDEGATE_ACTIVE_TICK_S": "", "TIDEGATE_IDLE_TICK_S": "", "TIDEGATE_HEALTH_INTERVAL_S": ""}
 """An empty value leaves the operator's own default."""
+
+_AS_IN_ITS_IMAGE: Final = {"MALLOC_ARENA_MAX": "2"}
+"""What the Dockerfile sets for the operator's process."""
 
 MEASURES: Final = {
     "settled s": "s after the last resource was created, until all are as they shall be",
@@ -66,6 +72,8 @@ MEASURES: Final = {
     "one more reset s": f"engine Direct, until it has succeeded; median of {MORE}",
     "one more pause s": f"until it is Paused; median of {MORE}",
     "health failures": "of the probes, one a second, from the first resource on",
+    "bare kopf: rss MiB": "of an operator made with kopf that only watches the same objects",
+    "bare kopf: cpu %": "of the same",
 }
 
 
@@ -85,7 +93,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only-docs", action="store_true", help="run nothing; write it from the rows there are")
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else Size(options.topics, options.partitions, options.groups)
-    rungs = [int(rung) for rung in (options.rungs or (QUICK_RUNGS if options.quick else RUNGS)).split(",")]
+    rungs = (options.rungs or (QUICK_RUNGS if options.quick else RUNGS)).split(",")
     if not options.only_docs:
         _climb(size, rungs, options)
     rows = _rows()
@@ -98,7 +106,13 @@ def main(arguments: list[str]) -> None:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def _climb(size: Size, rungs: Sequence[int], options: argparse.Namespace) -> None:
+def _counts(rung: str) -> tuple[int, int]:
+    """How many resources, and through how many connections."""
+    resources, _, connections = rung.partition("x")
+    return int(resources), int(connections or 1)
+
+
+def _climb(size: Size, rungs: Sequence[str], options: argparse.Namespace) -> None:
     ROWS.parent.mkdir(parents=True, exist_ok=True)
     if not options.append:
         ROWS.unlink(missing_ok=True)
@@ -110,36 +124,47 @@ def _climb(size: Size, rungs: Sequence[int], options: argparse.Namespace) -> Non
         for path in crd_files():
             server.apply(path)
         api = config.new_client_from_config(str(server.kubeconfig))
-        for number in rungs:
-            namespace = f"scale-{number}"
+        for name in rungs:
+            namespace = f"scale-{name}"
             kube.CoreV1Api(api).create_namespace({"metadata": {"name": namespace}})
             place = Path(folder) / namespace
             place.mkdir()
-            environment = dict(_DEFAULT_TICKS)
+            environment = _DEFAULT_TICKS | _AS_IN_ITS_IMAGE
             if options.operator is not None:
                 environment["PYTHONPATH"] = str(options.operator.resolve())
             operator = OperatorProcess(server.kubeconfig, namespace, place, environment)
-            measured = _measure(Rung(server, api, crowd, namespace), operator, number, options)
-            _append(size, number, measured, options.operator)
+            measured = _measure(Rung(server, api, crowd, namespace), operator, name, options)
+            with bare_kopf(server.kubeconfig, namespace, place / "bare-kopf.log") as pid:
+                measured |= _bare(pid, options.rest_s)
+            _append(size, name, measured, options.operator)
 
 
-def _measure(rung: Rung, operator: OperatorProcess, number: int, options: argparse.Namespace) -> dict[str, Any]:
+def _bare(pid: int, seconds: float) -> dict[str, Any]:
+    time.sleep(20)  # until it has started, and been told of all there is
+    began, spent_s = time.monotonic(), cpu_s(pid)
+    time.sleep(seconds)
+    cpu = 100 * (cpu_s(pid) - spent_s) / (time.monotonic() - began)
+    return {"bare kopf: rss MiB": round(resident_mib(pid), 1), "bare kopf: cpu %": round(cpu, 2)}
+
+
+def _measure(rung: Rung, operator: OperatorProcess, name: str, options: argparse.Namespace) -> dict[str, Any]:
     without = _requests_a_second(rung.crowd, 10)
-    asked = ladder(number, rung.crowd.size)
+    number, connections = _counts(name)
+    asked = ladder(number, rung.crowd.size, connections)
     with operator:
-        rung.connect()
+        rung.connect(connections)
         probes = Probes(operator)
         probes.start()
         applied = rung.apply(asked)
         settled_s = _settled(rung, asked, applied, options.limit_s)
-        print(f"{number}: settled after {settled_s} s", flush=True)
+        print(f"{name}: settled after {settled_s} s", flush=True)
         time.sleep(20)  # what is told once an idle tick after that is no rest yet
         at_rest = _at_rest(rung, operator.pid, options.rest_s, without)
-        print(f"{number}: {at_rest}", flush=True)
+        print(f"{name}: {at_rest}", flush=True)
         resets = [_one_more_reset(rung, n) for n in range(MORE)]
         pauses = [_one_more_pause(rung, MORE + n) for n in range(MORE)]
         probes.stop()
-        ROWS.with_name(f"scale-{number}.log").write_text(operator.log.read_text())
+        ROWS.with_name(f"scale-{name}.log").write_text(operator.log.read_text())
     return {
         "settled s": settled_s if asked else 0.0,
         **at_rest,
@@ -204,10 +229,10 @@ def _median(seconds: list[float | None]) -> float | None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _append(size: Size, number: int, measured: dict[str, Any], operator: Path | None) -> None:
+def _append(size: Size, name: str, measured: dict[str, Any], operator: Path | None) -> None:
     at = datetime.now(UTC).isoformat(timespec="seconds")
     named = {"topics": size.topics, "partitions": size.topics * size.partitions, "groups": size.groups}
-    row = {"at": at, "commit": _commit(operator or ROOT), "rung": number, **named, **measured}
+    row = {"at": at, "commit": _commit(operator or ROOT), "rung": name, **named, **measured}
     with ROWS.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(row), flush=True)
@@ -220,17 +245,17 @@ def _commit(folder: Path) -> str:
 
 def _rows() -> list[dict[str, Any]]:
     """The newest of each rung, the smallest first."""
-    newest: dict[int, dict[str, Any]] = {}
+    newest: dict[str, dict[str, Any]] = {}
     if ROWS.exists():
         for line in ROWS.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             newest[row["rung"]] = row
-    return [newest[rung] for rung in sorted(newest)]
+    return [newest[rung] for rung in sorted(newest, key=lambda rung: _counts(rung)[::-1])]
 
 
 def _report(rows: list[dict[str, Any]]) -> Report:
     """What was not reached within the limit has no row."""
-    empty = next((row for row in rows if row["rung"] == 0), {})
+    empty = next((row for row in rows if row["rung"] == "0"), {})
     return Report(
         "scale",
         "see case",
@@ -248,7 +273,7 @@ def _document(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     head = ["resources", *MEASURES]
     lines = [head, ["---"] * len(head)]
-    lines += [[f"{row['rung']:,}", *(_shown(row[measure]) for measure in MEASURES)] for row in rows]
+    lines += [[_named(row["rung"]), *(_shown(row[measure]) for measure in MEASURES)] for row in rows]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     meanings = "\n".join(f"* {measure}: {meaning}." for measure, meaning in MEASURES.items())
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
@@ -260,7 +285,8 @@ def _document(rows: list[dict[str, Any]]) -> str:
 of {first["partitions"]:,} partitions in all and {first["groups"]:,} groups, 20 of which have a live member. Half of the
 resources are pauses (half of those name a topic, half stand for all that their group reads), a quarter policies with
 discovery, an eighth finished resets, an eighth resets whose plans wait for approval. Each rung of the ladder has a
-fresh operator.
+fresh operator. All resources go through one KafkaConnection where nothing else is said; separate connections to one
+cluster are looked at each by itself, which one that is [shared](../how-to/share-a-connection.md) saves.
 
 {table}
 
@@ -271,6 +297,11 @@ are of an operator that was still at work. Broker, API server and operator ran o
 cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load average {loads});
 {days}, commit {commits}.
 """
+
+
+def _named(rung: str) -> str:
+    resources, connections = _counts(rung)
+    return f"{resources:,}" + (f" through {connections:,} connections" if connections > 1 else "")
 
 
 def _shown(value: float | None) -> str:

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -75,17 +76,22 @@ def spare(number: int) -> str:
     return f"scale-spare-{number:02d}"
 
 
-def ladder(resources: int, size: Size) -> list[Asked]:
+def connection(number: int) -> str:
+    return "kafka" if number == 0 else f"kafka-{number:03d}"
+
+
+def ladder(resources: int, size: Size, connections: int = 1) -> list[Asked]:
     """So many resources, each of a group of its own as far as there are enough: half pauses (half of them of named
     topics, half of all that the group reads), a quarter of discovery, an eighth of finished resets and an eighth that
-    wait for approval. Those of discovery come first: the groups with members are among theirs."""
+    wait for approval. Those of discovery come first: the groups with members are among theirs. They take turns in going
+    through so many connections."""
     kinds = [*["discovery"] * 2, *["finished", "waiting"], *["named", "whole"] * 2]
     order = sorted((kinds[n % 8] for n in range(resources)), key=lambda kind: kind != "discovery")
-    return [_asked(kind, number, size) for number, kind in enumerate(order)]
+    return [_asked(kind, number, size, connection(number % connections)) for number, kind in enumerate(order)]
 
 
-def _asked(kind: str, number: int, size: Size) -> Asked:
-    of = {"connectionRef": {"name": "kafka"}, "group": group(number % size.groups)}
+def _asked(kind: str, number: int, size: Size, through: str) -> Asked:
+    of = {"connectionRef": {"name": through}, "group": group(number % size.groups)}
     named = topic(number % size.groups % size.topics)
     match kind:
         case "discovery":
@@ -255,11 +261,17 @@ class Rung:
         body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
         self._custom.create_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, plural, body)
 
-    def connect(self) -> None:
+    def connect(self, connections: int = 1) -> None:
         """A control topic of its own: what other rungs hold is none of its business."""
         spec = {"bootstrapServers": self.crowd.kafka.bootstrap, "controlTopic": {"name": f"tidegate-{self.namespace}"}}
-        self.create("kafkaconnections", "KafkaConnection", "kafka", spec)
-        self.wait(lambda: condition_of(self.get("kafkaconnections", "kafka"), "Ready").get("status") == "True", 120)
+        names = [connection(number) for number in range(connections)]
+        for name in names:
+            self.create("kafkaconnections", "KafkaConnection", name, spec)
+        for name in names:
+            self.wait(lambda name=name: self._is_ready(name), 300)  # type: ignore[misc]
+
+    def _is_ready(self, name: str) -> bool:
+        return condition_of(self.get("kafkaconnections", name), "Ready").get("status") == "True"
 
     def apply(self, asked: list[Asked]) -> float:
         """Create all; when the last one was there (monotonic seconds)."""
@@ -297,6 +309,25 @@ class Rung:
                     if entry.get("objectRef", {}).get("namespace") == self.namespace:
                         counts[entry["verb"]] += 1
         return counts
+
+
+@contextlib.contextmanager
+def bare_kopf(kubeconfig: Path, namespace: str, log: Path) -> Iterator[int]:
+    """An operator that only watches what is in the namespace; its process id."""
+    script = Path(__file__).with_name("bare_kopf.py")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(script), namespace],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def writes(counts: Counter[str]) -> int:

@@ -12,6 +12,7 @@ from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.resources.targets import SchemaFormat
 from tidegate.spark.expression import RECORD, SETTINGS, bind
+from tidegate.spark.functions import ALLOWED, REFUSED
 from tidegate.spark.session import with_settings
 
 pytestmark = pytest.mark.spark
@@ -136,6 +137,31 @@ def test_what_reads_more_than_the_record_is_refused(spark: Any, where: str) -> N
     with pytest.raises(PlanRefused) as refused:
         bind(spark, where)
     assert refused.value.reason == "BadExpression"
+
+
+def test_every_function_of_this_spark_is_allowed_or_refused_by_its_name(spark: Any) -> None:
+    """A new release of Spark, or a module in the image, adds none without somebody having judged it."""
+    there = {row["function"] for row in spark.sql("show system functions").collect()}
+
+    assert len(there) > 500
+    assert not there - ALLOWED - REFUSED.keys(), "judge these in tidegate/spark/functions.py"
+    assert not (ALLOWED | REFUSED.keys()) - there, "this Spark does not have these"
+    assert not ALLOWED & REFUSED.keys()
+
+
+BY_THE_PARSER = frozenset({"any_value", "first", "last"})
+"""Refused functions that SQL has words of its own for: as these they are refused where they are understood."""
+
+
+def test_a_refused_function_is_refused_however_its_name_is_written(spark: Any) -> None:
+    otherwise = set()
+    for name, why in REFUSED.items():
+        for spelling in (name, name.upper(), f"`{name}`"):
+            with pytest.raises(PlanRefused) as refused:
+                bind(spark, f"{spelling}(value) = 'x'")
+            if f"may not be used: {why}" not in refused.value.message:
+                otherwise.add(name)
+    assert otherwise == BY_THE_PARSER
 
 
 SPELLINGS = [

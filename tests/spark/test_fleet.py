@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +14,11 @@ from confluent_kafka.admin import AdminClient
 from apiserver.offsets import commit, committed, leave_at, produce
 from support.operator_process import until
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.audit.records import Actor, Attribution, AuditTopic
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.audit_reader import AuditReader
+from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.codec import encode_plan
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -37,6 +41,7 @@ class World:
 
     def __init__(self, spark: Any, bootstrap: str, topic: str, base: str, folder: Path) -> None:
         self.spark, self.bootstrap, self.topic, self.base, self.folder = spark, bootstrap, topic, base, folder
+        self.attribution: Attribution | None = None
         produce(bootstrap, topic, 2, 100)
 
     def stand(self, *names: str, topic: str = "") -> None:
@@ -66,7 +71,7 @@ class World:
         return DirectoryRunStore(self.folder, f"p-{run_id}")
 
     def go(self, run_id: str = "one") -> RunResult | None:
-        return carry_out_fleet(self.spark, self.store(run_id).location, SystemClock())
+        return carry_out_fleet(self.spark, self.store(run_id).location, SystemClock(), attribution=self.attribution)
 
 
 @pytest.fixture
@@ -74,7 +79,12 @@ def world(spark: Any, kafka: Any, make_topic: MakeTopic, unique: Unique, tmp_pat
     return World(spark, kafka.bootstrap, make_topic(2), unique("payments"), tmp_path)
 
 
-def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world: World) -> None:
+def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world: World, unique: Unique) -> None:
+    """And what is done to each group is recorded in its asker's name."""
+    log = AuditTopic(unique("audit"), required=True)
+    world.attribution = Attribution(log, Actor("OffsetReset", "fleet", "ns"), requester="ann")
+    with closing(KafkaClient(Connection(world.bootstrap))) as kafka:
+        kafka.audit.ensure(log)
     world.stand("a", "b", "secret")
     names = (f"{world.base}-a", f"{world.base}-b")
     world.ask(FailurePolicy.ALL, allowed_groups=(*names, "other"))
@@ -106,6 +116,12 @@ def test_a_fleet_is_planned_at_once_applied_after_one_approval_and_undone(world:
     assert undone is not None
     assert undone.phase is ResetPhase.SUCCEEDED, undone
     assert [world.at(name) for name in ("a", "b")] == [AT_50, AT_50]
+    with closing(AuditReader(Connection(world.bootstrap), log.name)) as reader:
+        changes = [read.part.change for read in reader.read()]
+    assert sorted((c.group, c.action.value, c.requester) for c in changes) == sorted(
+        (name, action, "ann") for name in names for action in ("reset", "undo")
+    )
+    assert {c.group: c.plan for c in changes if c.action.value == "reset"} == planned.digests
 
 
 def test_records_are_searched_once_for_all_groups_of_a_topic(world: World, make_topic: MakeTopic) -> None:

@@ -17,6 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tidegate.audit.records import Actor, Attribution, AuditTopic, Moved
 from tidegate.clock import SystemClock
 from tidegate.jobs import runner_local
 from tidegate.jobs.runner import Launch, RunnerState
@@ -24,6 +25,7 @@ from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.audit_reader import AuditReader
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.binding import Binding, digest_of
 from tidegate.reset.codec import encode_plan
@@ -213,8 +215,12 @@ def test_a_run_is_carried_out_in_executors(
 
 
 def test_a_plan_waits_for_approval_and_is_then_applied_as_it_was(
-    spark: Any, kafka: Any, group: str, topic: str, tmp_path: Path, client: KafkaClient
+    spark: Any, kafka: Any, group: str, topic: str, unique: Any, tmp_path: Path, client: KafkaClient
 ) -> None:
+    """And recorded in whose name."""
+    log = unique("audit")
+    client.audit.ensure(AuditTopic(log))
+    attribution = Attribution(AuditTopic(log, required=True), Actor("OffsetReset", "r1", "ns"), approver="bob")
     store = DirectoryRunStore(tmp_path, "run")
     store.create(replace(request(kafka.bootstrap, group, ToLatest()), manual_approval=True))
     assert carry_out(spark, store.location) is None
@@ -223,12 +229,17 @@ def test_a_plan_waits_for_approval_and_is_then_applied_as_it_was(
     assert waiting.last.phase is ResetPhase.AWAITING_APPROVAL
     produce(kafka.bootstrap, topic, 1, 5)  # the end moves on, the plan does not
     store.approve()
-    result = carry_out(spark, store.location)
+    before = client.committed(group)
+    result = carry_out(spark, store.location, attribution=attribution)
     assert result is not None
     assert result.phase is ResetPhase.SUCCEEDED, result
     assert store.load().plan == waiting.plan
     committed = client.committed(group)
     assert committed == {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}
+    with closing(AuditReader(Connection(kafka.bootstrap), log)) as reader:
+        [change] = [read.part.change for read in reader.read()]
+    assert (change.by, change.approver, change.plan) == (attribution.by, "bob", digest_of(store.load()))
+    assert change.offsets == {p: Moved(before.get(p), 10) for p in committed}
 
 
 def test_what_a_forged_document_says_is_not_carried_out(

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from support.fake_audit import FakeAuditLog
 from support.fake_control import FakeControlTopics
 from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.control.records import Ack
@@ -182,6 +183,8 @@ class _Transaction:
     transactional_id: str
     epoch: int
     offsets: dict[str, dict[TopicPartition, _Commit]] = field(default_factory=lambda: defaultdict(dict))
+    records: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    """Topic, key and value."""
     ended: bool = False
     polls_left: int = 0
     """A committed transaction becomes visible once it was asked for this often."""
@@ -225,6 +228,7 @@ class FakeKafka:
         self._hanging: dict[str, list[_Transaction]] = defaultdict(list)
         self._control = FakeControlTopics(sleep=self.clock.sleep, now_ms=lambda: _ms(self.clock.now()))
         self._retention = FakeOffsetRetention(self)
+        self._audit = FakeAuditLog()
 
     # --- setting the scene ------------------------------------------------------------------------------------------
 
@@ -418,6 +422,10 @@ class FakeKafka:
         return managed_members(self._control.read([group_id]), group_id)
 
     @property
+    def audit(self) -> FakeAuditLog:
+        return self._audit
+
+    @property
     def membership(self) -> FakeMembership:
         return FakeMembership(self)
 
@@ -486,6 +494,8 @@ class FakeKafka:
             self._materialise(transaction)
 
     def _materialise(self, transaction: _Transaction) -> None:
+        for topic, key, value in transaction.records:
+            self._audit.values[topic].append((key, value))
         for group_id, offsets in transaction.offsets.items():
             committed = self._group(group_id).committed
             for partition, commit in offsets.items():
@@ -537,6 +547,7 @@ class FakeKafka:
                 self._hanging[transactional_id].append(transaction)
                 return
             for hanging in self._hanging[transactional_id]:
+                transaction.records[:0], hanging.records = hanging.records, []
                 for group_id, offsets in transaction.offsets.items():
                     transaction.offsets[group_id] = hanging.offsets.pop(group_id, {}) | offsets
             if commit:
@@ -850,6 +861,18 @@ class FakeTransaction:
             # The coordinator may hear of it yet, so it is asked again for a while.
             raise Unavailable(f"add {len(offsets)} offset(s) of group {group_id}: {unknown[0]} does not exist")
         self._kafka._send_offsets(self._opened, group_id, offsets)
+
+    def append(self, topic: str, records: Mapping[bytes, bytes], *, timeout_s: float | None = None) -> None:  # noqa: ARG002
+        self._kafka._called("append")
+        try:
+            self._check_epoch()
+            self._kafka.audit.check_append(topic)
+            if topic not in self._kafka.audit.topics and topic not in self._kafka._topics:
+                raise Unavailable(f"append to topic {topic}: there is no such topic")
+        except KafkaFailure as failure:
+            self._failed = failure
+            raise
+        self._opened.records += [(topic, key, value) for key, value in records.items()]
 
     def _check_epoch(self) -> None:
         try:

@@ -44,6 +44,7 @@ RELEASE: Final = "tidegate"
 ACCOUNT: Final = "tidegate"
 """The operator's ServiceAccount."""
 SPARK_ACCOUNT: Final = "tidegate-spark"
+EXECUTOR_ACCOUNT: Final = "tidegate-spark-executor"
 ASKED_NAMESPACES: Final = (APPLICATION_NAMESPACE, TIDEGATE_NAMESPACE, "kube-system")
 """Served, its own, and neither."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kubernetes import client as kube
+from kubernetes.client.exceptions import ApiException
 
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _SUBRESOURCE_VERBS: Final = ("get", "create", "update", "patch")
@@ -120,3 +121,14 @@ def used(audit_log: Path, account: str, account_namespace: str) -> set[Right]:
                 namespace = reference.get("namespace", "*")
                 found.add(Right(namespace, entry["verb"], reference.get("apiGroup", ""), resource))
     return found
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """Why the API server forbids it; empty where it does not."""
+    try:
+        act()
+    except ApiException as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return str(json.loads(error.body)["message"])
+    return ""

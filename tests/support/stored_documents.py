@@ -17,6 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from tidegate.audit.codec import decode_change, encode_change
+from tidegate.audit.records import Action, Actor, Change, Moved, State
 from tidegate.control.codec import decode as decode_record
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import (
@@ -117,6 +119,22 @@ _ORDER = Order(Connection("kafka-0:9092"), _STORAGE, "5f0e", NOON, "nightly-1", 
 BACKUP = backups.Backup(_STORAGE, "cluster", NOON, NOON, "/backups/x", 3, 30, 300)
 ORDERED = backups.Document(_ORDER, backups.Asked(7, NOON, made=BACKUP), backups.Result(NOON, BACKUP))
 MANIFEST = manifests.Manifest("cluster", "5f0e", NOON, NOON, NOON, "data/x-1", 3, 30, 300, {"g": "why"})
+
+CHANGE = Change(
+    "5f0e/replay#1.1",
+    Action.RESET,
+    State.COMMITTED,
+    "payments",
+    Actor("OffsetReset", "replay", "ns"),
+    {_T0: Moved(11, 10)},
+    "5f0e/replay",
+    1,
+    "Handover",
+    "ab12",
+    "ann",
+    "bob",
+    "ab12",
+)
 
 Document = dict[str, Any]
 
@@ -225,6 +243,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "control-claim": _record(ClaimKey("payments", "c-1"), Claim("reset/5f0e/replay", "why", 30_000, 4, 5)),
     "control-run": _record(
         RunKey("ns", "", "replay"), RunRecord("5f0e/replay", 1, Outcome.SUCCEEDED, 2, "ab12", "6c9d", 3)
+    ),
+    "audit-change": Kind(
+        CHANGE,
+        lambda: {"value": next(iter(encode_change(CHANGE).values())).decode()},
+        lambda d: decode_change(d["value"].encode()).change,
+        ("value",),
+        as_text=True,
     ),
     "ack": _record(AckKey("payments", "orders", 0), Ack(4, 17, "consumer-1")),
 }

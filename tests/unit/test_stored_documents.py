@@ -75,12 +75,16 @@ WRITERS = {
     "spark/backup.py": {"backup-manifest"},
     "jobs/runner_local.py": {"local-launch"},
     "control/codec.py": OF_TOPICS,
+    "reset/applying/audit.py": {"audit-change"},
+    "discovery/recording.py": {"audit-change"},
+    "retention/recording.py": {"audit-change"},
 }
 """By module that writes something for another process to read: which kinds."""
 
 WRITING = {
     *("put_config_map", "CoreObjects"),
     *("publish", "fsync"),
+    "encode_change",
 }
 NO_DOCUMENTS = {
     "kube/client.py",  # hands on what it is given

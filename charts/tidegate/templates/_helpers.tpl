@@ -92,13 +92,51 @@ none
 {{- .Values.spark.namespaces | default .Values.watchNamespaces | default (list .Release.Namespace) | uniq | toJson -}}
 {{- end -}}
 
+{{/* The pods of jobs, drivers and executors: the operator gives each this label. */}}
+{{- define "tidegate.jobPods" -}}
+matchExpressions:
+  - {key: tidegate.io/launch, operator: Exists}
+{{- end -}}
+
+{{/* The account of executors. */}}
+{{- define "tidegate.executorAccount" -}}
+{{- $account := .Values.spark.serviceAccount -}}
+{{- $account.executorName | default (ternary (printf "%s-executor" $account.name) $account.name $account.create) -}}
+{{- end -}}
+
+{{/*
+Whom Tidegate's pods may connect to: everybody but link-local addresses, and those where clouds hand out the machine's
+credentials. These answer on port 80.
+*/}}
+{{- define "tidegate.egress" -}}
+# DNS by its port alone: a node's own cache has a link-local address.
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+# The API server by its ports alone: with some network plugins no address block has the addresses of nodes.
+- ports:
+    - {port: 443, protocol: TCP}
+    - {port: 6443, protocol: TCP}
+# Brokers that are pods: with some network plugins no address block has these either.
+- to:
+    - namespaceSelector: {}
+# Brokers elsewhere.
+- to:
+    - ipBlock:
+        cidr: 0.0.0.0/0
+        except: [169.254.0.0/16, 100.100.100.200/32, 168.63.129.16/32]
+    - ipBlock:
+        cidr: "::/0"
+        except: ["fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128"]
+{{- end -}}
+
 {{- define "tidegate.webhookSecret" -}}
 {{- include "tidegate.fullname" . }}-webhook-tls
 {{- end -}}
 
-{{/* Who makes the webhook's certificates: cert-manager, the operator itself (own), or nobody. */}}
+{{/* Who makes the certificates of webhook and metrics: cert-manager, the operator itself (own), or nobody. */}}
 {{- define "tidegate.certificates" -}}
-{{- if not .Values.webhook.enabled -}}
+{{- if not (or .Values.webhook.enabled .Values.metrics.tls) -}}
 none
 {{- else if .Values.webhook.certManager.enabled -}}
 cert-manager
@@ -115,6 +153,30 @@ yes
 {{- else if .Values.approval.required -}}
 {{- fail "approval.required is enforced by a ValidatingAdmissionPolicy, which is not rendered: the cluster does not serve any, or was not asked. With Kubernetes 1.30 or later set approval.admissionPolicy to always" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Whether the admission policies on rights and jobs are rendered: not empty where they are. */}}
+{{- define "tidegate.rightsPolicy" -}}
+{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
+{{- if or (eq .Values.rbac.admissionPolicy "always") (and (eq .Values.rbac.admissionPolicy "auto") $served) -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* In CEL: whether an image is the chart's own or an allowed one; called with the root and the expression of the image. */}}
+{{- define "tidegate.imageIsAllowed" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $exact := list (include "tidegate.image" (list $root $root.Values.spark.image)) -}}
+{{- $below := list -}}
+{{- range $root.Values.spark.allowedImages -}}
+{{- if hasSuffix "/*" . -}}
+{{- $below = append $below (trimSuffix "*" .) -}}
+{{- else -}}
+{{- $exact = append $exact . -}}
+{{- end -}}
+{{- end -}}
+({{ $image }} in {{ $exact | toJson }}{{ if $below }} || {{ $below | toJson }}.exists(path, {{ $image }}.startsWith(path)){{ end }})
 {{- end -}}
 
 {{/* Where admission policies hold: in the namespaces that this release serves. */}}
@@ -136,7 +198,51 @@ helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* The operator's rights in a namespace that it serves. */}}
+{{/* Where the operator may read Secrets, as a JSON list; empty: in the whole cluster, by an explicit value only. */}}
+{{- define "tidegate.secretNamespaces" -}}
+{{- $secrets := .Values.rbac.secrets -}}
+{{- if and $secrets.clusterWide (or .Values.watchNamespaces $secrets.namespaces) -}}
+{{- fail "rbac.secrets.clusterWide lets the operator read every Secret of the cluster: leave watchNamespaces and rbac.secrets.namespaces empty with it, or set it to false" -}}
+{{- end -}}
+{{- range $secrets.namespaces -}}
+{{- if and $.Values.watchNamespaces (not (has . $.Values.watchNamespaces)) -}}
+{{- fail (printf "rbac.secrets.namespaces has %s, which watchNamespaces does not have: no connection is served there" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $secrets.clusterWide -}}
+[]
+{{- else -}}
+{{- $secrets.namespaces | default .Values.watchNamespaces | default (list .Release.Namespace) | uniq | sortAlpha | toJson -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The namespaces whose KafkaConnections name Secrets that the operator may not read, as a JSON list. Only where a cluster is
+asked: `helm template` finds none.
+*/}}
+{{- define "tidegate.secretsUnreadable" -}}
+{{- $without := list -}}
+{{- $readable := include "tidegate.secretNamespaces" . | fromJsonArray -}}
+{{- $served := .Capabilities.APIVersions.Has "tidegate.io/v1alpha1/KafkaConnection" -}}
+{{- if and .Values.rbac.create $served $readable -}}
+{{- range (lookup "tidegate.io/v1alpha1" "KafkaConnection" "" "").items -}}
+{{- $in := .metadata.namespace -}}
+{{- $watched := or (not $.Values.watchNamespaces) (has $in $.Values.watchNamespaces) -}}
+{{- if and $watched (contains "\"secretName\"" (toJson .spec)) (not (has $in $readable)) -}}
+{{- $without = append $without $in -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $without | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
+{{- define "tidegate.secretRules" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end -}}
+
+{{/* The operator's rights in a namespace that it serves; those to Secrets are apart. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
   resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetresetapprovals, offsetbackups]
@@ -162,9 +268,6 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, create, update, delete]
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [get]
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
@@ -195,6 +298,10 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   resources: [replicationcontrollers]
   verbs: [get]
 {{- end }}
+{{- include "tidegate.scaleRules" . }}
+{{- end -}}
+
+{{- define "tidegate.scaleRules" -}}
 {{- if .Values.scale.enabled }}
 # Pauses by scaling.
 - apiGroups: [apps]
@@ -211,6 +318,45 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   verbs: [list, patch]
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The rights by which uninstalling undoes, in a namespace that is served, what the operator may do there; those to Secrets
+are apart.
+*/}}
+{{- define "tidegate.uninstallRules" -}}
+- apiGroups: [tidegate.io]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetresetapprovals]
+  verbs: [get, list]
+- apiGroups: [tidegate.io]
+  resources: [offsetbackups]
+  verbs: [get]
+- apiGroups: [tidegate.io]
+  resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
+  verbs: [patch]
+- apiGroups: [tidegate.io]
+  resources: [kafkaconnections/status, consumergrouppauses/status, offsetresets/status]
+  verbs: [update]
+# The runs, what an undo will need of them, and what is kept for none.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create, update, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- if eq (include "tidegate.sparkRunner" .) "sparkapplication" }}
+# Jobs that are at work.
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [get, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, delete]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}
+{{- include "tidegate.scaleRules" . }}
 {{- end -}}
 
 {{/* What the operator is told, for its Deployment and for uninstalling. */}}
@@ -234,8 +380,12 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   value: {{ include "tidegate.image" (list . .Values.spark.image) | quote }}
 - name: TIDEGATE_SPARK_IMAGE_PULL_POLICY
   value: {{ .Values.spark.image.pullPolicy | quote }}
+- name: TIDEGATE_SPARK_ALLOWED_IMAGES
+  value: {{ join "," .Values.spark.allowedImages | quote }}
 - name: TIDEGATE_SPARK_SERVICE_ACCOUNT
   value: {{ .Values.spark.serviceAccount.name | quote }}
+- name: TIDEGATE_SPARK_EXECUTOR_SERVICE_ACCOUNT
+  value: {{ include "tidegate.executorAccount" . | quote }}
 - name: TIDEGATE_SPARK_DRIVER_CORES
   value: {{ .Values.spark.driver.cores | quote }}
 - name: TIDEGATE_SPARK_DRIVER_MEMORY

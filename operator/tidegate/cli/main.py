@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Final
 
 from tidegate import __version__
+from tidegate.cli.auditing import audit_parser, run_audit
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import run
 from tidegate.cli.options import groups_parser, parse_options
@@ -29,6 +30,7 @@ usage: tidegate groups OPTIONS      list, describe, pause, resume and reset cons
        tidegate approve NAME        let that plan be applied
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
        tidegate topics OPTIONS      between which times the partitions of topics were created
+       tidegate audit log OPTIONS   who had which committed offsets changed, as lines of JSON
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate COMMAND --help      its options
        tidegate --version
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _beside(run_approve, approve_parser, rest, screen)
         case ["parity", *rest]:
             return _beside(run_parity, parity_parser, rest, screen)
+        case ["audit", *rest]:
+            return _beside(run_audit, audit_parser, rest, screen)
         case ["topics", *rest]:
             return _beside(run_topics, topics_parser, rest, screen)
         case _:

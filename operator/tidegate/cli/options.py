@@ -84,6 +84,8 @@ class Options:
     command_config: Path | None
     control_topic: str | None
     ack_topic: str | None
+    audit_topic: str | None
+    audit_required: bool
     groups: tuple[str, ...]
     all_groups: bool
     topics: tuple[TopicArgument, ...]
@@ -167,6 +169,10 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
     ours.add_argument(
         "--ack-topic", metavar="TOPIC", help="where the agents' acks are read (the control topic's name and _acks)"
     )
+    ours.add_argument("--audit-topic", metavar="TOPIC", help="with --reset-offsets: record what is changed there")
+    ours.add_argument(
+        "--audit-required", action="store_true", help="with --audit-topic: change nothing that can't be recorded"
+    )
     ours.add_argument("--reason", default="", metavar="TEXT", help="with --pause: for whoever lists it")
     ours.add_argument(
         "--drain-timeout", default="30s", metavar="DURATION", help="how long owners may take to finish (30s)"
@@ -199,6 +205,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
     if not given.bootstrap_server:
         raise UsageError('Missing required argument "[bootstrap-server]"')
     _check_scope(given, action)
+    if given.audit_required and not given.audit_topic:
+        raise UsageError('Option "[audit-required]" needs option "[audit-topic]"')
     view = _view(given, action)
     scenario, value, warnings = _scenario(given, action)
     return Options(
@@ -207,6 +215,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         command_config=given.command_config,
         control_topic=given.control_topic,
         ack_topic=given.ack_topic,
+        audit_topic=given.audit_topic,
+        audit_required=given.audit_required,
         groups=tuple(dict.fromkeys(given.group)),
         all_groups=given.all_groups,
         topics=tuple(parse_topic(text) for text in given.topic),

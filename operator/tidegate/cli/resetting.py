@@ -7,6 +7,7 @@ store keeps what was committed before, so that a run that was cut off is put bac
 from __future__ import annotations
 
 import fcntl
+import getpass
 import hashlib
 import os
 import socket
@@ -19,6 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar, assert_never
 
+from tidegate.audit.records import Actor, Attribution, AuditTopic
 from tidegate.cli.errors import CommandFailed, UsageError, in_the_tools_words
 from tidegate.cli.java_text import parse_datetime, parse_duration
 from tidegate.cli.options import Options, Scenario, TopicArgument
@@ -30,6 +32,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.reset.applying.gates import BY_HAND
+from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model.plan import Plan
@@ -51,7 +54,7 @@ from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, w
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import job
-from tidegate.reset.store import StaleAttempt
+from tidegate.reset.store import RunStore, StaleAttempt
 from tidegate.resources.reset import ResetPhase
 
 T = TypeVar("T")
@@ -216,7 +219,7 @@ class Resetting:
                     self.folder, f"{prefix}-{request.run_id}", self.clock, self._tell_waiting(request.group_id)
                 )
                 store.create(request)
-                result = self._carried_out(store)
+                result = self._carried_out(self._recorded(store))
                 plan = store.load().plan
         except (StoreFailure, StaleAttempt) as failure:
             raise CommandFailed(str(failure)) from failure
@@ -231,7 +234,15 @@ class Resetting:
     def _tell_waiting(self, group: str) -> Callable[[str], None]:
         return lambda waits_for: self.screen.note(f"{group}: waiting: {waits_for}")
 
-    def _carried_out(self, store: DirectoryRunStore) -> RunResult:
+    def _recorded(self, store: DirectoryRunStore) -> RunStore:
+        """With in whose name its changes are recorded, where they are."""
+        if self.options.audit_topic is None:
+            return store
+        topic = AuditTopic(self.options.audit_topic, self.options.audit_required)
+        attribution = Attribution(topic, Actor("Command", socket.gethostname() or "unknown"), requester=_user())
+        return ConfinedRunStore(store, None, attribution=attribution)
+
+    def _carried_out(self, store: RunStore) -> RunResult:
         try:
             result = job.execute(store, self.kafka, self.clock)
         except KeyboardInterrupt:
@@ -246,10 +257,10 @@ class Resetting:
         for file in sorted(self.folder.glob(f"{prefix}-*.json")):
             store = DirectoryRunStore(self.folder, file.stem, clock=self.clock)
             if store.load().result is None:
-                result = self._settle(store, "The process that ran it ended before it was done")
+                result = self._settle(self._recorded(store), "The process that ran it ended before it was done")
                 self.screen.note(f"An earlier reset that was cut off ({file.stem}): {result.message}")
 
-    def _settle(self, store: DirectoryRunStore, message: str) -> RunResult:
+    def _settle(self, store: RunStore, message: str) -> RunResult:
         return job.settle(store, self.kafka, self.clock, reason=INTERRUPTED, message=message)
 
     def _explain(self, plan: Plan) -> None:
@@ -276,6 +287,14 @@ class _Told(DirectoryRunStore):
         if progress.waits_for not in ("", self._told):
             self._told = progress.waits_for
             self._tell(self._told)
+
+
+def _user() -> str:
+    """Who runs this, as the operating system says."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""
 
 
 def named_partitions(arguments: tuple[TopicArgument, ...], topics: Mapping[str, Topic]) -> list[TopicPartition]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tidegate.audit.records import AuditTopic
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
 from tidegate.resources.connection import KafkaConnectionSpec
@@ -138,6 +139,12 @@ def connection_in(spec: KafkaConnectionSpec, folder: Path) -> Connection:
     """The connection with its files in ``folder``, as :func:`file_contents` lays them out."""
     several = len(_trusted(spec)) > 1
     return _connection(spec, lambda secret, key: folder / secret / key, folder / _BUNDLE if several else None)
+
+
+def audit_topic_of(spec: KafkaConnectionSpec) -> AuditTopic | None:
+    """Where changes are recorded that are made through the connection."""
+    audit = spec.audit
+    return None if audit is None else AuditTopic(audit.topic, audit.required, audit.replication_factor)
 
 
 def connection_with_mounts(spec: KafkaConnectionSpec, file_of: FileOf) -> Connection | None:

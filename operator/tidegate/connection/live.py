@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.sharing import allowed_from, nothing
@@ -40,6 +41,8 @@ class Live:
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None
+    audit: AuditTopic | None = None
+    """Where changes of offsets are recorded; ``None``: nowhere."""
     borrowed: bool = False
     """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""

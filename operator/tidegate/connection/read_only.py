@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NoReturn
 
+from tidegate.audit.ports import AuditLog
+from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
@@ -42,6 +44,7 @@ class ReadOnlyKafka:
         self._why = why or observes(connection)
         self._control = _ReadOnlyControl(kafka.control, self._why)
         self._retention = _ReadOnlyRetention(kafka.retention, self._why)
+        self._audit = _ReadOnlyAudit(kafka.audit, self._why)
 
     @property
     def beneath(self) -> Kafka:
@@ -55,6 +58,10 @@ class ReadOnlyKafka:
     @property
     def retention(self) -> OffsetRetention:
         return self._retention
+
+    @property
+    def audit(self) -> AuditLog:
+        return self._audit
 
     @property
     def membership(self) -> Membership:
@@ -190,3 +197,17 @@ class _ReadOnlyRetention:
         retention_ms: int,  # noqa: ARG002
     ) -> frozenset[TopicPartition]:
         raise Refused(f"commit offsets of group {group_id}: {self._why}")
+
+
+class _ReadOnlyAudit:
+    """Implements ``tidegate.audit.ports.AuditLog``."""
+
+    def __init__(self, audit: AuditLog, why: str) -> None:
+        self._audit = audit
+        self._why = why
+
+    def ensure(self, topic: AuditTopic) -> tuple[str, ...]:
+        raise Refused(f"create topic {topic.name}: {self._why}")
+
+    def check_writable(self, name: str) -> None:
+        self._audit.check_writable(name)

@@ -12,9 +12,11 @@ from typing import Any, Final, TypeVar
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
 from tidegate.connection import status
+from tidegate.connection.audit_topics import AuditTopics
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
+    audit_topic_of,
     connection_in,
     connection_with_mounts,
     digest_of,
@@ -27,6 +29,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.status import Trouble
+from tidegate.control.topics import TopicsChecked
 from tidegate.jobs.mounts import secret_file
 from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.connection import Connection
@@ -96,6 +99,7 @@ class ConnectionReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._failures: dict[str, int] = {}
+        self._audit_topics = AuditTopics(parts.patient_executor)
         self._confirmed_s: dict[str, float] = {}
         """By connection, when it was last asked whether this process may still write the control topic."""
 
@@ -111,7 +115,9 @@ class ConnectionReconciler:
             return Pass(body, self._again_after(uid_of(body), seen))
         self._parts.looks.looked(uid_of(body))
         capabilities = await self._capabilities(body) if isinstance(seen, Cluster) else None
-        body = await self._say(body, seen, capabilities)
+        live = self._live(body)
+        audit = await self._audit_topics.checked(live) if live is not None and isinstance(seen, Cluster) else None
+        body = await self._say(body, seen, capabilities, audit)
         return Pass(body, self._again_after(uid_of(body), seen))
 
     async def forget(self, body: Object) -> None:
@@ -119,6 +125,7 @@ class ConnectionReconciler:
         live = parts.live.drop(namespace_of(body), name_of(body), uid=uid)
         parts.observer.disconnect(uid)
         parts.looks.forget(uid)
+        self._audit_topics.forget(uid)
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         self._confirmed_s.pop(uid, None)
@@ -225,6 +232,7 @@ class ConnectionReconciler:
                 mounted=connection_with_mounts(spec, secret_file),
                 secrets=keys_by_secret(spec),
                 allow=self._allowed(spec),
+                audit=audit_topic_of(spec),
                 kafka=kafka,
                 observes=observes,
                 borrowed=borrowed,
@@ -258,13 +266,21 @@ class ConnectionReconciler:
         else:
             self._parts.live.troubled(live, seen.reason, seen.message)
 
-    async def _say(self, body: Object, seen: Cluster | Trouble, capabilities: Capabilities | None) -> Object:
+    async def _say(
+        self,
+        body: Object,
+        seen: Cluster | Trouble,
+        capabilities: Capabilities | None,
+        audit: TopicsChecked | None,
+    ) -> Object:
         parts = self._parts
         generation = int(body["metadata"]["generation"])
         before = read_status(ConnectionStatus, body)
         live = self._live(body)
         topics = live.topics if live is not None else None
-        after = status.status_of(before, seen, topics, capabilities, generation=generation, now=parts.clock.now())
+        now, audited = parts.clock.now(), live is not None and live.audit is not None
+        after = status.status_of(before, seen, topics, capabilities, generation=generation, now=now)
+        after = status.with_audit(after, audit, wanted=audited, generation=generation, now=now)
         if after == before:
             return body
         said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)

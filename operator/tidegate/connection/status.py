@@ -11,6 +11,7 @@ from tidegate.kafka.capabilities import Capabilities, Capability
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
 from tidegate.resources.conditions import (
+    AUDIT_TOPIC,
     CONTROL_TOPICS,
     MAX_MESSAGE,
     READY,
@@ -86,6 +87,28 @@ def _resettable(found: Capabilities) -> str:
 
 def _may_be(capability: Capability | None) -> bool:
     return capability is not None and capability.support in (Support.SUPPORTED, Support.UNKNOWN)
+
+
+def with_audit(
+    before: ConnectionStatus, checked: TopicsChecked | None, *, wanted: bool, generation: int, now: datetime
+) -> ConnectionStatus:
+    """With what was found about the audit topic; what is said of it stays where nothing was found out, and goes where
+    none is ``wanted``."""
+    if not wanted:
+        told = tuple(c for c in before.conditions if c.type != AUDIT_TOPIC)
+        return before if len(told) == len(before.conditions) else before.model_copy(update={"conditions": told})
+    if checked is None:
+        return before
+    told = with_condition(
+        before.conditions,
+        AUDIT_TOPIC,
+        checked.usable,
+        reason=checked.reason,
+        message=checked.message[:MAX_MESSAGE],
+        generation=generation,
+        now=now,
+    )
+    return before.model_copy(update={"conditions": told})
 
 
 def status_of(

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from tidegate.audit.records import Attribution
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.gates import BY_DISCOVERY
 from tidegate.reset.applying.timing import Tuning
+from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ToEarliest
@@ -33,11 +35,13 @@ _TURN_LIMIT_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """For whom owners are sent back: a policy by its uid and its namespace and name, and its connection's uid."""
+    """For whom owners are sent back: a policy by its uid and its namespace and name, and its connection's uid.
+    ``attribution``: in whose name that is recorded; ``None``: it is not."""
 
     policy_uid: str
     policy: str
     connection_uid: str
+    attribution: Attribution | None = None
 
 
 class Backfills:
@@ -81,7 +85,8 @@ class Backfills:
                 connection_uid=asker.connection_uid,
             )
             tuning = Tuning(turn_limit_s=_TURN_LIMIT_S)
-            result = job.execute(MemoryRunStore(request), kafka, clock, tuning=tuning)
+            store = ConfinedRunStore(MemoryRunStore(request), None, attribution=asker.attribution)
+            result = job.execute(store, kafka, clock, tuning=tuning)
         if result is None:
             raise RuntimeError("a run that needs no approval ends with a result")
         return result

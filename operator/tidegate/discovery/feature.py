@@ -34,10 +34,9 @@ _log = logging.getLogger(__name__)
 _COMMITTED_S: Final = 30.0
 """How old the group's offsets may be of which the status counts those without an owner."""
 
-_AGAIN_S: Final = 30.0
-"""New partitions wake the policy, and so does a look that shows something new of its group."""
-_AGAIN_OF_MANY_S: Final = 60.0
-"""The watch wakes a policy that has something new to say, so this is for figures."""
+_AGAIN_S: Final = 60.0
+"""New partitions wake the policy, and so does a look that shows something new of its group: this is for figures, and
+for what a group without members has offsets of."""
 
 GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
@@ -59,10 +58,6 @@ def is_refused(group: Group) -> bool:
     offsets to commit. A Streams application of the classic protocol is told by its assignor.
     """
     return group.type in (GroupType.STREAMS, GroupType.SHARE) or group.assignor == STREAMS_ASSIGNOR
-
-
-def _again_s(policy: PolicyView) -> float:
-    return _AGAIN_OF_MANY_S if policy.is_one_of_many else _AGAIN_S
 
 
 def _refusal(policy: PolicyView) -> KubeEvent:
@@ -124,7 +119,7 @@ class DiscoveryFeature:
         told, guard.happenings = tuple(guard.happenings), []
         await policy.memory.note(PART, encode(guard.remembered))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})
-        return FeatureOutcome(status, told, _again_s(policy))
+        return FeatureOutcome(status, told, _AGAIN_S)
 
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""
@@ -133,7 +128,7 @@ class DiscoveryFeature:
         if policy.status.discovery is not None or policy.is_one_of_many:
             await policy.memory.note(PART, None)
         status = policy.status.model_copy(update={"discovery": None})
-        return FeatureOutcome(status, told, _again_s(policy)) if asks else FeatureOutcome(status, told)
+        return FeatureOutcome(status, told, _AGAIN_S) if asks else FeatureOutcome(status, told)
 
     async def _only_observed(self, policy: PolicyView) -> FeatureOutcome:
         """No start is given, and when that ends, all that is there by then is old: nobody is sent back to what it may
@@ -145,7 +140,7 @@ class DiscoveryFeature:
         if status.discovery is not None:
             discovery = status.discovery.model_copy(update={"topics": (), "selection": None})
             status = status.model_copy(update={"discovery": discovery})
-        return FeatureOutcome(status, again_after_s=_again_s(policy))
+        return FeatureOutcome(status, again_after_s=_AGAIN_S)
 
     def _has_guard(self, policy: PolicyView) -> bool:
         watch = self._watches.get(policy.live.uid)
@@ -182,7 +177,10 @@ class DiscoveryFeature:
 
     async def _unguard(self, key: str) -> None:
         for watch in tuple(self._watches.values()):
-            if watch.guards.pop(key, None) is not None and not watch.guards:
+            if watch.guards.pop(key, None) is None:
+                continue
+            watch.guarded()
+            if not watch.guards:
                 del self._watches[watch.live.uid]
                 await watch.close()
 

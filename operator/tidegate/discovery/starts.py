@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from tidegate.audit.records import Attribution
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
+from tidegate.discovery.recording import commit_starts
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader
@@ -58,12 +60,14 @@ def give_starts(
     *,
     just_made: Collection[TopicPartition] = (),
     agents_decide: bool = False,
+    attribution: Attribution | None = None,
 ) -> Mapping[TopicPartition, Start]:
     """Commit the start of each new partition for which the group has no offset; how each stands then.
 
     ``just_made``: those that were not there moments ago: their logs begin at 0, which need not be asked of a leader
     that they may not have yet. ``agents_decide``: owners that run the agent were told to begin new partitions at their
-    start. Harmless when repeated; where an earlier call was cut off, an owner counts as too early, for whether it was
+    start. ``attribution``: in whose name it is recorded in the audit log, in the same transaction; ``None``: it is not.
+    Harmless when repeated; where an earlier call was cut off, an owner counts as too early, for whether it was
     nobody can tell any more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also
     while a transaction of somebody else holds one.
     """
@@ -84,7 +88,7 @@ def give_starts(
     committed = kafka.committed(group_id, partitions)
     free = {p: begin for p, begin in begins.items() if p not in committed}
     if free:
-        _commit(kafka, clock, group_id, free)
+        _commit(kafka, clock, group_id, free, attribution)
     after = look(kafka, group_id, partitions)
     managed = kafka.managed_members(group_id) if agents_decide and after.has_members else frozenset()
     starts, doubtful = {}, []
@@ -113,11 +117,9 @@ def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:
     return after.owner(partition) is None
 
 
-def _commit(kafka: Kafka, clock: Clock, group_id: str, offsets: Offsets) -> None:
-    starts = kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)
-    with closing(starts), starts.transaction() as transaction:
-        transaction.send(group_id, offsets)
-        transaction.commit()
+def _commit(kafka: Kafka, clock: Clock, group_id: str, offsets: Offsets, attribution: Attribution | None) -> None:
+    with closing(kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)) as writer:
+        commit_starts(writer, group_id, offsets, attribution)
     _wait_visible(kafka, clock, group_id, offsets)
 
 

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from tidegate.audit.records import Action
 from tidegate.clock import Clock
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
+from tidegate.discovery.backoff import LONGEST_S, backoff_s
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard
 from tidegate.discovery.sightings import Sightings
@@ -30,6 +32,7 @@ from tidegate.discovery.state import KnownTopic, discover, grown, least_interval
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.names import is_pattern
+from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.features import NewPartition, NewPartitions
 from tidegate.resources.reset import ResetPhase
@@ -41,7 +44,6 @@ _log = logging.getLogger(__name__)
 CLOCK_S: Final = 5.0
 """How often the broker's time is told to agents."""
 
-_LAST_BACKOFF_S: Final = 5.0
 _LEAST_WAIT_S: Final = 0.5
 
 T = TypeVar("T")
@@ -76,6 +78,8 @@ class ConnectionWatch:
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
+        self._wishes: tuple[float, frozenset[str] | None] | None = None
+        """What all guards together ask for (see ``_asks``); ``None``: to be found out."""
         self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
@@ -101,8 +105,8 @@ class ConnectionWatch:
             self._ages.note(gates)
 
     def guarded(self) -> None:
-        """There is another guard, or one has another state."""
-        self._moved = True
+        """There is another guard, or one fewer, or one wishes something else."""
+        self._moved, self._wishes = True, None
 
     async def close(self) -> None:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
@@ -140,13 +144,11 @@ class ConnectionWatch:
             else:
                 failures = 0
                 self._say("")
-            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
-            interval = max(interval, least_interval_s(self.topics.values()))
-            delay = interval if failures == 0 else max(interval, _backoff(failures))
+            delay = max(self._asks()[0], backoff_s(failures) if failures else 0.0)
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
-        asked = self._names()
+        _, asked = self._asks()
         if asked != self._asked:
             # What was not asked for before has not just been made because it is seen now.
             self._asked, self._looked_s = asked, None
@@ -160,11 +162,18 @@ class ConnectionWatch:
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
             self.sightings.note(self.sizes, told, look.at_s)
-            self.topics, self.sizes = told, grown(self.sizes, told)
+            self.topics, self.sizes, self._wishes = told, grown(self.sizes, told), None
         self._looked_s = began
         for guard in tuple(self.guards.values()):
             if guard.looked_at is not self.topics or guard.failures:
                 self._look_for(guard, look)
+
+    def _asks(self) -> tuple[float, frozenset[str] | None]:
+        """Seconds between two looks, and the topics to ask for. Looks are many, and guards seldom others."""
+        if self._wishes is None:
+            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
+            self._wishes = max(interval, least_interval_s(self.topics.values())), self._names()
+        return self._wishes
 
     def _names(self) -> frozenset[str] | None:
         """The topics to ask for; ``None``: all, where patterns, or what a group may read, are guarded."""
@@ -243,12 +252,12 @@ class ConnectionWatch:
                 guard.failures = 0
             else:
                 guard.failures += 1
-                guard.again_at_s = self._parts.clock.monotonic() + _backoff(guard.failures)
+                guard.again_at_s = self._parts.clock.monotonic() + backoff_s(guard.failures)
 
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
     ) -> None:
-        parts, kafka, wish = self._parts, self.live.kafka, guard.wish
+        parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown:
             starts = await in_thread(
@@ -260,13 +269,14 @@ class ConnectionWatch:
                 unknown,
                 just_made=[p for p in just_made if p in unknown],
                 agents_decide=wish.tells_agents,
+                attribution=attribution_of(guard.policy, audit, Action.START),
             )
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
         if late and not guard.resetting:
-            asker = Asker(guard.uid, guard.policy, self.live.uid)
+            asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
             result = await in_thread(self._parts.executor, send_back, wish.group, late)
             if result.phase is ResetPhase.SUCCEEDED:
@@ -314,7 +324,7 @@ class ConnectionWatch:
             except KafkaFailure as failure:
                 failures += 1
                 _log.warning("%s: agents cannot be told of partitions: %s", self._name, failure)
-                await asyncio.sleep(_backoff(failures))
+                await asyncio.sleep(backoff_s(failures))
             else:
                 failures = 0
                 with contextlib.suppress(TimeoutError):
@@ -386,8 +396,4 @@ class ConnectionWatch:
             finally:
                 task.cancel()
             self._ended(task)
-            await asyncio.sleep(_LAST_BACKOFF_S)
-
-
-def _backoff(failures: int) -> float:
-    return float(min(_LAST_BACKOFF_S, 0.2 * 2 ** min(failures - 1, 6)))
+            await asyncio.sleep(LONGEST_S)

@@ -12,11 +12,14 @@ from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import AgentTopics, Injection
 from tidegate.inject.patch import AgentImage, patch_for
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.printable import visible
 
 REFUSED: Final = "InjectionRefused"
 UNREADABLE: Final = "PodUnreadable"
 
 _API_VERSION: Final = "admission.k8s.io/v1"
+_MESSAGE_LIMIT: Final = 1000
+"""Characters of an Event's message: a pod may have names without end."""
 _WARNING_LIMIT: Final = 240
 """Longer ones are cut by some clients; the API server takes 4096 bytes in all."""
 
@@ -29,12 +32,11 @@ class BadReview(ValueError):
 class Notice:
     """A refusal to be told as an Event, about what made the pod and the policies that want it injected.
 
-    ``about``: a reference with ``apiVersion``, ``kind``, ``name``, perhaps ``uid``; ``None`` where the pod has neither
-    an owner nor, yet, a name.
+    ``about``: the pod's controller, with ``apiVersion``, ``kind``, ``name`` and ``uid``, as the review claims.
     """
 
     namespace: str
-    about: Mapping[str, Any] | None
+    about: Mapping[str, str]
     policies: tuple[str, ...]
     happening: KubeEvent
 
@@ -66,10 +68,8 @@ def answer(review: Any, around: Callable[[str], Surroundings | None], agent: Age
 
     Raises ``BadReview``.
     """
-    request = review.get("request") if isinstance(review, Mapping) else None
-    if not isinstance(request, Mapping) or review.get("apiVersion") != _API_VERSION or not request.get("uid"):
-        raise BadReview(f"this takes an AdmissionReview of {_API_VERSION} with a request")
-    namespace, pod = str(request.get("namespace") or ""), request.get("object")
+    request = _request(review)
+    namespace, pod = asked_namespace(review), request.get("object")
     if not _is_new_pod(request) or not isinstance(pod, Mapping):
         return _answered(request, _Outcome("Ignored"))
     surroundings = around(namespace)
@@ -83,8 +83,25 @@ def answer(review: Any, around: Callable[[str], Surroundings | None], agent: Age
     return _answered(request, outcome, _notice(namespace, pod, outcome))
 
 
+def asked_namespace(review: Any) -> str:
+    """The namespace that the review is about. Raises ``BadReview``."""
+    namespace = _request(review).get("namespace")
+    return namespace if isinstance(namespace, str) else ""
+
+
+def _request(review: Any) -> Mapping[str, Any]:
+    request = review.get("request") if isinstance(review, Mapping) else None
+    uid = request.get("uid") if isinstance(request, Mapping) else None
+    if request is None or review.get("apiVersion") != _API_VERSION or not isinstance(uid, str) or not uid:
+        raise BadReview(f"this takes an AdmissionReview of {_API_VERSION} with a request")
+    found: Mapping[str, Any] = request
+    return found
+
+
 def _is_new_pod(request: Mapping[str, Any]) -> bool:
-    resource = request.get("resource") or {}
+    resource = request.get("resource")
+    if not isinstance(resource, Mapping):
+        return False
     return (
         request.get("operation") == "CREATE"
         and not request.get("subResource")
@@ -113,9 +130,9 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
 
 
 def _conflicts(wish: Injection) -> tuple[str, ...]:
-    return tuple(
-        f"policy {conflict} differ(s) from policy {wish.policies[0]}, which goes" for conflict in wish.conflicts
-    )
+    """Without names: whoever asks may be anybody, and the policies that lose say so in their status."""
+    told = "another policy selects this pod, too, and does not take effect: see the condition Injected of policies"
+    return (told,) if wish.conflicts else ()
 
 
 def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | None = None) -> Answer:
@@ -135,38 +152,34 @@ def _answered(request: Mapping[str, Any], outcome: _Outcome, notice: Notice | No
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _WARNING_LIMIT else f"{text[: _WARNING_LIMIT - 3]}..."
+    shown = visible(text[: _WARNING_LIMIT + 1])
+    return shown if len(shown) <= _WARNING_LIMIT else f"{shown[: _WARNING_LIMIT - 3]}..."
 
 
 def _notice(namespace: str, pod: Mapping[str, Any], outcome: _Outcome) -> Notice | None:
-    if outcome.refusal is None:
+    about = _controller(pod)
+    if outcome.refusal is None or about is None:
         return None
     refusal = outcome.refusal
+    message = visible(refusal.message[:_MESSAGE_LIMIT])
     happening = KubeEvent(
         EventType.WARNING,
         REFUSED,
-        f"{refusal.reason}: the pod of {_who(pod)} is not injected: {refusal.message}",
-        f"{REFUSED}/{refusal.reason}/{refusal.message}",
+        f"{refusal.reason}: the pod of {about['kind']} {about['name']} is not injected: {message}",
+        f"{REFUSED}/{refusal.reason}/{message}",
     )
-    return Notice(namespace, _about(pod), refusal.policies, happening)
+    return Notice(namespace, about, refusal.policies, happening)
 
 
-def _about(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The pod's controller; the pod itself where it has none, but a name."""
+def _controller(pod: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """The pod's; ``None`` where it has none of which all is said: then there is nothing to look up."""
     metadata = pod.get("metadata")
-    if not isinstance(metadata, Mapping):
-        return None
-    for owner in metadata.get("ownerReferences") or ():
+    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, Mapping) and owner.get("controller"):
-            return {name: str(owner.get(name) or "") for name in ("apiVersion", "kind", "name", "uid")}
-    if metadata.get("name"):
-        return {"apiVersion": "v1", "kind": "Pod", "name": str(metadata["name"]), "uid": ""}
+            found = {name: owner.get(name) for name in ("apiVersion", "kind", "name", "uid")}
+            told = {
+                name: value for name, value in found.items() if isinstance(value, str) and value.isascii() and value
+            }
+            return told if len(told) == len(found) else None
     return None
-
-
-def _who(pod: Mapping[str, Any]) -> str:
-    metadata = pod.get("metadata")
-    about = _about(pod)
-    if about is not None:
-        return f"{about['kind']} {about['name']}"
-    return f"generateName {metadata.get('generateName')}" if isinstance(metadata, Mapping) else "no name"

@@ -1,6 +1,8 @@
-"""The webhook's own certificates: a CA, and a server certificate that it signed, renewed at two thirds of their lives.
+"""Own certificates for webhook and metrics: a CA, and a server certificate that it signed, each renewed at two thirds
+of its life.
 
-A new CA signs nothing until API servers had time to learn of it, and the one before stays trusted until it expires.
+A new CA signs nothing until API servers and Prometheus had time to learn of it, and the one before stays trusted until
+it expires.
 Keys are P-256. Decisions are pure but for the keys' randomness; nothing here reads a clock.
 """
 
@@ -23,7 +25,9 @@ _SERVER_LIFE: Final = timedelta(days=90)
 _BEFORE: Final = timedelta(minutes=5)
 """A clock that is this much behind still takes a new certificate."""
 _LEARNT: Final = timedelta(minutes=10)
-"""How long a new CA is trusted before it signs."""
+"""How long a new CA is trusted before it signs. Prometheus' operator learns of a changed Secret at once, or after five
+minutes; the kubelet brings it to Prometheus within two more.
+"""
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -131,7 +135,8 @@ def _serves(current: Certificates, signer: Authority, names: Sequence[str], now:
         told = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, x509.ExtensionNotFound, InvalidSignature):
         return False
-    return not _is_due(certificate, now) and set(told) == set(_alternative_names(names))
+    # More names do no harm: while two versions of the operator run beside each other, one of them asks for fewer.
+    return not _is_due(certificate, now) and set(told) >= set(_alternative_names(names))
 
 
 # --- make -------------------------------------------------------------------------------------------------------------

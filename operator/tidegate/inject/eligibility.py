@@ -73,7 +73,9 @@ def wish_for(pod: Mapping[str, Any], around: Surroundings) -> Injection | PodRef
     wanted = _FORMATS[asked[0]] if asked else None
     found = _by_name(annotations.get(POLICY), wanted, around) or _selected(labels, wanted, around)
     if isinstance(found, Injection):
-        chosen = tuple(name.strip() for name in annotations.get(CONTAINERS, "").split(",") if name.strip())
+        # Each once, however often it is named: what a container gets is much longer than its name.
+        named = (name.strip() for name in annotations.get(CONTAINERS, "").split(","))
+        chosen = tuple(dict.fromkeys(name for name in named if name))
         return replace(found, containers=chosen or found.containers)
     return found
 
@@ -109,7 +111,7 @@ def _selected(
         why = (
             "has no KafkaConnection without spec.observe"
             if not topics
-            else f"has KafkaConnections with {len(topics)} different control or ack topics"
+            else "has KafkaConnections with different control or ack topics"
         )
         return PodRefusal(
             NO_CONNECTION, f"the namespace {why}, so which ones are the agent's is not known: name a policy by {POLICY}"

@@ -28,9 +28,13 @@ INSTALL: Final = "/opt/tidegate/agent/install"
 
 WINDOWS: Final = "WindowsNotSupported"
 UNKNOWN_CONTAINER: Final = "UnknownContainer"
+TOO_MANY: Final = "TooManyContainers"
 NAME_TAKEN: Final = "NameTaken"
 MOUNT_TAKEN: Final = "MountTaken"
 PYTHONPATH_NOT_KNOWN: Final = "PythonPathNotKnown"
+
+_CONTAINERS: Final = 64
+"""That one pod may have injected: what is added to each is sent back to the API server."""
 
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _AGENT_USER: Final = 10001
@@ -111,6 +115,8 @@ def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | PodR
 
 def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | PodRefusal:
     """The containers by name, init containers too; without names the main one."""
+    if len(names) > _CONTAINERS:
+        return PodRefusal(TOO_MANY, f"{len(names)} containers are named; at most {_CONTAINERS} can be injected")
     by_name = {
         str(container.get("name")): _Chosen(f"/spec/{field}/{number}", container)
         for field in ("initContainers", "containers")

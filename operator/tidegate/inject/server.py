@@ -7,54 +7,57 @@ certificate. Here a connection's handshake takes whatever certificate is the new
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
-from tidegate.inject.admission import Answer, BadReview, Notice, answer
+from tidegate.inject.admission import Answer, BadReview, Notice, answer, asked_namespace
+from tidegate.inject.bodies import Bodies, Limits, read_review
+from tidegate.inject.callers import Callers
+from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.index import PolicyIndex
+from tidegate.inject.listener import Listener
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.kube.ports import KubeEvent, KubeFailure, Object
-from tidegate.service.http_server import TlsFiles
+from tidegate.service.http_server import TlsFiles, require_client
+from tidegate.service.seats import Seats
 from tidegate.service.settings import Address
+from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
 
 PATH: Final = "/mutate/pods"
 
-_LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a review: an API server takes no object above 3 MiB."""
-_READING_S: Final = 5.0
-_IDLE_S: Final = 75.0
 _NOTICES: Final = 60
-"""Notices a minute; more are dropped: pods that are refused by the hundred are refused alike, and whoever reaches the
-port without being an API server must not fill one with Events.
-"""
+"""Notices a minute; more are dropped: pods that are refused by the hundred are refused alike."""
+_TOLD: Final = 600
 
 Record = Callable[[Object, KubeEvent], None]
+Confirm = Callable[[str, Mapping[str, str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``record``: writes an Event about an object, blocking. ``obeyed``: learns of each connection, by namespace and
-    name, whose control topic an agent is told of.
+    """``record``: writes an Event about an object, blocking. ``confirm``: whether a namespace has a controller with
+    this ``apiVersion``, ``kind``, ``name`` and ``uid``, blocking; raises ``KubeFailure``. ``obeyed``: learns of each
+    connection, by namespace and name, whose control topic an agent is told of.
     """
 
     index: PolicyIndex
     agent: AgentImage
     record: Record
+    confirm: Confirm
     executor: Executor
     metrics: InjectionMetrics
     obeyed: Callable[[str, str], None] = lambda _namespace, _name: None
@@ -66,17 +69,36 @@ class WebhookServer:
     ``certificates``: a folder with ``tls.crt`` and ``tls.key``, which may come later; until then handshakes fail.
     """
 
-    def __init__(self, address: Address, certificates: Path, parts: Parts) -> None:
+    def __init__(
+        self,
+        address: Address,
+        certificates: Path,
+        parts: Parts,
+        *,
+        callers: Callers | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """``callers``: who may call; ``None``: everybody who reaches the port."""
         self._address, self._parts = address, parts
-        self._tls = TlsFiles(certificates)
+        self._callers, self._limits = callers, limits or Limits()
+        self._tls = TlsFiles(certificates, callers.ca if callers is not None else None)
+        self._bodies = Bodies(self._limits)
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="webhook")
         self._socket: socket.socket | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
         self._notices: set[asyncio.Task[None]] = set()
         self._told: dict[tuple[str, str], None] = {}
         self._told_at: deque[float] = deque()
 
     def open(self) -> int:
         """Take the port; returns it. Raises ``OSError`` with a message for a person."""
+        if self._callers is not None:
+            try:
+                require_client(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._callers.ca)
+            except OSError as error:
+                message = f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {self._callers.ca}: {error}"
+                raise OSError(message) from error
         family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
         try:
             self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=512)
@@ -85,31 +107,31 @@ class WebhookServer:
         return int(self._socket.getsockname()[1])
 
     async def start(self) -> None:
-        if self._socket is None or self._runner is not None:
+        if self._socket is None or self._listener is not None:
             return
-        application = web.Application(client_max_size=_LARGEST)
-        application.router.add_post(PATH, self._serve)
-        self._runner = web.AppRunner(
-            application, handle_signals=False, access_log=None, keepalive_timeout=_IDLE_S, shutdown_timeout=2.0
-        )
-        await self._runner.setup()
-        await web.SockSite(self._runner, self._socket, ssl_context=self._context()).start()
+        seats = Seats(self._limits.connections, self._limits.per_address)
+        self._listener = Listener(self._serve, self._context(), seats, self._limits.times)
+        self._listener.start(self._socket)
 
     async def stop(self) -> None:
         """Idempotent."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         for task in tuple(self._notices):
             task.cancel()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _context(self) -> ssl.SSLContext:
         """One that takes the newest certificate for each connection; Python calls back also where no name is asked."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._callers is not None:
+            # What a connection begins with is what it is asked for; whom that has to be signed by is the newest's.
+            context.verify_mode = ssl.CERT_REQUIRED
 
         def newest(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
             try:
@@ -122,31 +144,44 @@ class WebhookServer:
         context.sni_callback = newest
         return context
 
-    async def _serve(self, request: web.Request) -> web.Response:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.monotonic()
-        try:
-            async with asyncio.timeout(_READING_S):
-                text = await request.read()
-            found = self._answer(json.loads(text))
-        except TimeoutError as error:
-            raise web.HTTPRequestTimeout(text=f"the review was not sent within {_READING_S:.0f} s\n") from error
-        except (BadReview, ValueError) as error:
-            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        self._admit(request)
+        connection: Any = request.protocol
+        async with self._bodies.taken(request) as body:
+            connection.seat.answering = True
+            try:
+                found, answered = await self._answer(body)
+            except BadReview as error:
+                raise web.HTTPBadRequest(text=f"{error}\n") from error
         self._parts.metrics.admitted(found.outcome, time.monotonic() - began)
-        return web.json_response(found.response)
+        return web.Response(body=answered, content_type="application/json")
 
-    def _answer(self, review: Any) -> Answer:
-        found = answer(review, self._parts.index.around, self._parts.agent)
-        if found.topics is not None:
-            namespace = str(review["request"]["namespace"])
+    def _admit(self, request: web.BaseRequest) -> None:
+        """Raises ``HTTPException`` for whoever is none of our callers, and for what they do not ask."""
+        if self._callers is not None and not self._callers.includes(request.get_extra_info("peercert")):
+            raise web.HTTPForbidden(text="the client certificate is of none of those who may call\n")
+        if request.path != PATH:
+            raise web.HTTPNotFound
+        if request.method != "POST":
+            raise web.HTTPMethodNotAllowed(request.method, ["POST"])
+
+    async def _answer(self, body: bytes) -> tuple[Answer, bytes]:
+        """One review at a time, in a thread, which is all that a caller can keep busy. Raises ``BadReview``."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            review = await loop.run_in_executor(self._thread, read_review, body)
+            namespace = asked_namespace(review)
             around = self._parts.index.around(namespace)
-            for of, name in around.telling(namespace, found.topics) if around is not None else ():
+            found, answered = await loop.run_in_executor(self._thread, _decided, review, around, self._parts.agent)
+        if found.topics is not None and around is not None:
+            for of, name in around.telling(namespace, found.topics):
                 self._parts.obeyed(of, name)
         if found.notice is not None and self._may_tell():
-            task = asyncio.get_running_loop().create_task(self._tell(found.notice))
+            task = loop.create_task(self._tell(found.notice))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
-        return found
+        return found, answered
 
     def _may_tell(self) -> bool:
         now = time.monotonic()
@@ -158,31 +193,39 @@ class WebhookServer:
         return True
 
     async def _tell(self, notice: Notice) -> None:
-        """Record it once about the pod's maker, and about each policy. A pod is never held up by this."""
-        loop = asyncio.get_running_loop()
+        """Record it once about the pod's controller, and about each policy, if the API server knows that controller:
+        else whoever reaches the port could have anything said of anything. A pod is never held up by this.
+        """
+        parts, key = self._parts, (notice.about["uid"], notice.happening.key)
+        if key in self._told:
+            return
+        try:
+            if not await in_thread(parts.executor, parts.confirm, notice.namespace, notice.about):
+                _log.debug("webhook: no Event about %s, which is not there", dict(notice.about))
+                return
+        except KubeFailure as failure:
+            _log.debug("webhook: no Event about %s: %s", dict(notice.about), failure)
+            return
+        if key in self._told:
+            return
+        # Only now: what somebody makes up must not keep a true one from being told.
+        self._told[key] = None
+        if len(self._told) > _TOLD:
+            self._told.pop(next(iter(self._told)))
         for body in self._about(notice):
-            key = (str(body["metadata"]["uid"] or body["metadata"]["name"]), notice.happening.key)
-            if key in self._told:
-                continue
-            self._told[key] = None
-            if len(self._told) > 10 * _NOTICES:
-                self._told.pop(next(iter(self._told)))
             try:
-                await loop.run_in_executor(
-                    self._parts.executor, functools.partial(self._parts.record, body, notice.happening)
-                )
+                await in_thread(parts.executor, parts.record, body, notice.happening)
             except KubeFailure as failure:
                 _log.warning("%s", failure)
 
     def _about(self, notice: Notice) -> list[Object]:
-        found: list[Object] = []
-        if notice.about is not None:
-            metadata = {
-                "namespace": notice.namespace,
-                "name": notice.about["name"],
-                "uid": notice.about["uid"],
-                "resourceVersion": "",
-            }
-            found.append({"apiVersion": notice.about["apiVersion"], "kind": notice.about["kind"], "metadata": metadata})
+        about = notice.about
+        metadata = {"namespace": notice.namespace, "name": about["name"], "uid": about["uid"], "resourceVersion": ""}
+        controller = {"apiVersion": about["apiVersion"], "kind": about["kind"], "metadata": metadata}
         policies = (self._parts.index.policy(notice.namespace, name) for name in notice.policies)
-        return found + [policy for policy in policies if policy is not None]
+        return [controller, *(policy for policy in policies if policy is not None)]
+
+
+def _decided(review: Any, around: Surroundings | None, agent: AgentImage) -> tuple[Answer, bytes]:
+    found = answer(review, lambda _namespace: around, agent)
+    return found, json.dumps(found.response, separators=(",", ":")).encode()

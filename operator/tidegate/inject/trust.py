@@ -1,4 +1,6 @@
-"""Keeps the webhook's own certificates: in a Secret that all operator pods share, and where API servers trust them."""
+"""Keeps the certificates of webhook and metrics that the operator makes itself: in a Secret that all its pods share,
+from which Prometheus has the CA, and where API servers trust them.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +66,16 @@ class WebhookTrust:
         self._place, self._objects, self._files = place, objects, files
         self._executor, self._now, self._metrics = executor, now, metrics
         self._used: bytes | None = None
+        self.looked = asyncio.Event()
+        """Set after the first look, whatever came of it."""
         self._trouble = ""
 
     async def run(self, interval_s: float) -> None:
         while True:
-            await self.look()
+            try:
+                await self.look()
+            finally:
+                self.looked.set()
             await asyncio.sleep(interval_s)
 
     async def look(self) -> None:
@@ -87,7 +94,7 @@ class WebhookTrust:
         except (KubeFailure, FilesFailure) as failure:
             if str(failure) != self._trouble:
                 self._trouble = str(failure)
-                _log.warning("webhook certificates: %s; again soon", failure)
+                _log.warning("own certificates: %s; again soon", failure)
         else:
             self._trouble = ""
 

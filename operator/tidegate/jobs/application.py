@@ -6,7 +6,7 @@ Follows the Kubeflow Spark operator's ``sparkoperator.k8s.io/v1beta2`` (``api/v1
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import yaml
@@ -54,11 +54,16 @@ def resources(
     conf = _section(spark, "sparkConf")
     if refused := refusals(conf, settings.allowed_conf):
         raise BadSparkSpec("spec.spark.sparkConf: " + "; ".join(refused))
+    image = spark.get("image") or settings.image
+    if image != settings.image and not is_allowed_image(image, settings.allowed_images):
+        raise BadSparkSpec(
+            f"spec.spark.image: {image} is not allowed: remove it, or have it added to the chart's spark.allowedImages"
+        )
     cores = _count(executor, "executor.cores", settings.executor_cores)
     # To Spark a core is a task's place; what the pod asks for is said beside it.
     asked = {"spark.kubernetes.executor.request.cores": str(cores)} if tasks_a_core > 1 else {}
     return {
-        "image": spark.get("image") or settings.image,
+        "image": image,
         "driver.cores": _count(driver, "driver.cores", settings.driver_cores),
         "driver.memory": _memory(driver, "driver.memory", settings.driver_memory),
         "executor.instances": _count(executor, "executor.instances", settings.executor_instances),
@@ -66,6 +71,11 @@ def resources(
         "executor.memory": _memory(executor, "executor.memory", settings.executor_memory),
         "sparkConf": {**own, **_KUBERNETES, **asked, **settings.spark_conf, **conf, **{k: own[k] for k in FIXED}},
     }
+
+
+def is_allowed_image(image: str, allowed: Iterable[str]) -> bool:
+    """Whether ``allowed`` has it, as it is written or by a path that ends in ``/*``."""
+    return any(image.startswith(each[:-1]) if each.endswith("/*") else image == each for each in allowed)
 
 
 def _section(spark: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -144,6 +154,7 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
         "ownerReferences": [dict(launch.owner)] if launch.owner else None,
         "imagePullPolicy": settings.image_pull_policy,
         "serviceAccount": settings.service_account,
+        "executorServiceAccount": settings.executor_service_account or settings.service_account,
         "mainApplicationFile": f"local://{IMAGE_FOLDER}/jobs/{launch.job}.py",
         "arguments": [launch.store],
         "env": [

@@ -47,8 +47,15 @@ class SparkSettings:
     image_pull_policy: str = "IfNotPresent"
     """``Always``, ``IfNotPresent`` or ``Never``."""
 
+    allowed_images: tuple[str, ...] = ()
+    """Images that resources may name in ``spec.spark.image`` in addition to ``image``, with commas between them: as
+    they are written there, or ``registry.example.com/team/*`` for all below."""
+
     service_account: str = "tidegate-spark"
-    """Of driver and executors."""
+    """Of drivers."""
+
+    executor_service_account: str = ""
+    """Of executors; empty: that of drivers."""
 
     driver_cores: int = 1
     """Under ``spec.spark.driver.cores``."""
@@ -112,7 +119,9 @@ class SparkSettings:
             image_pull_policy=read.one_of(
                 "IMAGE_PULL_POLICY", ("Always", "IfNotPresent", "Never"), default.image_pull_policy
             ),
+            allowed_images=tuple(image for image in read.text("ALLOWED_IMAGES", "").split(",") if image),
             service_account=read.text("SERVICE_ACCOUNT", default.service_account),
+            executor_service_account=read.text("EXECUTOR_SERVICE_ACCOUNT", default.executor_service_account),
             driver_cores=read.number("DRIVER_CORES", default.driver_cores),
             driver_memory=read.text("DRIVER_MEMORY", default.driver_memory),
             executor_instances=read.number("EXECUTOR_INSTANCES", default.executor_instances),

@@ -118,6 +118,15 @@ class GroupTransaction(Protocol):
         """Raises ``CommitRefused`` where the group's coordinator takes no offsets of a producer that is no member."""
         ...
 
+    def append(self, topic: str, records: Mapping[bytes, bytes], *, timeout_s: float | None = None) -> None:
+        """Append records (values by key) to partition 0 of a topic, within the transaction: they can be read, by who
+        reads committed records, if the offsets are committed, and else never.
+
+        ``timeout_s``: how long it may take, where that is shorter than usual. Raises ``Unavailable`` also where there
+        is no such topic, which a coordinator may hear of yet.
+        """
+        ...
+
     def commit(self) -> None:
         """Raises ``OutcomeUnknown`` only when the coordinator could not be asked again within the timeout, and
         ``Refused`` after a ``send`` that failed.

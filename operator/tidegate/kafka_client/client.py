@@ -30,6 +30,7 @@ from tidegate.kafka.model import (
     TopicPartition,
 )
 from tidegate.kafka.rights import on_topics
+from tidegate.kafka_client.audit_log import KafkaAuditLog
 from tidegate.kafka_client.cluster_requests import (
     MetadataBrokers,
     broker_apis,
@@ -112,6 +113,10 @@ class KafkaClient:
     @property
     def retention(self) -> KafkaOffsetRetention:
         return self._retention
+
+    @property
+    def audit(self) -> KafkaAuditLog:
+        return KafkaAuditLog(self._wire)
 
     def topic_watch(self) -> KafkaTopicWatch:
         return KafkaTopicWatch(MetadataBrokers(Wire(self._connection)))

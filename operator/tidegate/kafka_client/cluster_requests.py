@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
@@ -85,12 +86,18 @@ def topics_metadata(wire: Wire, topics: Collection[str] | None) -> bytes:
     return _data(wire.ask_any(lambda: _metadata(_UndecodedMetadataRequest, topics), what="list the topics"))
 
 
-def describe_topics(wire: Wire, topics: Collection[str], *, what: str, deadline: float | None = None) -> Any:
-    """A Metadata answer: ``cluster_id``, ``controller_id``, ``brokers``, and ``topics`` that were asked for."""
+def describe_topics(
+    wire: Wire, topics: Collection[str], *, what: str, deadline: float | None = None, authorized: bool = False
+) -> Any:
+    """A Metadata answer: ``cluster_id``, ``controller_id``, ``brokers``, and ``topics`` that were asked for.
+
+    ``authorized``: with what the principal may do with each (KIP-430).
+    """
     until = wire.deadline() if deadline is None else deadline
 
     def attempt(_: bool) -> Any:
-        answer = wire.ask_any(lambda: _metadata(MetadataRequest, topics), what=what, deadline=until)
+        request = partial(_metadata, MetadataRequest, topics, authorized=authorized)
+        answer = wire.ask_any(request, what=what, deadline=until)
         if not answer.brokers:
             raise Unavailable(f"{what}: no broker is taken for alive")  # not even the one that says so
         return answer
@@ -190,13 +197,13 @@ def each_broker(
     return wire.patiently(attempt, deadline)
 
 
-def _metadata(kind: type[Any], topics: Collection[str] | None) -> Any:
+def _metadata(kind: type[Any], topics: Collection[str] | None, *, authorized: bool = False) -> Any:
     topic_class = MetadataRequest.MetadataRequestTopic
     return kind(
         topics=None if topics is None else [topic_class(name=name) for name in topics],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
+        include_topic_authorized_operations=authorized,
         min_version=OLDEST_VERSION,
         max_version=NEWEST_VERSION,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -165,8 +166,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
                     body = json.loads(answer.read(self._LONGEST_ANSWER))
                 self._token = str(body["access_token"])
                 lifetime = float(body.get("expires_in", 300))
-            except (OSError, ValueError, KeyError) as error:
-                # Never the answer's body: it may hold a token.
+            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
+                # Whatever it answered. Never its body, which may hold a token.
                 raise BadConnection(
                     f"authentication.type oauth: no token from {self._uri}: {type(error).__name__}"
                 ) from None

@@ -1,12 +1,12 @@
-"""One transaction of a producer that writes no records, but the offsets of groups: AddOffsetsToTxn, TxnOffsetCommit,
-EndTxn, sent raw so that each call ends in its time (``docs/adr/0022-raw-transactions.md``).
+"""One transaction of a producer that writes the offsets of groups, and records of the audit log: AddOffsetsToTxn,
+TxnOffsetCommit, EndTxn, sent raw so that each call ends in its time (``docs/adr/0022-raw-transactions.md``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka import errors as wire_errors
@@ -27,6 +27,7 @@ from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
 from tidegate.kafka_client.codes import NO_ERROR, NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE, check
 from tidegate.kafka_client.partitions import by_topic
+from tidegate.kafka_client.transaction_records import TransactionRecords
 from tidegate.kafka_client.wire import Wire
 
 _LOADING: Final = 14
@@ -48,11 +49,13 @@ class Producer:
     """Who a transactional id's coordinator takes us for; it refuses all with an older epoch.
 
     ``contested``: a request for it went unanswered, and may raise the epoch once more when its broker comes to it.
+    ``sequences``: by topic, the sequence number of its next record.
     """
 
     producer_id: int
     epoch: int
     contested: bool = False
+    sequences: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 class KafkaTransaction:
@@ -75,6 +78,9 @@ class KafkaTransaction:
         self._begun_at: float | None = None
         self._failed: KafkaFailure | None = None
         self._unanswered = False
+        self._records = TransactionRecords(
+            wire, transactional_id, producer.producer_id, producer.epoch, producer.sequences, self._needs
+        )
         self.ended = False
         self.over = False
 
@@ -95,6 +101,21 @@ class KafkaTransaction:
         except KafkaFailure as failure:
             self._failed = failure
             raise
+
+    def append(self, topic: str, records: Mapping[bytes, bytes], *, timeout_s: float | None = None) -> None:
+        if not records:
+            return
+        begun_at = time.monotonic()
+        if self._begun_at is None:
+            self._begun_at = begun_at
+        deadline = begun_at + (self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
+        try:
+            self._records.append(topic, records, self._settled, deadline)
+        except KafkaFailure as failure:
+            # What is on its way may be appended yet, and which sequence number is next is not known.
+            self._unanswered = True
+            self._failed = self._why_fenced(failure) if isinstance(failure, Fenced) else failure
+            raise self._failed from failure
 
     def _add_group(self, group_id: str, what: str, deadline: float) -> None:
         """AddOffsetsToTxn, before each send: only this coordinator tells a fenced producer that it is."""

@@ -260,11 +260,13 @@ class KubeClient:
         with suppress(NotFound):
             self._call(what, self._core.delete, _CONFIG_MAPS, namespace, name)
 
-    def user_of_token(self, token: str) -> User | None:
+    def user_of_token(self, token: str, audience: str = "") -> User | None:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        spec = {"token": token, **({"audiences": [audience]} if audience else {})}
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         status = self._call("review a token", self._authentication.create_token_review, review).status
-        if not status.authenticated:
+        # An authenticator that knows nothing of audiences answers without any: it has not looked.
+        if not status.authenticated or (audience and audience not in (status.audiences or ())):
             return None
         user = status.user
         return User(user.username, user.uid or "", tuple(user.groups or ()), user.extra or {})

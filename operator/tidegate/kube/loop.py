@@ -15,6 +15,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -212,8 +213,10 @@ class LevelLoop:
         item.woken.set()
 
     def _start(self, uid: str, item: _Item) -> None:
-        item.task = asyncio.create_task(self._work(uid, item), name=f"reconcile {namespace_of(item.body)}/{uid}")
-        item.task.add_done_callback(lambda task: self._ended(uid, item, task))
+        # Begun by a handler of kopf's, it would keep what that was told of, for as long as the object is there.
+        context, name = Context(), f"reconcile {namespace_of(item.body)}/{uid}"
+        item.task = asyncio.create_task(self._work(uid, item), name=name, context=context)
+        item.task.add_done_callback(lambda task: self._ended(uid, item, task), context=context)
 
     def _ended(self, uid: str, item: _Item, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self._stopping or self._items.get(uid) is not item:

@@ -27,6 +27,12 @@ def kept_of(body: Object) -> Object:
     return {**body, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
+def naming(body: Object) -> Object:
+    """What names an object and nothing else of it, for whoever keeps it for as long as the object is there."""
+    named = {name: body[name] for name in ("apiVersion", "kind") if name in body}
+    return named | {"metadata": {name: body["metadata"][name] for name in ("namespace", "name", "uid")}}
+
+
 class Told:
     """The keys of the Events that were recorded last; one that is let go of is at worst recorded again."""
 

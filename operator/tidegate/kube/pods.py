@@ -45,6 +45,15 @@ class PodsClient:
             raise KubeFailure(f"{api_version} {kind} {namespace}/{name} is of no kind that is read")
         return bounded_object(what, self._objects.get_namespaced_custom_object, "apps", "v1", namespace, plural, name)
 
+    def is_there(self, namespace: str, controller: Mapping[str, str]) -> bool:
+        """Whether there is a controller with this ``apiVersion``, ``kind``, ``name`` and ``uid``. Raises
+        ``KubeFailure``, also for a kind that is not read."""
+        try:
+            found = self.controller(namespace, controller["apiVersion"], controller["kind"], controller["name"])
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == controller["uid"])
+
     def evict(self, namespace: str, name: str, uid: str) -> Evicted:
         body = {
             "apiVersion": "policy/v1",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.audit.codec import ATTRIBUTION_VARIABLE, attribution_said
+from tidegate.audit.records import Actor, Attribution
 from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces, claims_of, secrets_of
@@ -198,6 +200,7 @@ class Runs:
             other_groups=begun.other_groups if begun is not None else other_groups,
             shown=self.connection_of_job(live, Engine.DIRECT) if live is not None and live.is_foreign else None,
             hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
+            attribution=attribution_of(body, status_of(body), live),
         )
 
     def groups(self, body: Object) -> tuple[str, ...]:
@@ -243,6 +246,9 @@ class Runs:
         used = [live, self.other(body, spec)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
         storage = backup.storage if backup is not None else None
+        # The status that is about to be written may be the first that has an approval.
+        attribution = attribution_of(body, current, self._parts.live.to_finish(body))
+        said = {ATTRIBUTION_VARIABLE: attribution_said(attribution)} if attribution is not None else {}
         return ConfinedLaunch(
             name=name,
             namespace=namespace_of(body),
@@ -250,12 +256,13 @@ class Runs:
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=merged_secrets([*secrets, *([secrets_of(storage)] if in_pods else ())]),
-            confines=self.confines(body),
+            confines=replace(self.confines(body), attribution=attribution),
             reads_records=spec is not None and spec.to.kind.reads_records,
             claims=claims_of(storage, written=False) if in_pods else {},
             environment={
                 **(environment(backup.target.storage) if backup is not None else {}),
                 **Binding(current.digest or "", current.approved_digest or "").environment(),
+                **said,
             },
         )
 
@@ -292,6 +299,19 @@ class Runs:
                 return None
 
         return load
+
+
+def attribution_of(body: Object, status: OffsetResetStatus, live: Live | None) -> Attribution | None:
+    """In whose name its run changes offsets; ``None`` where its connection records nothing."""
+    if live is None or live.audit is None:
+        return None
+    return Attribution(
+        topic=live.audit,
+        by=Actor(RESETS.kind, name_of(body), namespace_of(body)),
+        requester=status.requester or "",
+        approver=status.approval.approver if status.approval is not None else "",
+        approved=status.approved_digest or "",
+    )
 
 
 def _limits(body: Object, live: Live | None, begun: _Allowed | None) -> tuple[_Limit, _Limit, _Limit]:

@@ -173,7 +173,7 @@ def _row(
 def _was_waited_for(seen: Seen, before: PausedPartition | None) -> bool:
     """Whether an earlier process of the operator has waited for an owner that nobody can name, for as long as it is
     waited for."""
-    is_first_pass = not seen.rows
+    is_first_pass = seen.rows is None
     return is_first_pass and before is not None and before.phase is PausePhase.PAUSED and before.member is None
 
 

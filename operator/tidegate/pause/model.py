@@ -91,7 +91,7 @@ class Tick:
     @property
     def rest_s(self) -> float:
         """Not below the 30 s after which the lag is told anew."""
-        return 3.6 * self.idle_s
+        return 6 * self.idle_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ class Seen:
     and ``waiting`` says why. ``observing``: why nothing is done, where its connection only observes. ``not_for_it``:
     why its connection may not be used; with ``observed`` where it held something.
     ``unusable``: what is wrong with the control topics; ``try_again``: it may be mended by now, and only writing tells.
-    ``rows``: all of the last decision's, where there was one; the status has the first.
+    ``rows``: all of the last decision's, of which the status has the first; empty where it has all, ``None`` before
+    this process's first.
     ``workloads``: those that the status names and, where it is paused by scaling, those of the spec.
     """
 
@@ -124,7 +125,7 @@ class Seen:
     deleting_since: datetime | None = None
     has_finalizer: bool = False
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
-    rows: tuple[PausedPartition, ...] = ()
+    rows: tuple[PausedPartition, ...] | None = None
     workloads: Mapping[WorkloadRef, LookedAt] = field(default_factory=dict)
     patience: Patience = Patience()
     tick: Tick = Tick()

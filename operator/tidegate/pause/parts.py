@@ -51,12 +51,13 @@ class Memory:
     """What this process knows of one pause beyond the API server and Kafka; losing it costs nothing but a look.
 
     Times are the loop's clock. ``wrote_s``: when holds were last written or released, or replicas set; only what was
-    read after that tells what is held. ``held_s``: when the holds were written that were not seen obeyed yet.
+    read after that tells what is held. ``held_s``: when the holds were written that were not seen obeyed yet. ``rows``:
+    of the last pass; empty where the status has them all, ``None`` before the first.
     """
 
     told: set[str] = field(default_factory=set)
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
-    rows: tuple[PausedPartition, ...] = ()
+    rows: tuple[PausedPartition, ...] | None = None
     tick_s: float | None = 0.0
     wrote_s: float = 0.0
     held_s: dict[TopicPartition, float] = field(default_factory=dict)

@@ -38,14 +38,15 @@ class _Stamp(TypedDict):
 
 @dataclass(slots=True)
 class Draft:
-    """``again_after_s``: when to look again, by the shortest wish; ``told``: the keys of Events that are recorded;
-    ``is_left_alone``: a newer version has written what the policy remembers."""
+    """``again_after_s``: when to look again, by the shortest wish; watches tell of what nobody wishes to look for.
+    ``told``: the keys of Events that are recorded. ``is_left_alone``: a newer version has written what the policy
+    remembers."""
 
     status: PolicyStatus
     generation: int
     now: datetime
     happenings: list[KubeEvent] = field(default_factory=list)
-    again_after_s: float = 60.0
+    again_after_s: float = 300.0
     told: Container[str] = ()
     is_left_alone: bool = False
     _before: Conditions = ()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.compressed import pack, unpack
+from tidegate.kube.objects import naming
 from tidegate.kube.ports import (
     Conflict,
     Kube,
@@ -92,7 +93,7 @@ class PolicyMemory:
     """
 
     def __init__(self, kube: Kube, executor: Executor, body: Object, *, many: bool) -> None:
-        self._kube, self._executor, self._body = kube, executor, body
+        self._kube, self._executor, self._body = kube, executor, naming(body)
         self._count = SHARDS if many else 1
         self._shards: dict[int, _Shard] = {}
 

@@ -57,8 +57,12 @@ BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
 _LOOK_S: Final = 2.0
 """For what nobody tells of: a connection that becomes ready, an OffsetReset that is gone."""
 
-_MISSED_S: Final = 60.0
+_FOLLOW_S: Final = 60.0
 """A watch tells of what becomes of an OffsetReset; this is for what it has missed."""
+
+_MISSED_S: Final = 600.0
+"""After which an OffsetReset is read although the watch has told of it: that the watch is well is checked by
+``/healthz``, for all resources together."""
 
 _TRY_AGAIN_S: Final = 10.0
 
@@ -300,10 +304,10 @@ def _follow(there: Object, status: OffsetResetStatus, wanted: ResetSpec, draft: 
         draft.well(phase, message)
     elif is_true(status.conditions, STALLED):  # somebody has to act
         draft.stuck(reason, message)
-        draft.look_in(_MISSED_S)
+        draft.look_in(_FOLLOW_S)
     else:
         draft.moving(reason, message)
-        draft.look_in(_MISSED_S)
+        draft.look_in(_FOLLOW_S)
 
 
 def _rest(draft: Draft, known: RequestedReset) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from tidegate.audit.records import Attribution
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.reset.binding import Binding, Check, digest_of
@@ -42,6 +43,8 @@ class Confines:
     other: Connection | None = None
     other_groups: tuple[str, ...] | None = None
     hides_values: bool = False
+    attribution: Attribution | None = None
+    """In whose name changes are recorded in the audit log; ``None``: nothing is."""
     patterns: tuple[str, ...] | None = None
     """Of a fleet: which groups it may be of, beside ``groups``; then ``group_id`` is empty."""
     shown: Connection | None = None
@@ -87,6 +90,7 @@ def confined(run: Run, confines: Confines, location: str) -> Run:
             connection=confines.connection or request.connection,
             allowed_topics=request.allowed_topics if confines.topics is None else confines.topics,
         ),
+        attribution=confines.attribution,
     )
 
 
@@ -147,8 +151,16 @@ class ConfinedRunStore:
     ``write_fleet_plan`` raise ``ForgedRun`` where somebody else has put another plan there.
     """
 
-    def __init__(self, store: RunStore, confines: Confines | None, binding: Check | None = None) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        confines: Confines | None,
+        binding: Check | None = None,
+        attribution: Attribution | None = None,
+    ) -> None:
+        """``attribution``: where there are no confines that tell it."""
         self._store = store
+        self._attribution = attribution
         self._confines = confines
         self._binding = binding
         self._read: Run | None = None
@@ -197,7 +209,9 @@ class ConfinedRunStore:
         run = stored if self._binding is None else self._binding.checked(stored, self.location)
         if self._binding is not None:
             self._read = stored
-        return run if self._confines is None else confined(run, self._confines, self.location)
+        if self._confines is not None:
+            return confined(run, self._confines, self.location)
+        return run if self._attribution is None else replace(run, attribution=self._attribution)
 
     def _write_only(self, write: Callable[[], None]) -> None:
         try:

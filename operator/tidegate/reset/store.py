@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tidegate.audit.records import Attribution
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.model.fleet import FleetPlan, Roster
 from tidegate.reset.model.plan import Plan
@@ -41,7 +42,8 @@ class Run:
 
     A fleet's run has ``roster`` and ``fleet`` instead of ``plan``. ``digest``: of the request and the plan, where it
     was checked against one that is kept elsewhere; then ``approved`` tells whether that digest was approved. As stored,
-    ``approved`` is a hint to a job that gathers evidence: it may end, since nobody reads it any more.
+    ``approved`` is a hint to a job that gathers evidence: it may end, since nobody reads it any more. ``attribution``:
+    in whose name its changes are recorded in the audit log; it is not stored.
     """
 
     request: RunRequest
@@ -54,6 +56,7 @@ class Run:
     roster: Roster | None = None
     fleet: FleetPlan | None = None
     digest: str = field(default="", compare=False)
+    attribution: Attribution | None = field(default=None, compare=False)
 
     @property
     def is_planned(self) -> bool:

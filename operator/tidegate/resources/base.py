@@ -11,7 +11,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -189,13 +189,45 @@ def _status(model: type[Status], obj: Mapping[str, Any]) -> Status:
     return model() if status == NOT_LOOKED_AT else _parse(model, status, "status")
 
 
+class _Recent:
+    """The models that were read last, each of the very object that it was read from.
+
+    A pass reads the status of its resource several times, and both are immutable. A slot is one tuple, so any thread
+    may read and write it without a lock.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._slots: list[tuple[object, type[ResourceModel], ResourceModel] | None] = [None] * size
+
+    def get(self, model: type[Model], value: object) -> Model | None:
+        found = self._slots[self._slot(value)]
+        if found is None or found[0] is not value or found[1] is not model:
+            return None
+        return cast("Model", found[2])
+
+    def put(self, value: object, parsed: ResourceModel) -> None:
+        self._slots[self._slot(value)] = (value, type(parsed), parsed)
+
+    def _slot(self, value: object) -> int:
+        # Addresses are multiples of 16.
+        return (id(value) >> 4) % len(self._slots)
+
+
+_recent: Final = _Recent(251)
+
+
 def _parse(model: type[Model], value: Any, root: str) -> Model:
+    known = _recent.get(model, value)
+    if known is not None:
+        return known
     try:
         # kopf hands out read-only views, which pydantic does not take for a dict.
         plain = dict(value) if isinstance(value, Mapping) else value
-        return model.model_validate(plain, by_alias=True, by_name=False)
+        parsed = model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidResource(tuple(_problem(model, root, details) for details in error.errors())) from None
+    _recent.put(value, parsed)
+    return parsed
 
 
 def _with_defaults(written: Any, parsed: Any) -> Any:

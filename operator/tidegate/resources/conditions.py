@@ -33,6 +33,7 @@ OVERRIDDEN: Final = "Overridden"
 BACKED_UP: Final = "BackedUp"
 EFFECTIVE: Final = "Effective"
 CONTROL_TOPICS: Final = "ControlTopics"
+AUDIT_TOPIC: Final = "AuditTopic"
 OBSERVING: Final = "Observing"
 
 MAX_MESSAGE: Final = 32_768

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
+from tidegate.resources.audit import AuditSpec
 from tidegate.resources.authentication import AuthenticationSpec, AuthenticationType, TlsSpec
 from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import MAX_MESSAGE, Conditions
@@ -28,7 +29,7 @@ from tidegate.resources.rules import (
 )
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_SERVER: Final = rf"([A-Za-z0-9]([A-Za-z0-9._-]{{0,252}})?|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
+_SERVER: Final = rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
 
 BootstrapServers = Annotated[
     str,
@@ -275,6 +276,11 @@ class KafkaConnectionSpec(SpecModel):
     control_topic: ControlTopicSpec = ControlTopicSpec()
     """The topics through which Tidegate controls managed consumers."""
 
+    audit: AuditSpec | None = None
+    """The topic in which Tidegate records each change of committed offsets that it makes through this connection: who
+    requested and approved it, by which plan, and the offsets before and after it. With an empty object the topic is
+    __tidegate_audit; without this field nothing is recorded."""
+
     observe: StrictBool = False
     """Whether Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn
     but keep, restore and inject nothing. What was begun before is finished."""
@@ -282,6 +288,17 @@ class KafkaConnectionSpec(SpecModel):
     allow: AllowSpec | None = None
     """What the resources of this namespace, and of those that are listed, may use through this connection. Without this
     field, every group and every topic that the broker's own ACLs allow, from this namespace only."""
+
+    @rule(
+        "!has(self.audit) || (self.audit.topic != self.controlTopic.name && "
+        "self.audit.topic != self.controlTopic.name + '_acks' && "
+        "(!has(self.controlTopic.ackTopic) || self.audit.topic != self.controlTopic.ackTopic))",
+        "audit.topic must be neither the control topic nor an ack topic: consumers may write acks",
+    )
+    def _audit_topic_is_another(self) -> bool:
+        control = self.control_topic
+        theirs = (control.name, f"{control.name}_acks", control.ack_topic)
+        return self.audit is None or self.audit.topic not in theirs
 
     @rule(
         "!has(self.authentication) || self.authentication.type != 'tls' || has(self.tls)",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
+from tidegate.audit.records import Action
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
@@ -18,16 +19,18 @@ from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits
-from tidegate.kube.ports import Kube, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Kube, label_of, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
 from tidegate.policy.memory import Document
 from tidegate.policy.precedence import RETENTION
+from tidegate.policy.recording import attribution_of
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.retention.last_offsets import Place, Places, after_look
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
+from tidegate.retention.recording import commit_recorded
 from tidegate.retention.snapshot import Known, Snapshots, snapshot_of
 from tidegate.retention.status import Done, Restored, refused, retained, without_retention
 from tidegate.retention.timing import has_come_since, next_look_ms
@@ -248,7 +251,7 @@ class RetentionFeature:
                 return Done(renewed=len(renewed))
             bounds = await in_thread(self._parts.executor, kafka.log_bounds, list(plan.lost))
             wanted = {p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset)) for p, row in plan.lost.items()}
-            restored = await self._commit(policy, seen, wanted, {})
+            restored = await self._restore(policy, seen, wanted)
             memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
             self._parts.metrics.restored(len(restored))
             clamped = {
@@ -281,6 +284,19 @@ class RetentionFeature:
             wanted,
             found,
             retention_ms=seen.kept_for_ms,
+        )
+
+    async def _restore(
+        self, policy: PolicyView, seen: Seen, wanted: Mapping[TopicPartition, Commit]
+    ) -> frozenset[TopicPartition]:
+        kafka, group_id = policy.live.kafka, seen.group.group_id
+
+        def commit() -> frozenset[TopicPartition]:
+            return kafka.retention.commit(group_id, wanted, {}, retention_ms=seen.kept_for_ms)
+
+        attribution = attribution_of(label_of(policy.body), policy.live.audit, Action.RESTORE)
+        return await in_thread(
+            self._parts.patient_executor, commit_recorded, kafka, group_id, wanted, commit, attribution
         )
 
     async def _memory(self, policy: PolicyView) -> Known:

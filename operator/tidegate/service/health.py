@@ -173,6 +173,7 @@ async def keep_fresh(
         try:
             found = await list_all()
             await listed(found, freshness.listed(found, is_busy, is_ours))
+            found = []  # it is all that there is, and would be kept until the next listing
             freshness.begin()
         except KubeFailure as failure:
             _log.warning("health: %s", failure)

@@ -2,7 +2,8 @@
 
 With ``kubernetes`` a reader shows a bearer token: the API server says whose it is (``authentication.k8s.io/v1
 TokenReview``) and whether that user may ``get`` the non-resource URL ``/metrics`` (``authorization.k8s.io/v1
-SubjectAccessReview``), as kube-rbac-proxy and the control plane's own servers do. Whoever cannot be asked about is
+SubjectAccessReview``), as kube-rbac-proxy and the control plane's own servers do. A token with an audience of its own
+opens nothing else, so that whoever is shown it can do nothing with it. Whoever cannot be asked about is
 turned away.
 """
 
@@ -33,6 +34,10 @@ _REFUSED_S: Final = 10.0
 """How long an answer is kept: a right that is taken away ends within the former, a new one begins within the latter."""
 
 _KEPT: Final = 256
+"""Answers of either kind."""
+_BURST: Final = 20
+_REVIEWS_PER_S: Final = 5.0
+"""Of tokens that were never allowed: whoever makes some up must not keep the API server busy."""
 _LONGEST_TOKEN: Final = 16 * 1024
 
 
@@ -50,8 +55,8 @@ class Verdict(Enum):
 class Reviews(Protocol):
     """The API server's word on users. Raises ``KubeFailure``."""
 
-    def user_of_token(self, token: str) -> User | None:
-        """``None``: it is nobody's, or not any more."""
+    def user_of_token(self, token: str, audience: str) -> User | None:
+        """``None``: it is nobody's, or not any more, or not for this audience. ``audience`` empty: the API server's."""
         ...
 
     def may_get(self, user: User, path: str) -> bool: ...
@@ -64,13 +69,19 @@ class _Known:
 
 
 class TokenAccess:
-    """Judges bearer tokens; thread-safe. Keeps digests of them, never tokens."""
+    """Judges bearer tokens; thread-safe. Keeps digests of them, never tokens. ``audience``: for whom they have to be;
+    empty: for the API server.
+    """
 
-    def __init__(self, reviews: Reviews, monotonic: Callable[[], float]) -> None:
+    def __init__(self, reviews: Reviews, monotonic: Callable[[], float], audience: str = "") -> None:
         self._reviews = reviews
+        self._audience = audience
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        # Apart, so that tokens that somebody makes up displace none that is allowed.
+        self._allowed: OrderedDict[bytes, _Known] = OrderedDict()
+        self._refused: OrderedDict[bytes, _Known] = OrderedDict()
+        self._reviews_left, self._counted_at = float(_BURST), monotonic()
         self._trouble = ""
 
     def judge(self, headers: Mapping[str, str]) -> Verdict:
@@ -80,22 +91,36 @@ class TokenAccess:
             return Verdict.UNKNOWN
         digest = hashlib.sha256(token.encode()).digest()
         with self._lock:
-            known = self._known.get(digest)
-        if known is not None and self._monotonic() < known.until_s:
-            return known.verdict
+            known = self._allowed.get(digest) or self._refused.get(digest)
+            if known is not None and self._monotonic() < known.until_s:
+                return known.verdict
+            if digest not in self._allowed and not self._may_ask():
+                return Verdict.UNDECIDED
         verdict = self._review(token)
         if verdict is not Verdict.UNDECIDED:
-            kept_s = _ALLOWED_S if verdict is Verdict.ALLOWED else _REFUSED_S
+            is_allowed = verdict is Verdict.ALLOWED
+            kept, kept_s = (self._allowed, _ALLOWED_S) if is_allowed else (self._refused, _REFUSED_S)
             with self._lock:
-                self._known[digest] = _Known(verdict, self._monotonic() + kept_s)
-                self._known.move_to_end(digest)
-                while len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+                self._allowed.pop(digest, None)
+                self._refused.pop(digest, None)
+                kept[digest] = _Known(verdict, self._monotonic() + kept_s)
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
         return verdict
+
+    def _may_ask(self) -> bool:
+        """Whether the API server may be asked about one more token that is not known to be allowed."""
+        now = self._monotonic()
+        self._reviews_left = min(float(_BURST), self._reviews_left + (now - self._counted_at) * _REVIEWS_PER_S)
+        self._counted_at = now
+        if self._reviews_left < 1:
+            return False
+        self._reviews_left -= 1
+        return True
 
     def _review(self, token: str) -> Verdict:
         try:
-            user = self._reviews.user_of_token(token)
+            user = self._reviews.user_of_token(token, self._audience)
             if user is None:
                 verdict = Verdict.UNKNOWN
             else:
@@ -114,9 +139,9 @@ class TokenAccess:
 
 
 _REFUSALS: Final = {
-    Verdict.UNKNOWN: b"a bearer token of this cluster is needed\n",
+    Verdict.UNKNOWN: b"a bearer token of this cluster is needed, for the audience of these metrics\n",
     Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind a role that may to it\n",
-    Verdict.UNDECIDED: b"the API server could not be asked who this is: try again\n",
+    Verdict.UNDECIDED: b"the API server could not be asked who this is, or was asked too often: try again\n",
 }
 
 

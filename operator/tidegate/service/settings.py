@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
@@ -87,10 +87,19 @@ class MetricsAuthentication(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-def _needs_own_address(folder: Path, info: ValidationInfo) -> Path:
-    if info.data.get("metrics_address") is None:
+T = TypeVar("T")
+
+
+def _needs_metrics_address(value: T, info: ValidationInfo) -> T:
+    if value and info.data.get("metrics_address") is None:
         raise ValueError(f"is of use only with {_PREFIX}METRICS_ADDRESS: set that too, or remove this")
-    return folder
+    return value
+
+
+def _needs_client_ca(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if names and info.data.get("webhook_client_ca") is None:
+        raise ValueError(f"is of use only with {_PREFIX}WEBHOOK_CLIENT_CA: set that too, or remove this")
+    return names
 
 
 def _has_certificates(address: Address, info: ValidationInfo) -> Address:
@@ -147,9 +156,18 @@ class Settings(BaseModel):
     """Who may read them. ``none``: everybody; ``kubernetes``: whoever may ``get`` the non-resource URL ``/metrics``, by
     a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
 
-    metrics_certificates: Annotated[Path, AfterValidator(_needs_own_address)] | None = None
+    metrics_audience: Annotated[str, Field(max_length=253)] = ""
+    """The audience that a reader's token has to have; unset: the API server's, as any pod's own token has. One that is
+    not the API server's is of no use anywhere else."""
+
+    metrics_certificates: Annotated[Path, AfterValidator(_needs_metrics_address)] | None = None
     """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
-    Unset: plain HTTP."""
+    Unset: the operator's own certificate where ``TIDEGATE_METRICS_SERVICE`` is set, else plain HTTP, by which tokens
+    are asked for on a loopback address only."""
+
+    metrics_service: Annotated[str, AfterValidator(_needs_metrics_address)] = ""
+    """By whose names the metrics are found, which the operator's own certificate has then; kept in
+    ``TIDEGATE_WEBHOOK_SECRET``."""
 
     namespace: Annotated[str, Field(max_length=63)] = ""
     """The operator's own, from the downward API."""
@@ -181,10 +199,18 @@ class Settings(BaseModel):
     """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: the operator makes its own."""
 
     webhook_secret: str = ""
-    """Where its own certificates are kept, in ``namespace``."""
+    """Where its own certificates, of webhook and metrics, are kept, in ``namespace``."""
 
     webhook_service: str = ""
     """By whose names its own certificates are found."""
+
+    webhook_client_ca: Path | None = None
+    """A file with the CA certificates, PEM, of API servers' client certificates, read anew when it changes: only who
+    shows one may call the webhook. Unset: everybody who reaches it."""
+
+    webhook_client_names: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_needs_client_ca)] = ()
+    """Common names or DNS names, separated by commas, of which such a certificate has to have one; empty: any by that
+    CA will do."""
 
     webhook_configuration: str = ""
     """The MutatingWebhookConfiguration that is told of its own CA; empty: none is."""
@@ -258,6 +284,15 @@ class Settings(BaseModel):
         is_local = (self.metrics_address or self.health_address).is_local
         return MetricsAuthentication.NONE if is_local else MetricsAuthentication.KUBERNETES
 
+    @property
+    def metrics_by_own_certificate(self) -> bool:
+        """Whether the metrics are served with a certificate that the operator makes and renews itself."""
+        return bool(self.metrics_service) and self.metrics_certificates is None
+
+    @property
+    def metrics_over_tls(self) -> bool:
+        return self.metrics_certificates is not None or self.metrics_by_own_certificate
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
         """Raises ``BadSettings``, which names the variables."""
@@ -271,7 +306,27 @@ class Settings(BaseModel):
         except ValueError as error:
             raise BadSettings(str(error)) from None
         try:
-            return cls.model_validate({**given, "spark": spark})
+            found = cls.model_validate({**given, "spark": spark})
         except ValidationError as error:
             lines = [f"{_PREFIX}{str(e['loc'][0]).upper()} is {e['input']!r}: {e['msg']}" for e in error.errors()]
             raise BadSettings("\n".join(lines)) from None
+        _check_metrics(found)
+        return found
+
+
+def _check_metrics(settings: Settings) -> None:
+    """Tokens that open the API server too cross no network in the clear. Raises ``BadSettings``."""
+    if settings.metrics_by_own_certificate and not (settings.namespace and settings.webhook_secret):
+        raise BadSettings(
+            f"{_PREFIX}METRICS_SERVICE is {settings.metrics_service!r}: the operator's own certificate needs a place: "
+            f"set {_PREFIX}NAMESPACE and {_PREFIX}WEBHOOK_SECRET, or {_PREFIX}METRICS_CERTIFICATES"
+        )
+    address = settings.metrics_address or settings.health_address
+    by_token = settings.metrics_access is MetricsAuthentication.KUBERNETES
+    if by_token and not settings.metrics_over_tls and not address.is_local:
+        raise BadSettings(
+            f"{_PREFIX}METRICS_AUTHENTICATION is 'kubernetes' on {address} without TLS: readers' tokens would cross "
+            f"the network in plain HTTP. Set {_PREFIX}METRICS_ADDRESS, and either {_PREFIX}METRICS_CERTIFICATES or "
+            f"{_PREFIX}METRICS_SERVICE; or serve them on a loopback address; or set "
+            f"{_PREFIX}METRICS_AUTHENTICATION=none, by which everybody may read them"
+        )

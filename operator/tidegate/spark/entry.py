@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.audit.codec import attribution_of
 from tidegate.clock import SystemClock
 from tidegate.find.parity import as_json
 from tidegate.jobs.application import ORDER_VARIABLE, STORE_VARIABLE
@@ -70,7 +71,9 @@ def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         binding = Binding.of_environment(environment)
         of_fleet = open_store(location).load().request.fleet is not None
-        result = (carry_out_fleet if of_fleet else carry_out)(spark, location, SystemClock(), binding)
+        attribution = attribution_of(environment)
+        carried_out = carry_out_fleet if of_fleet else carry_out
+        result = carried_out(spark, location, SystemClock(), binding, attribution)
     except ForgedRun as forged:
         _say(str(forged))
         return FORGED_EXIT

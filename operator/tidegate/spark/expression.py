@@ -4,8 +4,7 @@ It comes from whoever may write a policy, and is evaluated beside the connection
 the record alone is refused, before it is analysed (which already looks up tables) and again afterwards:
 
 * *as it is written*: no variables (``${env:NAME}``), no subquery, no name that is computed (``IDENTIFIER``), and of
-  functions only Spark's own, of the groups in :data:`GROUPS`. What calls Java by reflection, tells of files, users or
-  sessions, or raises errors, is in none of these; nor are aggregates, windows and generators.
+  functions only those of Spark's own that :mod:`tidegate.spark.functions` allows by their names.
 * *as it is understood*: only expressions of Spark's own package; none that is not deterministic, that does not depend
   on the record (times and names of the moment), or that is user-defined.
 """
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import BAD_EXPRESSION, BAD_SCHEMA, PlanRefused
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark.functions import why_not
 from tidegate.spark.implied import Implied, holds, implied
 from tidegate.spark.records import COLUMNS
 
@@ -28,29 +28,6 @@ if TYPE_CHECKING:
 
 RECORD: Final = "record"
 """The column with the value as its schema has it."""
-
-GROUPS: Final = frozenset(
-    {
-        "array_funcs",
-        "bitwise_funcs",
-        "collection_funcs",
-        "conditional_funcs",
-        "conversion_funcs",
-        "csv_funcs",
-        "datetime_funcs",
-        "hash_funcs",
-        "json_funcs",
-        "lambda_funcs",
-        "map_funcs",
-        "math_funcs",
-        "predicate_funcs",
-        "string_funcs",
-        "struct_funcs",
-        "url_funcs",
-        "variant_funcs",
-    }
-)
-"""The groups in which Spark's documentation has its functions (``ExpressionInfo.getGroup``)."""
 
 SETTINGS: Final = {
     # Under these a session has to understand and to evaluate conditions.
@@ -174,10 +151,10 @@ def _check_written(tree: _Tree, node: Any) -> None:
 def _check_function(tree: _Tree, parts: list[str]) -> None:
     if len(parts) != 1:
         raise _refused(f"{'.'.join(parts)} is not one of Spark's own functions")
-    group = tree.group_of(parts[0])
+    why = why_not(parts[0])
     # One that Spark does not know is left for Spark to name.
-    if group is not None and group not in GROUPS:
-        raise _refused(f"function {parts[0]} may not be used: it does more than to read the record")
+    if why is not None and tree.knows(parts[0]):
+        raise _refused(f"function {parts[0]} may not be used: {why}")
 
 
 def _check_understood(tree: _Tree, node: Any) -> None:
@@ -242,11 +219,11 @@ class _Tree:
             raise _refused("it is more than a condition: it may read nothing but the record")
         return plan.condition()
 
-    def group_of(self, function: str) -> str | None:
-        """Where Spark's documentation has its function; ``None`` if it has none of this name."""
-        registry = getattr(getattr(self._catalyst.analysis, "FunctionRegistry$"), "MODULE$").builtin()
-        found = registry.lookupFunction(self._catalyst.FunctionIdentifier.apply(function))
-        return str(found.get().getGroup()) if found.isDefined() else None
+    def knows(self, function: str) -> bool:
+        """Whether Spark has a function of this name, for values or for tables."""
+        analysis, name = self._catalyst.analysis, self._catalyst.FunctionIdentifier.apply(function)
+        registries = (getattr(getattr(analysis, f"{kind}FunctionRegistry$"), "MODULE$") for kind in ("", "Table"))
+        return any(bool(registry.builtin().functionExists(name)) for registry in registries)
 
     def is_of_the_moment(self, expression: Any) -> bool:
         """Whether the current time or date is in it, or who and where the session is."""

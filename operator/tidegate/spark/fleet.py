@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidegate.audit.records import Attribution
 from tidegate.clock import Clock, SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
@@ -42,11 +43,16 @@ if TYPE_CHECKING:
 
 
 def carry_out_fleet(
-    spark: SparkSession, location: str, clock: Clock, binding: Binding | None = None
+    spark: SparkSession,
+    location: str,
+    clock: Clock,
+    binding: Binding | None = None,
+    attribution: Attribution | None = None,
 ) -> RunResult | None:
     """``tidegate.reset.runs.fleet_job.carry_out`` of a stored run. ``None``: its plan waits for approval.
 
-    ``binding``: which document it has to be. Raises ``ForgedRun``.
+    ``binding``: which document it has to be; ``attribution``: in whose name its changes are recorded. Raises
+    ``ForgedRun``.
     """
     store = open_store(location)
     request = ConfinedRunStore(store, None, binding).load().request
@@ -60,6 +66,7 @@ def carry_out_fleet(
         groups=request.fleet.allowed_groups,
         topics=request.allowed_topics,
         patterns=request.fleet.patterns,
+        attribution=attribution,
     )
     opened = open_beside(location, owned=True)
     bound = ConfinedRunStore(store, confines, binding)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidegate.audit.records import Attribution
 from tidegate.clock import Clock, SystemClock
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.offset_backup.restore import Restored
@@ -37,12 +39,16 @@ if TYPE_CHECKING:
 
 
 def carry_out(
-    spark: SparkSession, location: str, clock: Clock | None = None, binding: Binding | None = None
+    spark: SparkSession,
+    location: str,
+    clock: Clock | None = None,
+    binding: Binding | None = None,
+    attribution: Attribution | None = None,
 ) -> RunResult | None:
     """``tidegate.reset.runs.job.carry_out`` of a stored run, planned as a DataFrame and applied in an executor.
 
     Executors read, plan and apply; the driver has a connection to Kafka only while records are read. ``binding``: which
-    document it has to be. Raises ``ForgedRun``.
+    document it has to be; ``attribution``: in whose name its changes are recorded. Raises ``ForgedRun``.
     """
     stored, clock = open_store(location), clock or SystemClock()
     store = ConfinedRunStore(stored, None, binding)
@@ -50,7 +56,7 @@ def carry_out(
         store,
         clock,
         plan=lambda request, now, tell: _plan_one(spark, request, now, tell, clock),
-        apply=lambda attempt: apply_groups(spark, [(location, attempt)], [store.load().digest])[0],
+        apply=lambda attempt: apply_groups(spark, [(location, attempt)], [store.load().digest], attribution)[0],
         # As it is stored: what is approved while this job is at work is applied by the next one.
         gather=lambda request, plan: gather(spark, request, plan, clock, lambda: _approved(stored)),
     )
@@ -93,7 +99,12 @@ def _approved(store: RunStore) -> bool:
     return run.request.manual_approval and run.approved and run.result is None
 
 
-def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]], digests: Sequence[str] = ()) -> list[RunResult]:
+def apply_groups(
+    spark: SparkSession,
+    runs: Sequence[tuple[str, int]],
+    digests: Sequence[str] = (),
+    attribution: Attribution | None = None,
+) -> list[RunResult]:
     """Apply the stored plans of runs (store's location, attempt) side by side, one group a task.
 
     ``digests``: of the runs, in their order, where they have to be as they were read; an empty one binds nothing.
@@ -101,7 +112,8 @@ def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]], digests: 
     ended.
     """
     tasks = [(*run, digest) for run, digest in zip(runs, digests or [""] * len(runs), strict=True)]
-    answers = spark.sparkContext.parallelize(tasks, len(tasks)).map(_apply_one).collect()
+    apply = partial(_apply_one, attribution=attribution)
+    answers = spark.sparkContext.parallelize(tasks, len(tasks)).map(apply).collect()
     for failure in (ForgedRun, StaleAttempt):
         messages = [text for kind, text in answers if kind == failure.__name__]
         if messages:
@@ -109,10 +121,10 @@ def apply_groups(spark: SparkSession, runs: Sequence[tuple[str, int]], digests: 
     return [decode_result(result) for _, result in answers]
 
 
-def _apply_one(run: tuple[str, int, str]) -> tuple[str, str]:
+def _apply_one(run: tuple[str, int, str], attribution: Attribution | None) -> tuple[str, str]:
     """In an executor: the result as JSON after an empty string, or what was raised: its class and its message."""
     location, attempt, digest = run
-    store = ConfinedRunStore(open_store(location), None, Binding(digest, digest) if digest else None)
+    store = ConfinedRunStore(open_store(location), None, Binding(digest, digest) if digest else None, attribution)
     try:
         with closing(KafkaClient(store.load().request.connection)) as kafka:
             return "", encode_result(job.apply_run(store, attempt, kafka, SystemClock()))

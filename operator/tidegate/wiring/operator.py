@@ -56,14 +56,13 @@ from tidegate.retention.feature import RetentionFeature
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.running import Operator
 from tidegate.service import health
-from tidegate.service.metrics_access import TokenAccess
 from tidegate.service.settings import Settings
 from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
 from tidegate.wiring.electing import elector
-from tidegate.wiring.serving import servers, wanting_topics, webhook
+from tidegate.wiring.serving import own_certificates, servers, wanting_topics, webhook
 from tidegate.wiring.shared import Shared, share
 from tidegate.wiring.waking import Turns, Wake
 
@@ -100,7 +99,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     turns.operator = Operator(
         settings=settings,
         metrics=shared.metrics,
-        servers=servers(settings, freshness, shared.metrics, TokenAccess(shared.serving_kube, shared.clock.monotonic)),
+        servers=servers(shared, freshness),
+        own_certificates=own_certificates(shared, injecting),
         files=shared.files,
         live=shared.live,
         direct=direct,

@@ -20,6 +20,7 @@ from support.pod_stage import (
     AGENT_INIT_CONTAINER,
     APPLICATION_NAMESPACE,
     ASKED_NAMESPACES,
+    EXECUTOR_ACCOUNT,
     RUN_S,
     SPARK_ACCOUNT,
     TIDEGATE_NAMESPACE,
@@ -262,12 +263,12 @@ def test_the_operator_may_do_what_its_chart_grants_and_nothing_else(stage: PodSt
 
 
 def test_drivers_and_executors_use_every_right_that_they_have(stage: PodStage) -> None:
-    granted = rules_of(stage.client, SPARK_ACCOUNT, APPLICATION_NAMESPACE)
-    used_rights = used(stage.node.audit_log, SPARK_ACCOUNT, APPLICATION_NAMESPACE)
-
     # Spark removes by its name an executor that has failed by itself, of which this story has none.
     removes_a_failed_executor = Right(APPLICATION_NAMESPACE, "delete", "", "pods")
-    assert used_rights | {removes_a_failed_executor} == granted
+    for account, beside in ((SPARK_ACCOUNT, {removes_a_failed_executor}), (EXECUTOR_ACCOUNT, set[Right]())):
+        granted = rules_of(stage.client, account, APPLICATION_NAMESPACE)
+        assert granted
+        assert used(stage.node.audit_log, account, APPLICATION_NAMESPACE) | beside == granted
 
 
 def test_the_chart_is_upgraded_under_a_pause_and_resources_outlive_it(stage: PodStage) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tidegate.cli.approving import approve_parser
 from tidegate.cli.asking import reset_parser
+from tidegate.cli.auditing import audit_parser
 from tidegate.cli.env import env_parser
 from tidegate.cli.options import groups_parser
 from tidegate.cli.parity import parity_parser
@@ -19,6 +20,7 @@ NOT_OFFERED = {"--delete", "--delete-offsets", "--validate-regex"}
 
 def test_every_option_is_documented_and_no_other() -> None:
     parsers = (groups_parser, reset_parser, plan_parser, approve_parser, parity_parser, env_parser, topics_parser)
+    parsers = (*parsers, audit_parser)
     actions = [action for parser in parsers for action in parser()._actions]
     real = {text for action in actions for text in action.option_strings if text.startswith("--")} - {"--help"}
 

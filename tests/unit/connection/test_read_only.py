@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
+from tidegate.audit.ports import AuditLog
+from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.control.ports import ControlTopics
@@ -22,6 +24,8 @@ from tidegate.resources.connection import GroupKind
 
 T0 = TopicPartition("orders", 0)
 HOLD = HoldKey("payments", "orders", 0, "pause/c/p")
+LOG = "__tidegate_audit"
+
 
 CHANGES: dict[str, Callable[[Kafka], Any]] = {
     "writer": lambda kafka: kafka.writer("payments", transaction_timeout_s=5),
@@ -36,6 +40,7 @@ CHANGES: dict[str, Callable[[Kafka], Any]] = {
     "control.claim": lambda kafka: kafka.control.claim(ClaimKey("payments", "a"), Claim("r", "", 1000)),
     "control.withdraw": lambda kafka: kafka.control.withdraw([ClaimKey("payments", "a")]),
     "control.note_runs": lambda kafka: kafka.control.note_runs({RunKey("ns", "p", "one"): None}),
+    "audit.ensure": lambda kafka: kafka.audit.ensure(AuditTopic(LOG)),
     "retention.commit": lambda kafka: kafka.retention.commit("payments", {}, {}, retention_ms=1),
 }
 
@@ -55,13 +60,14 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "control.unreadable": lambda kafka: kafka.control.unreadable,
     "control.read": lambda kafka: kafka.control.read(["payments"]).holds,
     "control.confirm": lambda kafka: kafka.control.confirm(),
+    "audit.check_writable": lambda kafka: kafka.audit.check_writable(LOG),
     "retention.settings": lambda kafka: kafka.retention.settings(),
     "retention.commits": lambda kafka: kafka.retention.commits("payments"),
     "retention.commits_of": lambda kafka: kafka.retention.commits_of(["payments"]),
     "retention.log": lambda kafka: kafka.retention.log("payments", GroupLog()),
 }
 
-ELSEWHERE = {"capabilities", "topic_watch", "close", "control.close", "control", "retention"}
+ELSEWHERE = {"capabilities", "topic_watch", "close", "control.close", "control", "retention", "audit"}
 
 
 @pytest.fixture
@@ -70,6 +76,7 @@ def cluster() -> FakeKafka:
     made.create_topic("orders", 1)
     made.fill("orders", 10)
     made.commit_directly("payments", {T0: 5})
+    made.audit.ensure(AuditTopic(LOG))
     made.control.ensure()
     made.control.hold({HOLD: Hold("kept")})
     return made
@@ -99,7 +106,7 @@ def test_what_brokers_allow_is_not_tried(cluster: FakeKafka) -> None:
 
 def test_every_call_is_one_or_the_other() -> None:
     named = {name for name in dir(Kafka) if not name.startswith("_")}
-    for prefix, port in (("control", ControlTopics), ("retention", OffsetRetention)):
+    for prefix, port in (("control", ControlTopics), ("retention", OffsetRetention), ("audit", AuditLog)):
         named |= {f"{prefix}.{name}" for name, _ in inspect.getmembers(port) if not name.startswith("_")}
 
     assert named == CHANGES.keys() | LOOKS.keys() | ELSEWHERE

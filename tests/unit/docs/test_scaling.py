@@ -29,7 +29,7 @@ def test_what_is_measured_anew_changes_the_page(model: ModuleType) -> None:
     measured = model.Measured.read()
     before = model.tables(model.ASKED, measured)
     readers = {case: (3 * ours, anchor) for case, (ours, anchor) in measured.readers.items()}
-    rungs = [measured.ladder[0], {**measured.ladder[-1], "rss MiB": 5_000.0}]
+    rungs = [measured.ladder[0], {**measured.calibration[1], "rss MiB": 5_000.0}]
 
     assert model.tables(model.ASKED, replace(measured, readers=readers))["brokers"] != before["brokers"]
     assert model.tables(model.ASKED, replace(measured, ladder=rungs))["kubernetes"] != before["kubernetes"]
@@ -58,17 +58,32 @@ LADDER = """
 | --- | --- | --- |
 | 0 | 190 | 0.1 |
 | 1,000 | 1,190.5 | 20.1 |
+| 1,000 through 200 connections | 3,000 | 90 |
 | 2,000 | – | 99 |
+| 5,000 | 4,190 | 99 |
 """
 
 
 def test_a_rung_that_has_not_settled_calibrates_nothing(model: ModuleType) -> None:
     rungs = model.ladder(LADDER)
 
-    assert [rung["resources"] for rung in rungs] == [0, 1000]
-    assert rungs[-1]["rss MiB"] == 1190.5
+    assert [rung["resources"] for rung in rungs] == [0, 1000, 5000]
+    assert rungs[1]["rss MiB"] == 1190.5
     with pytest.raises(ValueError, match="fewer than two"):
         model.ladder(LADDER.replace("1,190.5", "–"))
+
+
+def test_rungs_above_a_thousand_are_predicted_and_not_calibrated_by(model: ModuleType) -> None:
+    columns = dict.fromkeys(model.COMPARED, 0.0)
+    empty, full, large = (
+        {**columns, "resources": n, "rss MiB": mib} for n, mib in [(0.0, 190.0), (1000.0, 240.0), (5000.0, 410.0)]
+    )
+    measured = replace(model.Measured.read(), ladder=[empty, full, large])
+
+    assert measured.predicted("rss MiB", 5000) == pytest.approx(440)
+    rows = model.ladder_table(measured).splitlines()
+    assert rows[3].startswith("| 1,000 | 0 | 240 |")
+    assert rows[4].startswith("| 5,000 | 0 / 0 | 440 / 410 |")
 
 
 @pytest.mark.parametrize("text", ["no marks", "<!-- model a --><!-- end b -->", "<!-- model a --><!-- end a -->" * 2])

@@ -346,8 +346,10 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "payments-1", "u
     ("metadata", "about"),
     [
         ({"ownerReferences": [OWNER], "name": "x"}, "ReplicaSet payments-1"),
-        ({"name": "by-hand"}, "Pod by-hand"),
-        ({"generateName": "by-hand-"}, None),
+        # Not yet there, and whoever makes it is warned.
+        ({"name": "by-hand"}, None),
+        ({"ownerReferences": [{**OWNER, "uid": ""}], "name": "x"}, None),
+        ({"ownerReferences": 1, "name": "x"}, None),
     ],
 )
 def test_a_refusal_is_a_warning_and_an_event_about_what_made_the_pod(
@@ -359,10 +361,13 @@ def test_a_refusal_is_a_warning_and_an_event_about_what_made_the_pod(
     found, rehearsed = answered(body), answered(body, dryRun=True)
 
     assert "not injected" in found.response["response"]["warnings"][0]
-    assert found.notice is not None
-    assert found.notice.policies == ("p",)
-    assert found.notice.happening.reason == "InjectionRefused"
-    assert (found.notice.about and f"{found.notice.about['kind']} {found.notice.about['name']}") == about
+    if about is None:
+        assert found.notice is None
+    else:
+        assert found.notice is not None
+        assert found.notice.policies == ("p",)
+        assert found.notice.happening.reason == "InjectionRefused"
+        assert f"{found.notice.about['kind']} {found.notice.about['name']}" == about
     assert rehearsed.notice is None
     assert rehearsed.response["response"]["warnings"] == found.response["response"]["warnings"]
 

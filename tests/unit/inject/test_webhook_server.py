@@ -8,90 +8,52 @@ import json
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 
-from tidegate.inject.certificates import Certificates, renewed, written
-from tidegate.inject.index import PolicyIndex
-from tidegate.inject.metrics import InjectionMetrics
-from tidegate.inject.patch import AgentImage
-from tidegate.inject.server import PATH, Parts, WebhookServer
+from support.served_webhook import Served, review, serving
+from tidegate.inject.bodies import Limits
+from tidegate.inject.callers import Callers
+from tidegate.inject.certificates import Certificates, renewed
+from tidegate.inject.server import PATH, WebhookServer
 from tidegate.kube.ports import KubeEvent, NotFound, Object
 from tidegate.service.settings import Address
 
-CONNECTION = {
-    "apiVersion": "tidegate.io/v1alpha1",
-    "kind": "KafkaConnection",
-    "metadata": {"name": "kafka", "namespace": "ns", "uid": "c", "generation": 1},
-    "spec": {"bootstrapServers": "kafka:9092"},
-}
-POLICY = {
-    "apiVersion": "tidegate.io/v1alpha1",
-    "kind": "OffsetResetPolicy",
-    "metadata": {"name": "p", "namespace": "ns", "uid": "p", "generation": 1},
-    "spec": {
-        "connectionRef": {"name": "kafka"},
-        "group": "payments",
-        "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
-    },
-}
 
+class Told(Served):
+    """One that begins without a certificate, and whose Events can't be written."""
 
-def review(**spec: Any) -> dict[str, Any]:
-    pod = {
-        "metadata": {"name": "x", "labels": {"app": "payments"}},
-        "spec": {"containers": [{"name": "app"}], **spec},
-    }
-    request = {
-        "uid": "u",
-        "operation": "CREATE",
-        "namespace": "ns",
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "object": pod,
-    }
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    def __init__(self, folder: Path, limits: Limits | None = None, callers: Callers | None = None) -> None:
+        super().__init__(folder, limits, callers)
+        for path in folder.iterdir():
+            path.unlink()
+        self.reasons: list[tuple[str, str]] = []
+        self.done = threading.Event()
 
-
-class Served:
-    """A server that listens, its folder of certificates, and the Events it wrote."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.events: list[tuple[str, str]] = []
-        self.about: list[tuple[str, str]] = []
-        self.told = threading.Event()
-        self.executor = ThreadPoolExecutor(1)
-        index = PolicyIndex(lambda: [POLICY], lambda: [CONNECTION], ["ns"])
-        index.listed([], [])
-        self.registry = CollectorRegistry()
-        metrics = InjectionMetrics(self.registry)
-        parts = Parts(index, AgentImage("agent:1", "Never"), self._record, self.executor, metrics)
-        self.server = WebhookServer(Address("127.0.0.1", 0), folder, parts)
-        self.url = f"https://127.0.0.1:{self.server.open()}"
-
-    def _record(self, body: Object, happening: KubeEvent) -> None:
-        self.events.append((str(body["kind"]), happening.reason))
-        self.about.append((str(body["metadata"]["name"]), happening.message))
-        if len(self.events) == 2:
-            self.told.set()
+    def record(self, body: Object, happening: KubeEvent) -> None:
+        super().record(body, happening)
+        self.reasons.append((str(body["kind"]), happening.reason))
+        if len(self.reasons) == 2:
+            self.done.set()
         raise NotFound("an Event that can't be written is no reason to hold up anything")
+
+    def is_there(self, namespace: str, controller: Mapping[str, str]) -> bool:
+        return namespace == "ns" and controller["name"].startswith("payments")
 
     def admitted(self) -> dict[str, float]:
         """How many pods came by, by outcome."""
         [family] = (f for f in self.registry.collect() if f.name == "tidegate_webhook_admissions")
         return {s.labels["outcome"]: s.value for s in family.samples if s.name.endswith("_total")}
 
-    def mount(self, certificates: Certificates) -> None:
-        for name, value in written(certificates).items():
-            (self.folder / name).write_bytes(value)
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
 
-    async def post(self, trusted: Certificates, body: bytes, path: str = PATH) -> tuple[int, Any]:
+    async def answered(self, trusted: Certificates, body: bytes, path: str = PATH) -> tuple[int, Any]:
         """Over a connection of its own. Raises ``aiohttp.ClientError``."""
         context = ssl.create_default_context(cadata=trusted.bundle.decode())
         async with (
@@ -106,53 +68,44 @@ def own(days_ago: int = 0) -> Certificates:
     return renewed(None, ("127.0.0.1",), datetime.now(UTC) - timedelta(days=days_ago))
 
 
-def serving(folder: Path, play: Callable[[Served], Awaitable[None]]) -> None:
-    async def run() -> None:
-        served = Served(folder)
-        await served.server.start()
-        try:
-            await play(served)
-        finally:
-            await served.server.stop()
-            served.executor.shutdown()
-
-    asyncio.run(run())
+def playing(folder: Path, play: Callable[[Told], Awaitable[None]]) -> None:
+    serving(folder, play, kind=Told)
 
 
 def test_a_review_is_answered_and_anything_else_refused(tmp_path: Path) -> None:
     certificates = own()
 
-    async def play(served: Served) -> None:
+    async def play(served: Told) -> None:
         served.mount(certificates)
-        status, answered = await served.post(certificates, json.dumps(review()).encode())
+        status, answered = await served.answered(certificates, json.dumps(review()).encode())
         assert status == 200
         assert json.loads(base64.b64decode(answered["response"]["patch"]))
         cases: Mapping[tuple[bytes, str], int] = {
             (b"garbage", PATH): 400,
             (b"\xff\xfe", PATH): 400,
             (b"{}", PATH): 400,
-            (b"x" * (5 * 1024 * 1024), PATH): 413,
+            (b"x" * (1024 * 1024 + 1), PATH): 413,
             (json.dumps(review()).encode(), "/other"): 404,
         }
         for (body, path), wanted in cases.items():
-            assert (await served.post(certificates, body, path))[0] == wanted
+            assert (await served.answered(certificates, body, path))[0] == wanted
 
-    serving(tmp_path, play)
+    playing(tmp_path, play)
 
 
 def test_a_refusal_is_answered_at_once_and_told_once_though_telling_fails(tmp_path: Path) -> None:
     certificates = own()
 
-    async def play(served: Served) -> None:
+    async def play(served: Told) -> None:
         served.mount(certificates)
         for _ in range(3):
-            status, answered = await served.post(certificates, json.dumps(review(os={"name": "windows"})).encode())
+            status, answered = await served.answered(certificates, json.dumps(review(os={"name": "windows"})).encode())
             assert status == 200
             assert answered["response"]["allowed"] is True
-        assert await asyncio.to_thread(served.told.wait, 10)
-        assert served.events == [("Pod", "InjectionRefused"), ("OffsetResetPolicy", "InjectionRefused")]
+        assert await asyncio.to_thread(served.done.wait, 10)
+        assert served.reasons == [("ReplicaSet", "InjectionRefused"), ("OffsetResetPolicy", "InjectionRefused")]
 
-    serving(tmp_path, play)
+    playing(tmp_path, play)
 
 
 def test_pods_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
@@ -163,16 +116,16 @@ def test_pods_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
     foreign = review()
     foreign["request"]["namespace"] = "elsewhere"
 
-    async def play(served: Served) -> None:
+    async def play(served: Told) -> None:
         served.mount(certificates)
         assert set(served.admitted().values()) == {0}
         unreadable = review(containers="none")
         for body in (review(), other, foreign, review(os={"name": "windows"}), unreadable, unreadable):
-            status, answered = await served.post(certificates, json.dumps(body).encode())
+            status, answered = await served.answered(certificates, json.dumps(body).encode())
             assert (status, answered["response"]["allowed"]) == (200, True)
 
         await asyncio.gather(*served.server._notices)
-        reasons = {message.partition(":")[0] for _, message in served.about}
+        reasons = {message.partition(":")[0] for *_, message in served.events}
         assert reasons == {"WindowsNotSupported", "PodUnreadable"}
         [warning] = answered["response"]["warnings"]
         assert "the pod can't be read" in warning
@@ -186,55 +139,56 @@ def test_pods_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
             "Failed": 2,
         }
 
-    serving(tmp_path, play)
+    playing(tmp_path, play)
 
 
 def test_of_many_refusals_only_so_many_are_told(tmp_path: Path) -> None:
     certificates = own()
 
-    async def play(served: Served) -> None:
+    async def play(served: Told) -> None:
         served.mount(certificates)
         context = ssl.create_default_context(cadata=certificates.bundle.decode())
         async with aiohttp.ClientSession() as session:
             for number in range(70):
                 body = review(os={"name": "windows"})
-                body["request"]["object"]["metadata"]["name"] = f"pod-{number}"
+                [owner] = body["request"]["object"]["metadata"]["ownerReferences"]
+                owner |= {"name": f"payments-{number}", "uid": f"rs-{number}"}
                 async with session.post(f"{served.url}{PATH}", data=json.dumps(body), ssl=context) as answer:
                     assert answer.status == 200
         await asyncio.gather(*served.server._notices)
-        assert len({name for name, _ in served.about}) == 61  # sixty pods, and their policy
+        assert len({name for _, name, _ in served.events}) == 61  # sixty ReplicaSets, and their policy
 
-    serving(tmp_path, play)
+    playing(tmp_path, play)
 
 
 def test_each_connection_is_shown_the_newest_usable_certificate(tmp_path: Path) -> None:
     first, second = own(1), own()
     body = json.dumps(review()).encode()
 
-    async def play(served: Served) -> None:
+    async def play(served: Told) -> None:
         with pytest.raises(aiohttp.ClientError):
-            await served.post(first, body)
+            await served.answered(first, body)
         served.mount(first)
-        assert (await served.post(first, body))[0] == 200
+        assert (await served.answered(first, body))[0] == 200
         (tmp_path / "tls.crt").write_text("garbage")
-        assert (await served.post(first, body))[0] == 200
+        assert (await served.answered(first, body))[0] == 200
         context = ssl.create_default_context(cadata=first.bundle.decode())
         async with aiohttp.ClientSession() as session:
             async with session.post(f"{served.url}{PATH}", data=body, ssl=context) as answer:
                 assert answer.status == 200
             served.mount(second)
-            assert (await served.post(second, body))[0] == 200
+            assert (await served.answered(second, body))[0] == 200
             with pytest.raises(aiohttp.ClientError):
-                await served.post(first, body)
+                await served.answered(first, body)
             # A connection that was open goes on.
             async with session.post(f"{served.url}{PATH}", data=body, ssl=context) as answer:
                 assert answer.status == 200
 
-    serving(tmp_path, play)
+    playing(tmp_path, play)
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    served = Served(tmp_path)
+    served = Told(tmp_path)
     port = int(served.url.rpartition(":")[2])
     parts = served.server._parts
 

@@ -32,6 +32,8 @@ OWNER = {
     "blockOwnerDeletion": True,
 }
 
+ALLOWED_IMAGES = ("registry.example/*", "$(serviceAccount)\nmode: client")
+
 LAUNCHES = {
     "bare": Launch("payments-replay-1", "prod", "configmap://prod/payments-replay"),
     "all-knobs": Launch(
@@ -69,7 +71,12 @@ LAUNCHES = {
 
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_rendering_is_as_it_was(name: str) -> None:
-    settings = SparkSettings(image="tidegate-spark:0.1", time_to_live=timedelta(minutes=10))
+    settings = SparkSettings(
+        image="tidegate-spark:0.1",
+        time_to_live=timedelta(minutes=10),
+        allowed_images=ALLOWED_IMAGES,
+        executor_service_account="tidegate-spark-executor",
+    )
     rendered = render(TEMPLATE, LAUNCHES[name], settings)
     golden = GOLDEN / f"{name}.yaml"
     if os.environ.get("TIDEGATE_UPDATE_GOLDEN"):
@@ -77,15 +84,42 @@ def test_rendering_is_as_it_was(name: str) -> None:
     assert rendered == yaml.safe_load(golden.read_text())
 
 
+@pytest.mark.parametrize(
+    ("image", "allowed"),
+    [
+        ("tidegate-spark:0.1", True),
+        ("registry.example/team/spark:1", True),
+        ("registry.example/team/deep/spark@sha256:0", True),
+        ("other.example/spark:2", True),
+        ("other.example/spark:3", False),
+        ("other.example/spark:2-evil", False),
+        ("registry.example.evil/team/spark:1", False),
+        ("registry.example/teams/spark:1", False),
+        ("evil/registry.example/team/spark:1", False),
+        ("tidegate-spark", False),
+    ],
+)
+def test_only_the_charts_image_and_those_that_it_allows_are_run(image: str, *, allowed: bool) -> None:
+    told = {"TIDEGATE_SPARK_ALLOWED_IMAGES": "registry.example/team/*,other.example/spark:2"}
+    settings = SparkSettings.from_environment({"TIDEGATE_SPARK_IMAGE": "tidegate-spark:0.1", **told})
+    launch = Launch("a", "b", "c", spark={"image": image})
+
+    if allowed:
+        assert render(TEMPLATE, launch, settings)["spec"]["image"] == image
+    else:
+        with pytest.raises(BadSparkSpec, match="is not allowed: remove it, or have it added"):
+            render(TEMPLATE, launch, settings)
+
+
 def test_hostile_text_stays_a_value() -> None:
-    rendered = render(TEMPLATE, LAUNCHES["hostile"], SparkSettings())
+    rendered = render(TEMPLATE, LAUNCHES["hostile"], SparkSettings(allowed_images=ALLOWED_IMAGES))
     assert rendered["spec"]["type"] == "Python"
     assert rendered["spec"]["mode"] == "cluster"
     assert rendered["spec"]["image"] == "$(serviceAccount)\nmode: client"
 
 
 def test_driver_and_executors_are_confined_and_find_their_secrets() -> None:
-    spec = render(TEMPLATE, LAUNCHES["all-knobs"], SparkSettings())["spec"]
+    spec = render(TEMPLATE, LAUNCHES["all-knobs"], SparkSettings(allowed_images=ALLOWED_IMAGES))["spec"]
     assert spec["restartPolicy"] == {"type": "Never"}
     for pod in (spec["driver"]["template"]["spec"], spec["executor"]["template"]["spec"]):
         assert pod["securityContext"]["runAsNonRoot"] is True

@@ -14,9 +14,11 @@ class Reviews:
         self.users = {"prometheus": User("system:serviceaccount:m:prometheus"), "curious": User("somebody")}
         self.may = {"system:serviceaccount:m:prometheus"}
         self.away = ""
+        self.audience = ""
         self.asked: Counter[str] = Counter()
 
-    def user_of_token(self, token: str) -> User | None:
+    def user_of_token(self, token: str, audience: str) -> User | None:
+        assert audience == self.audience
         if self.away:
             raise KubeFailure(self.away)
         self.asked[token] += 1
@@ -56,6 +58,14 @@ def test_only_a_known_user_with_the_right_is_let_in(headers: dict[str, str], ver
     assert TokenAccess(Reviews(), Time()).judge(headers) is verdict
 
 
+def test_the_api_server_is_asked_whether_a_token_is_for_these_metrics() -> None:
+    reviews = Reviews()
+    reviews.audience = "tidegate-metrics"
+
+    assert TokenAccess(reviews, Time(), "tidegate-metrics").judge(bearer("prometheus")) is Verdict.ALLOWED
+    assert reviews.asked["prometheus"] == 1
+
+
 def test_an_answer_is_kept_for_a_moment_only_and_a_right_taken_away_is_noticed() -> None:
     reviews, time = Reviews(), Time()
     access = TokenAccess(reviews, time)
@@ -89,12 +99,30 @@ def test_it_fails_closed_and_says_once_what_the_operator_lacks(caplog: pytest.Lo
     assert access.judge(bearer("prometheus")) is Verdict.ALLOWED
 
 
-def test_no_more_answers_are_kept_than_so_many() -> None:
-    reviews = Reviews()
-    access = TokenAccess(reviews, Time())
+def test_tokens_that_somebody_makes_up_displace_none_and_are_asked_about_no_more_often_than_so() -> None:
+    reviews, time = Reviews(), Time()
+    access = TokenAccess(reviews, time)
     access.judge(bearer("prometheus"))
+    verdicts = [access.judge(bearer(f"guess-{number}")) for number in range(300)]
+
+    assert verdicts[0] is Verdict.UNKNOWN
+    assert verdicts[-1] is Verdict.UNDECIDED
+    assert sum(reviews.asked.values()) == 20
+    assert access.judge(bearer("prometheus")) is Verdict.ALLOWED
+    assert reviews.asked["prometheus"] == 1
+    # Not even once its answer is too old.
+    time.at += 61
     for number in range(300):
+        access.judge(bearer(f"again-{number}"))
+    assert access.judge(bearer("prometheus")) is Verdict.ALLOWED
+    assert reviews.asked["prometheus"] == 2
+
+
+def test_no_more_answers_are_kept_than_so_many() -> None:
+    reviews, time = Reviews(), Time()
+    access = TokenAccess(reviews, time)
+    for number in range(300):
+        time.at += 1
         access.judge(bearer(f"guess-{number}"))
 
-    access.judge(bearer("prometheus"))
-    assert reviews.asked["prometheus"] == 2
+    assert len(access._refused) == 256

@@ -66,8 +66,7 @@ def test_what_cannot_be_used_is_named(name: str, value: str) -> None:
     ("environment", "expected"),
     [
         ({}, "none"),
-        ({"TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "kubernetes"),
-        ({"TIDEGATE_METRICS_ADDRESS": "[::]:8443"}, "kubernetes"),
+        ({"TIDEGATE_METRICS_ADDRESS": "[::]:8443", "TIDEGATE_METRICS_CERTIFICATES": "/tls"}, "kubernetes"),
         ({"TIDEGATE_METRICS_ADDRESS": "127.0.0.1:8443", "TIDEGATE_HEALTH_ADDRESS": "0.0.0.0:8080"}, "none"),
         ({"TIDEGATE_METRICS_ADDRESS": "0.0.0.0:8443", "TIDEGATE_METRICS_AUTHENTICATION": "none"}, "none"),
         ({"TIDEGATE_METRICS_AUTHENTICATION": "kubernetes"}, "kubernetes"),

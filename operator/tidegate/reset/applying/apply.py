@@ -140,7 +140,9 @@ class GroupReset:
             for entry in self._context.run.journal:
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
-            self._rounds.run(self._pace.retrying(self._recovery.left_to_do))
+            left = self._pace.retrying(self._recovery.left_to_do)
+            self._context.audit.prepare()
+            self._rounds.run(left)
         except Fenced:
             raise
         except DeadlinePassed as passed:
@@ -244,7 +246,7 @@ class GroupReset:
         return RunResult(
             phase=phase,
             reason=reason,
-            message=message,
+            message=f"{message}{self._context.audit.note}",
             finished_at=self._clock.now(),
             way=self._state.way,
             rounds=self._state.round,

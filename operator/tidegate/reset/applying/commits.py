@@ -14,6 +14,7 @@ from tidegate.kafka.errors import OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kept, OffsetWriter
 from tidegate.reset import marker
+from tidegate.reset.applying.audit import RunAudit
 from tidegate.reset.applying.timing import Pace
 from tidegate.reset.model.plan import Plan
 
@@ -25,13 +26,14 @@ class RunCommits:
     that is not known of, because the answer never came; :meth:`fence` and then :meth:`committed_round` tell.
     """
 
-    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan) -> None:
+    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, audit: RunAudit) -> None:
         self.group_id = plan.group_id
         self.any = False
         self.unsure = False
         self.pace = pace
         self._kafka = kafka
         self._run_uid = run_uid
+        self._audit = audit
         self._marker_group = marker.marker_group(plan.group_id)
         self._marker_partition = marker.marker_partition(plan) if plan.partitions else None
         self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=pace.tuning.transaction_s)
@@ -46,13 +48,25 @@ class RunCommits:
     def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile.
 
-        Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known.
+        Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known, and
+        ``NotRecorded``.
         """
+        recorded = self._audit.is_ready and self._committed(targets, round_number, recorded=True)
+        if not recorded:
+            self._committed(targets, round_number, recorded=False)
+        self.wait_shown(targets, round_number, hold=hold)
+
+    def _committed(self, targets: Offsets, round_number: int, *, recorded: bool) -> bool:
+        """Whether it was: not where it was to be recorded and that failed."""
         with self._writer.transaction() as transaction:
+            if recorded and not self._audit.append(transaction, targets, round_number):
+                return False
             transaction.send(self.group_id, targets)
             transaction.send(*self.mark(round_number))
+            if not recorded:
+                self._audit.goes_without()
             self.end(transaction, round_number)
-        self.wait_shown(targets, round_number, hold=hold)
+        return True
 
     def wait_shown(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """Wait until the round's last transaction has taken effect, which is a moment after it was committed.
@@ -93,7 +107,9 @@ class RunCommits:
 
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Forget offsets; those that the broker keeps, because the group is subscribed to them."""
-        return self._writer.delete(self.group_id, partitions)
+        return self._audit.around(
+            self._writer.transaction, partitions, lambda: self._writer.delete(self.group_id, partitions)
+        )
 
     def mark(self, round_number: int) -> tuple[str, Offsets]:
         """The marker's group and offset for a round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
+from tidegate.reset.applying.audit import RunAudit
 from tidegate.reset.applying.claim import RENEW_S, GroupClaim
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.gates import RunGates, hold_of
@@ -37,7 +38,8 @@ class RunContext:
         in_flight = settings.in_flight.total_seconds()
         self.hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
         self.state = RunState(plan, plan.targets, gated=any(entry.way is Way.GATED for entry in run.journal))
-        self.commits = RunCommits(kafka, self.pace, request.run_uid, plan)
+        self.audit = RunAudit(kafka, self.pace, run, attempt, self.state)
+        self.commits = RunCommits(kafka, self.pace, request.run_uid, plan, self.audit)
         self.times = Times()
         self.claim = GroupClaim(kafka, self.pace, self.group_id, request.run_uid, hold.reason, self._tell_behind)
         self.pace.still_ours = self.claim.check

@@ -25,12 +25,23 @@ class PlanOutdated(Exception):
     """The cluster has changed since the plan was made, so its targets no longer mean what was approved."""
 
 
-FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated)
+class NotRecorded(Exception):
+    """What the run was about to change can't be recorded in the audit log, and the connection requires that."""
+
+    def __init__(self, topic: str, failure: KafkaFailure) -> None:
+        super().__init__(
+            f"the KafkaConnection requires a record of each change in audit topic {topic}, which can't be written: "
+            f"{failure}"
+        )
+
+
+FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated, NotRecorded)
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (DeadlinePassed, "DeadlineExceeded"),
     (DidNotHold, "Overwritten"),
     (PlanOutdated, "PlanOutdated"),
+    (NotRecorded, "NotRecorded"),
     (NotReady, "GroupNotReady"),
     (NotAuthorized, "NotAuthorized"),
     (UnknownPartitions, "UnknownPartitions"),

@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the program that this module pins.
+package tools
+
+import _ "github.com/anchore/grype/cmd/grype"

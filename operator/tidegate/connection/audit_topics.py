@@ -1,0 +1,75 @@
+"""The audit topic of each connection: made where it is missing, and checked again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.audit.records import AuditTopic
+from tidegate.connection.control_topics import NOT_AUTHORIZED, REFUSED, USABLE, WRONG_SETTINGS
+from tidegate.connection.live import Live
+from tidegate.control.topics import TopicsChecked
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.threads import in_thread
+
+_AGAIN_S: Final = 300.0
+"""How old an answer may be by which the topic can be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    digest: str
+    checked: TopicsChecked
+    at_s: float
+
+
+class AuditTopics:
+    """Whether changes can be recorded. Belongs to the event loop's thread; Kafka is asked in ``executor``."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._known: dict[str, _Known] = {}
+
+    async def checked(self, live: Live) -> TopicsChecked | None:
+        """What is known: now, where it was not looked, too long ago, or not well; ``None``: nothing, as the connection
+        records nothing or Kafka does not answer."""
+        topic = live.audit
+        if topic is None:
+            self.forget(live.uid)
+            return None
+        now_s, known = asyncio.get_running_loop().time(), self._known.get(live.uid)
+        if known is not None and known.digest == live.digest and known.checked.usable and now_s - known.at_s < _AGAIN_S:
+            return known.checked
+        try:
+            checked = await in_thread(self._executor, _check, live, topic)
+        except KafkaFailure:
+            return None
+        self._known[live.uid] = _Known(live.digest, checked, now_s)
+        return checked
+
+    def forget(self, connection_uid: str) -> None:
+        self._known.pop(connection_uid, None)
+
+
+def _check(live: Live, topic: AuditTopic) -> TopicsChecked:
+    """Raises ``KafkaFailure`` where Kafka does not answer. Creates nothing through a connection that only observes."""
+    without = (
+        "resets are refused until then, as spec.audit.required is true"
+        if topic.required
+        else "changes of offsets go unrecorded until then"
+    )
+    try:
+        if live.observes:
+            live.kafka.audit.check_writable(topic.name)
+            found: tuple[str, ...] = ()
+        else:
+            found = live.kafka.audit.ensure(topic)
+    except NotAuthorized as failure:
+        return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
+    except Refused as failure:
+        return TopicsChecked(False, REFUSED, f"{failure}; {without}")
+    if found:
+        return TopicsChecked(False, WRONG_SETTINGS, f"changes are recorded, but {'; '.join(found)}")
+    return TopicsChecked(True, USABLE, f"changes of offsets are recorded in topic {topic.name}")

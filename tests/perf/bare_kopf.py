@@ -1,0 +1,34 @@
+"""An operator that only watches: what kopf itself takes for as many objects. ``python bare_kopf.py NAMESPACE``.
+
+It reads the kubeconfig of ``KUBECONFIG``, and runs until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import kopf
+
+KINDS = ("kafkaconnections", "consumergrouppauses", "offsetresetpolicies", "offsetresets")
+VERSION = "tidegate.io/v1alpha1"
+
+
+def main(namespace: str) -> None:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=registry)  # type: ignore[arg-type]
+    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.peering.standalone = True
+        settings.scanning.disabled = True
+
+    def seen(**_: Any) -> None:
+        """Nothing is done about it."""
+
+    for kind in KINDS:
+        kopf.on.event(VERSION, kind, registry=registry)(seen)
+    kopf.run(registry=registry, namespaces=[namespace], standalone=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
